@@ -14,6 +14,7 @@ use crate::journal::turns;
 use crate::limit;
 use crate::notify::Datagram;
 use crate::sys::Pid;
+use crate::sys::notes as writer;
 use crate::sys::wait::{self, Ended};
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::{Event, RunId};
@@ -65,8 +66,12 @@ impl Init {
         let notify = self.notify.as_mut();
         // Heard in the next turn, whatever else that did.
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
+        let is_heeded = !notes.is_empty();
         for notes in turns::of(notes) {
             self.replay_turn(std::mem::take(&mut heard), notes);
+        }
+        if is_heeded {
+            writer::looked();
         }
         self.hear_these(heard);
         self.settle();

@@ -42,18 +42,17 @@ impl Learnt {
             Learnt::Found(..) | Learnt::Spoke(..) => writer::put_of_others(Kind::Learnt, &text),
             // As the past is put again.
             Learnt::GaveUp(_) => writer::put_meanwhile(Kind::Learnt, &text),
-            Learnt::Drained(_)
-            | Learnt::Unfound(..)
-            | Learnt::Over(..)
-            | Learnt::Done(..)
-            | Learnt::Left(_) => writer::put_text(Kind::Learnt, &text),
+            Learnt::Left(_) => writer::put_left(Kind::Learnt, None, &text),
+            Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
+                writer::put_text(Kind::Learnt, &text)
+            }
         }
     }
 
-    /// What was found out in this turn, as it is put again after a crash.
+    /// Whose what was left in this turn is, as it is put again after a crash.
     pub(crate) fn note_late(&self, turn: u32) {
         if let Ok(text) = postcard::to_allocvec(self) {
-            writer::put_late(Kind::Learnt, turn, &text);
+            writer::put_left(Kind::Learnt, Some(turn), &text);
         }
     }
 }

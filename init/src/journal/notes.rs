@@ -63,6 +63,8 @@ pub(crate) const ENTRY: usize = 64;
 pub(crate) const ENTRIES: u64 = if cfg!(miri) { 64 } else { 4096 };
 /// Of those, what others say may take no more: beyond the half with which the state is kept.
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
+/// And this is as far as goes what they leave to init.
+pub(crate) const LEFT: u64 = ENTRIES / 8 * 7;
 /// Scripts that are done ([`super::done`]): behind the ring, for no later note is to take their place.
 pub(crate) const DONE: usize = RING + ENTRY * ENTRIES as usize;
 /// How far each unit is ([`super::standing`]), for the same reason.

@@ -42,12 +42,11 @@ impl Init {
             self.lineage.undisturbed = false;
             ends.push(self.let_go_of(ended));
         }
-        if ends.is_empty() {
-            // Who wrote the state has left nobody.
-            notes::looked();
-        } else {
+        // Who wrote the state has left nobody.
+        if !ends.is_empty() {
             self.find_left(Look::Now, None);
         }
+        notes::looked();
         self.tell_ends(ends, true);
     }
 
@@ -58,9 +57,6 @@ impl Init {
                 Some(turn) => left.note_late(turn),
                 None => left.note(),
             }
-        }
-        if look != Look::Before {
-            notes::looked();
         }
     }
 

@@ -14,7 +14,7 @@ use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
 use crate::journal::standing;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
-pub(crate) use message::{heard, message_in_hand, put_of_others, unheard};
+pub(crate) use message::{heard, message_in_hand, put_left, put_of_others, unheard};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,6 +31,10 @@ static KNOWN: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicBool = AtomicBool::new(false);
 /// … since the state that is being written was begun: that one does not know of it.
 static LOST_MEANWHILE: AtomicBool = AtomicBool::new(false);
+/// Whose what somebody has left is found no room since: that is to be found out again.
+static UNTOLD: AtomicBool = AtomicBool::new(false);
+/// … as [`LOST_MEANWHILE`].
+static UNTOLD_MEANWHILE: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
@@ -175,6 +179,7 @@ pub(crate) fn about(unit: u64) -> u64 {
 /// The writing of a state begins: it knows of all up to the last one, whose number is given.
 pub(crate) fn begin_state() -> u64 {
     LOST_MEANWHILE.store(false, Ordering::SeqCst);
+    UNTOLD_MEANWHILE.store(false, Ordering::SeqCst);
     LAST.load(Ordering::SeqCst)
 }
 
@@ -184,6 +189,7 @@ pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
     let lost = LOST_MEANWHILE.load(Ordering::SeqCst);
     LOST.store(lost, Ordering::SeqCst);
+    UNTOLD.store(UNTOLD_MEANWHILE.load(Ordering::SeqCst), Ordering::SeqCst);
     word(notes::GAP, u64::from(lost));
     word(notes::TRIES, 0);
     let base = BASE.load(Ordering::SeqCst);
@@ -311,14 +317,11 @@ pub(crate) fn put_text(kind: Kind, text: &[u8]) {
     }
 }
 
-/// What belongs to that turn, which is being put again, and could not be noted in it any more.
-pub(crate) fn put_late(kind: Kind, turn: u32, text: &[u8]) {
-    put(kind, 0, turn.wrapping_sub(TURN.load(Ordering::Relaxed)), text);
-}
-
-/// Of all whose end is noted it is found out, and noted, what they have left.
+/// Of all whose end is noted it is found out, and noted, what they have left; but where that found no room.
 pub(crate) fn looked() {
-    word(notes::LOOKED, LAST.load(Ordering::SeqCst));
+    if !UNTOLD.load(Ordering::SeqCst) {
+        word(notes::LOOKED, LAST.load(Ordering::SeqCst));
+    }
 }
 
 /// What happens while what was noted is put again.

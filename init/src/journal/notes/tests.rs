@@ -161,6 +161,51 @@ fn what_others_say_leaves_room_for_what_init_does() {
     assert_eq!(noted.last().unwrap().what, What::Seen(RunId(9)));
 }
 
+/// Whose an orphan is.
+fn left() -> Learnt {
+    postcard::from_bytes(&[5, 7, 1, 84, 9, 0]).unwrap()
+}
+
+#[test]
+fn what_services_leave_to_init_leaves_room_for_what_it_does_and_is_looked_for_where_it_has_none() {
+    let bytes = written(|| {
+        // What other tests have lost is nothing of this one's.
+        writer::known(writer::begin_state());
+        one_ends();
+        left().note();
+        writer::looked();
+        one_ends();
+        for _ in 0..ENTRIES {
+            left().note();
+        }
+        writer::looked();
+        assert!(writer::begin_state() == LEFT && !writer::are_whole());
+        one_ends();
+        // There was nothing to be noted.
+        writer::looked();
+    });
+    let noted = read(&bytes, 0);
+    assert_eq!(noted.iter().filter(|it| it.what == What::Learnt(left())).count() as u64, LEFT - 2);
+    let looked = |notes: &[Note]| {
+        let reaped = notes.iter().filter_map(|note| note.reaped);
+        reaped.map(|it| it.is_looked_after).collect::<Vec<_>>()
+    };
+    assert_eq!(looked(&noted), [true, false, false]);
+    assert!(!Past::read(&bytes, 0).has_gap, "all that was begun is in it");
+    let again = |is_late: bool| {
+        written(|| {
+            let known = writer::begin_state();
+            (0..ENTRIES).for_each(|_| left().note_late(9));
+            let known = if is_late { known } else { writer::begin_state() };
+            one_ends();
+            writer::known(known);
+            writer::looked();
+        })
+    };
+    assert_eq!(looked(&read(&again(true), 0)), [false], "the state does not know of it either");
+    assert_eq!(looked(&read(&again(false), 0)), [true]);
+}
+
 #[test]
 fn what_nobody_may_say_takes_no_room_from_those_who_may() {
     let long = [b'x'; TEXT + 1];
@@ -255,7 +300,7 @@ fn of_whom_all_that_was_left_is_noted_is_known_and_what_is_noted_late_is_of_its_
         writer::turn(8, 6000);
         one_ends();
         let found = || postcard::to_allocvec(&Learnt::Found(RunId(9), 42)).unwrap();
-        writer::while_quiet(|| writer::put_late(Kind::Learnt, 7, &found()));
+        writer::while_quiet(|| writer::put_left(Kind::Learnt, Some(7), &found()));
     });
     let notes = read(&bytes, 0);
     let looked = notes.iter().map(|note| note.reaped.map(|it| it.is_looked_after));

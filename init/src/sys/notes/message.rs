@@ -1,7 +1,7 @@
 //! Messages of the notify socket among the notes ([`super`]): where one is read to, and what of the room for
 //! notes is left to those who send them, and to what they bring about.
 
-use super::{BASE, KNOWN, LAST, QUIET, TURN, lose, put};
+use super::{BASE, KNOWN, LAST, QUIET, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put};
 use crate::journal::notes::{self, Kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,15 +33,25 @@ pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
 
 /// What anybody can bring about by what they say: it takes of the room they have.
 pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
-    if !QUIET.load(Ordering::Relaxed) && has_a_share(text.len()) {
+    if !QUIET.load(Ordering::Relaxed) && has_a_share(notes::HEARD, text.len()) {
         put(kind, 0, 0, text);
     }
 }
 
-/// There is room for so many bytes more of others. Else something is lost.
-fn has_a_share(length: usize) -> bool {
+/// Whose what somebody has left is: a service leaves as many as it likes. `turn`: which is being put again, and it
+/// could not be noted in.
+pub(crate) fn put_left(kind: Kind, turn: Option<u32>, text: &[u8]) {
+    let later = turn.map_or(0, |turn| turn.wrapping_sub(TURN.load(Ordering::Relaxed)));
+    if !has_a_share(notes::LEFT, text.len()) || put(kind, 0, later, text).is_null() {
+        UNTOLD.store(true, Ordering::SeqCst);
+        UNTOLD_MEANWHILE.store(true, Ordering::SeqCst);
+    }
+}
+
+/// There is room for so many bytes more of others, who may fill so many entries. Else something is lost.
+fn has_a_share(most: u64, length: usize) -> bool {
     let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(length));
-    let has = after.saturating_sub(KNOWN.load(Ordering::SeqCst)) <= notes::HEARD;
+    let has = after.saturating_sub(KNOWN.load(Ordering::SeqCst)) <= most;
     if !has {
         lose();
     }
@@ -55,7 +65,7 @@ pub(crate) fn heard(pid: i32, bytes: &[u8], ahead: bool) {
     let last = LAST.load(Ordering::SeqCst);
     let after = last.saturating_add(notes::entries(bytes.len()));
     behind.store(0, Ordering::SeqCst);
-    if !has_a_share(bytes.len()) {
+    if !has_a_share(notes::HEARD, bytes.len()) {
         return;
     }
     put(Kind::Heard, pid, u32::from(ahead), bytes);
