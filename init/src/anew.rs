@@ -15,6 +15,7 @@ use crate::boot::{
     limits::{Given, OwnLimits},
 };
 use crate::cgroup::{Tracker, mark};
+use crate::claim;
 use crate::clock;
 use crate::event_loop::{Init, token};
 use crate::foreign;
@@ -107,6 +108,7 @@ impl Init {
         let standing = remains.standings.of.values().flat_map(Standing::pids);
         let begun = standing.chain(remains.alive.keys().copied()).collect();
         init.end_helpers(&begun);
+        claim::let_go_on(&init.lineage.found.remains.past.notes);
         if let Some(told) = told {
             init.hear_on(told);
         }

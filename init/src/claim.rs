@@ -4,11 +4,12 @@
 
 use crate::event_loop::Init;
 use crate::journal::learnt::Learnt;
-use crate::journal::notes;
+use crate::journal::notes::{self, Note, What};
 use crate::journal::started::One;
 use crate::process;
 use crate::run::output::run_log;
 use crate::run::procedure::Part;
+use crate::run::running::Running;
 use crate::sys::wait;
 use crate::sys::{Pid, signal};
 use crate::voice::Level;
@@ -20,23 +21,50 @@ const STOP: u8 = 19;
 const GO_ON: u8 = 18;
 
 /// It has become its program; or it never will do anything as that, for it is stopped before the
-/// program's first instruction: whoever asks ends it then. `again`: an image before this one may have
-/// asked, and crashed before it let it go on.
-fn has_its_program(pid: Pid, again: bool) -> bool {
+/// program's first instruction: whoever asks ends it then. `was_held`: an image before this one has stopped it
+/// to ask, and may have crashed before it let it go on. Who was stopped by others, or by itself, stays so.
+fn has_its_program(pid: Pid, was_held: bool) -> bool {
     if process::has_executed(pid) {
-        if again && wait::is_stopped(pid) {
-            let _ = signal::kill(pid, GO_ON);
+        if was_held && wait::is_stopped(pid) {
+            goes_on(pid);
         }
         return true;
     }
+    if !wait::is_child(pid) {
+        return false;
+    }
+    Learnt::Held(pid.as_raw(), true).note();
     // No way out of the kernel leads past a pending stop: an exec that ends from now on has begun
     // nothing. Looked at without it, the program could begin between the look and the end.
-    let stopped = wait::is_child(pid) && signal::kill(pid, STOP).is_ok();
-    let has_begun = stopped && process::has_executed(pid);
+    let has_begun = signal::kill(pid, STOP).is_ok() && process::has_executed(pid);
     if has_begun {
-        let _ = signal::kill(pid, GO_ON);
+        goes_on(pid);
     }
     has_begun
+}
+
+fn goes_on(pid: Pid) {
+    let _ = signal::kill(pid, GO_ON);
+    Learnt::Held(pid.as_raw(), false).note();
+}
+
+/// For an image that takes nothing up by these notes: who was stopped by one before it goes on.
+pub(crate) fn let_go_on(notes: &[Note]) {
+    let mut held = BTreeSet::new();
+    for note in notes {
+        match note.what {
+            What::Learnt(Learnt::Held(pid, true)) => _ = held.insert(pid),
+            What::Learnt(Learnt::Held(pid, false)) => _ = held.remove(&pid),
+            What::Ended(_) => _ = held.remove(&note.pid),
+            What::Begun(_)
+            | What::Heard(_)
+            | What::Wished(_)
+            | What::Seen(_)
+            | What::Opened(_)
+            | What::Learnt(_) => {}
+        }
+    }
+    held.into_iter().map(Pid::from_raw).filter(|pid| wait::is_stopped(*pid)).for_each(goes_on);
 }
 
 impl Init {
@@ -103,7 +131,7 @@ impl Init {
         let (_, noted) = one.begun.more.ready;
         let is_heard = !by_descriptor || noted != 0 || self.lineage.started.has_seen(one.begun.run);
         let has_ended = one.ended || process::stat(one.pid).is_some_and(|stat| stat.ended);
-        has_ended || (is_heard && has_its_program(one.pid, self.lineage.row > 1))
+        has_ended || (is_heard && has_its_program(one.pid, one.is_held))
     }
 
     /// Of what was begun since the state was kept, what nobody noted: it is of no run.
@@ -124,23 +152,27 @@ impl Init {
         if one.ended {
             return;
         }
-        if one.is_given_up {
-            // With all that was beside it; what is there now is not its.
-            return self.kill_alone(one);
-        }
-        Learnt::GaveUp(one.pid.as_raw()).note();
-        let run = one.begun.run;
-        let of_unit = self.runs.get(run).filter(|running| {
-            notes::unit(running.name.as_str()) == one.begun.unit && !running.lines.is_empty()
-        });
-        let is_its_units = of_unit.is_some();
-        // What is beside a main process, a reload, ends alone.
-        let has_main = of_unit.is_some_and(|running| running.main.is_some());
-        let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
-        self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
+        // What it has left to init may not have been killed as an image before this one crashed.
         let since = self.lineage.killed_since.get_or_insert(one.begun.born);
         *since = one.begun.born.min(*since);
-        if is_its_units && !has_main {
+        if one.is_replaced {
+            return self.kill_alone(one);
+        }
+        if !one.is_given_up {
+            Learnt::GaveUp(one.pid.as_raw()).note();
+        }
+        let run = one.begun.run;
+        let of_unit =
+            self.runs.get(run).filter(|it| notes::unit(it.name.as_str()) == one.begun.unit);
+        // In the cgroup of the run too, where an earlier line of it was taken up.
+        let is_in_its = || self.tracker.whose(one.pid) == Some(run);
+        let is_its_units = of_unit.is_some_and(|it| !it.lines.is_empty() || is_in_its());
+        // What is beside a main process, a reload, ends alone. So it does where none of those that are up is that.
+        let is_up = |it: &Running| it.main.is_some() || it.procedure.standing().is_headless();
+        let ends_alone = of_unit.is_some_and(is_up);
+        let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
+        self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
+        if is_its_units && !ends_alone {
             // What it has left in the run's cgroup can not be told from the rest of it.
             self.tracker.kill(run);
         } else if !is_its_units && let Some(name) = one.cgroup(&self.tracker) {
@@ -155,5 +187,39 @@ impl Init {
             // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process as maker;
+    use groundstate_units::spec::Exit;
+    use groundstate_units::time::Time;
+
+    #[test]
+    fn who_was_stopped_by_an_image_before_goes_on_and_nobody_else() {
+        let stopped = || {
+            let child = maker::fork(&[], || {
+                let _ = signal::kill(nix::unistd::getpid(), STOP);
+                7
+            });
+            let child = child.unwrap();
+            while !wait::is_stopped(child) {
+                std::thread::yield_now();
+            }
+            child
+        };
+        let [held, other] = [stopped(), stopped()];
+        let note = |pid: i32, what| Note { what, pid, at: Time::ZERO, turn: 1, reaped: None };
+        let told = |pid: Pid, is| note(0, What::Learnt(Learnt::Held(pid.as_raw(), is)));
+        // Who had its pid before has ended, or has been let go already.
+        let ended = note(other.as_raw(), What::Ended(Exit::Code(0)));
+        let_go_on(&[told(other, true), told(other, false), told(held, true)]);
+        let_go_on(&[told(other, true), ended]);
+        assert_eq!(wait::await_end(held).unwrap(), Exit::Code(7));
+        assert!(wait::is_stopped(other));
+        let_go_on(&[told(other, false), told(other, true)]);
+        assert_eq!(wait::await_end(other).unwrap(), Exit::Code(7));
     }
 }

@@ -113,6 +113,8 @@ fn delivered(pid: Pid, fault: Signal) {
 pub struct Call {
     /// As in libc's `SYS_…`.
     pub number: i64,
+    /// The first of what it was given.
+    pub first: i64,
     /// What it gave.
     pub result: i64,
 }
@@ -148,11 +150,11 @@ impl Steps {
                     let number = i64::try_from(registers.orig_rax).unwrap_or(-1);
                     let result = registers.rax.cast_signed();
                     if result != -i64::from(libc::ENOSYS) {
-                        return Some(Call { number, result });
+                        return Some(Call { number, first: registers.rdi.cast_signed(), result });
                     }
                 }
                 WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) => {
-                    return Some(Call { number: libc::SYS_execveat, result: 0 });
+                    return Some(Call { number: libc::SYS_execveat, first: 0, result: 0 });
                 }
                 WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
                 WaitStatus::Stopped(_, signal) => self.pass = Some(signal),
@@ -176,7 +178,7 @@ impl Steps {
 
     /// Until it has forked one of which this says so: that has done nothing yet, and stands still until it is
     /// told to go on (SIGCONT).
-    pub fn until_forked(&mut self, is_it: impl Fn() -> bool) -> Process {
+    pub fn until_forked(&mut self, is_it: impl Fn(Process) -> bool) -> Process {
         let forks = ptrace::Options::PTRACE_O_TRACEFORK;
         let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
         ptrace::setoptions(self.pid, options | forks).expect("it is stopped");
@@ -188,7 +190,7 @@ impl Steps {
                     let child = i32::try_from(child).expect("a pid");
                     let of = Pid::from_raw(child);
                     waitpid(of, Some(WaitPidFlag::__WALL)).expect("it stops at once");
-                    let is_it = is_it();
+                    let is_it = is_it(Process(child));
                     if is_it {
                         kill(of, Signal::SIGSTOP).expect("it is there");
                     }

@@ -31,6 +31,8 @@ pub(crate) enum Learnt {
     Spoke(RunId, i32),
     /// What was begun in a crash is not taken up, and is about to be killed.
     GaveUp(i32),
+    /// What was begun before a crash is about to be stopped, to be looked at; or (false) it is to go on.
+    Held(i32, bool),
 }
 
 impl Learnt {
@@ -41,7 +43,7 @@ impl Learnt {
             // As often as somebody says so.
             Learnt::Found(..) | Learnt::Spoke(..) => writer::put_of_others(Kind::Learnt, &text),
             // As the past is put again.
-            Learnt::GaveUp(_) => writer::put_meanwhile(Kind::Learnt, &text),
+            Learnt::GaveUp(_) | Learnt::Held(..) => writer::put_meanwhile(Kind::Learnt, &text),
             Learnt::Left(_) => writer::put_left(Kind::Learnt, None, &text),
             Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
                 writer::put_text(Kind::Learnt, &text)
@@ -91,7 +93,11 @@ impl Known {
                     known.done.insert((*run, *part), *exit);
                 }
                 What::Learnt(
-                    Learnt::Drained(_) | Learnt::Over(..) | Learnt::Left(_) | Learnt::GaveUp(_),
+                    Learnt::Drained(_)
+                    | Learnt::Over(..)
+                    | Learnt::Left(_)
+                    | Learnt::GaveUp(_)
+                    | Learnt::Held(..),
                 )
                 | What::Heard(_)
                 | What::Ended(_)

@@ -24,6 +24,11 @@ pub(crate) struct One {
     pub(crate) ended: bool,
     /// Another crash ago it was not taken up: it is of no line, and was to be killed.
     pub(crate) is_given_up: bool,
+    /// Something was begun for its unit after that: what was beside it has been killed, and what is there now
+    /// is not its.
+    pub(crate) is_replaced: bool,
+    /// It was stopped by an image before this one, to be looked at, and may not have gone on.
+    pub(crate) is_held: bool,
     /// The read end of its output, if it was still in the table.
     output: Option<OwnedFd>,
     /// The same of its pipes aside.
@@ -33,6 +38,19 @@ pub(crate) struct One {
 }
 
 impl One {
+    /// One of which nothing else is known.
+    fn of(pid: i32, begun: &Begun) -> One {
+        let output = inherit::take_if_same(begun.output);
+        let asides = begun.asides.iter();
+        let asides = asides
+            .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
+            .collect();
+        let ready = inherit::take_if_same(begun.more.ready);
+        let (is_given_up, is_replaced, is_held) = (false, false, false);
+        let (pid, begun, ended) = (Pid::from_raw(pid.max(0)), begun.clone(), pid <= 0);
+        One { pid, begun, ended, is_given_up, is_replaced, is_held, output, asides, ready }
+    }
+
     /// Where it is, if that was made for its run.
     pub(crate) fn cgroup(&self, tracker: &Tracker) -> Option<String> {
         tracker.cgroup_for(self.pid, self.begun.run, self.begun.ahead)
@@ -63,25 +81,15 @@ impl Started {
                     let of = started.all_mut().filter(|one| one.pid.as_raw() == note.pid);
                     of.for_each(|one| one.ended = true);
                 }
-                What::Begun(begun) if note.pid <= 0 && begun.more.refused.is_some() => {
-                    let (pid, begun) = (Pid::from_raw(0), begun.clone());
-                    let (output, asides, ready) = (None, BTreeMap::new(), None);
-                    let (ended, is_given_up) = (true, false);
-                    started.add(One { pid, begun, ended, is_given_up, output, asides, ready });
-                }
-                What::Begun(begun) if note.pid > 0 => {
-                    // Given out again: what stands there is not about the one before.
-                    let before = started.all_mut().filter(|one| one.begun.slot == begun.slot);
-                    before.for_each(|one| one.begun.slot = u32::MAX);
-                    let (pid, begun) = (Pid::from_raw(note.pid), begun.clone());
-                    let output = inherit::take_if_same(begun.output);
-                    let asides = begun.asides.iter();
-                    let asides = asides
-                        .filter_map(|aside| Some((aside.run, inherit::take_if_same(aside.end)?)))
-                        .collect();
-                    let ready = inherit::take_if_same(begun.more.ready);
-                    let (ended, is_given_up) = (false, false);
-                    started.add(One { pid, begun, ended, is_given_up, output, asides, ready });
+                What::Begun(begun) if note.pid > 0 || begun.more.refused.is_some() => {
+                    for before in started.all_mut() {
+                        before.is_replaced |= before.is_given_up && before.begun.unit == begun.unit;
+                        // Given out again: what stands there is not about the one before.
+                        if note.pid > 0 && before.begun.slot == begun.slot {
+                            before.begun.slot = u32::MAX;
+                        }
+                    }
+                    started.add(One::of(note.pid, begun));
                 }
                 What::Opened(opened) => {
                     let (numbers, key) = (&opened.descriptors, (opened.run, opened.unit));
@@ -97,8 +105,10 @@ impl Started {
                 }
                 What::Seen(run) => _ = started.seen.insert(*run),
                 What::Learnt(Learnt::GaveUp(pid)) => {
-                    let of = started.all_mut().filter(|one| one.pid.as_raw() == *pid && !one.ended);
-                    of.for_each(|one| one.is_given_up = true);
+                    started.living_as(*pid).for_each(|one| one.is_given_up = true);
+                }
+                What::Learnt(Learnt::Held(pid, is_held)) => {
+                    started.living_as(*pid).for_each(|one| one.is_held = *is_held);
                 }
                 What::Begun(_) | What::Heard(_) | What::Wished(_) | What::Learnt(_) => {}
             }
@@ -125,10 +135,13 @@ impl Started {
         self.seen.contains(&run)
     }
 
-    /// A line that is begun once nothing of this run is left, and was not ordered again yet.
-    pub(crate) fn has_last(&self, run: RunId) -> bool {
+    /// A line that is begun once nothing of this run of the unit is left, and was not ordered again yet. Where it
+    /// was begun anew in another crash that is the line, and the one before it is ordered by nobody.
+    pub(crate) fn has_last(&self, run: RunId, unit: &str) -> bool {
         let [first, last] = [0, usize::MAX].map(|n| (run, Part::StopPost(n)));
-        self.of.range(first..=last).next().is_some()
+        let unit = notes::unit(unit);
+        let is_last = |one: &One| one.begun.unit == unit && !one.is_replaced;
+        self.of.range(first..=last).flat_map(|(_, all)| all).any(is_last)
     }
 
     /// Of whatever line.
@@ -138,6 +151,11 @@ impl Started {
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut One> {
         self.of.values_mut().flatten()
+    }
+
+    /// Who has this pid, as far as was noted up to here.
+    fn living_as(&mut self, pid: i32) -> impl Iterator<Item = &mut One> {
+        self.all_mut().filter(move |one| one.pid.as_raw() == pid && !one.ended)
     }
 
     /// The sockets that were opened for this run of the unit.
@@ -195,6 +213,7 @@ impl Started {
 mod tests {
     use super::*;
     use crate::journal::notes::More;
+    use groundstate_units::machine::event::{ExecFailure, Stage};
     use groundstate_units::spec::Exit;
     use groundstate_units::time::Time;
 
@@ -202,8 +221,8 @@ mod tests {
         Note { what, pid, at: Time::from_nanos(1), turn: 1, reaped: None }
     }
 
-    fn begun(run: u64) -> What {
-        What::Begun(Begun {
+    fn made(run: u64) -> Begun {
+        Begun {
             run: RunId(run),
             part: Part::Start(0),
             slot: u32::MAX,
@@ -213,7 +232,11 @@ mod tests {
             asides: Vec::new(),
             born: 0,
             more: More::default(),
-        })
+        }
+    }
+
+    fn begun(run: u64) -> What {
+        What::Begun(made(run))
     }
 
     #[test]
@@ -248,6 +271,54 @@ mod tests {
         // Who has its pid later is another.
         let mut started = Started::among(&[gave_up(42), note(42, begun(7))]);
         assert!(started.take(RunId(7), Part::Start(0), web).is_some());
+    }
+
+    #[test]
+    fn what_was_beside_one_that_was_given_up_may_live_until_something_is_begun_instead() {
+        let gave_up = || note(0, What::Learnt(Learnt::GaveUp(42)));
+        let is_replaced = |pid: i32, instead: Begun| {
+            let instead = note(pid, What::Begun(instead));
+            let started = Started::among(&[note(42, begun(7)), gave_up(), instead]);
+            started.all().find(|one| one.pid.as_raw() == 42).map(|one| one.is_replaced)
+        };
+        assert_eq!(is_replaced(43, made(7)), Some(true));
+        assert_eq!(is_replaced(43, made(8)), Some(true));
+        assert_eq!(is_replaced(43, Begun { unit: notes::unit("other"), ..made(9) }), Some(false));
+        let why = ExecFailure { stage: Stage::Fork, errno: 11, path: String::new() };
+        let more = More { refused: Some(why), ..More::default() };
+        assert_eq!(is_replaced(0, Begun { more, ..made(7) }), Some(true));
+    }
+
+    #[test]
+    fn nothing_was_left_until_the_last_line_is_ordered_however_often_it_was_begun() {
+        let (web, run) = (notes::unit("web"), RunId(7));
+        let last = || What::Begun(Begun { part: Part::StopPost(0), ..made(7) });
+        let gave_up = || note(0, What::Learnt(Learnt::GaveUp(42)));
+        let mut started = Started::among(&[note(42, last()), gave_up(), note(43, last())]);
+        assert!(started.has_last(run, "web") && !started.has_last(run, "other"));
+        assert!(!started.has_last(RunId(8), "web"));
+        assert!(started.take(run, Part::StopPost(0), web).is_some());
+        assert!(!started.has_last(run, "web"), "the one that was given up is ordered by nobody");
+        let mut started = Started::among(&[note(42, last()), gave_up()]);
+        assert!(started.has_last(run, "web"));
+        assert!(started.take(run, Part::StopPost(0), web).is_none());
+        assert_eq!(started.others_of(web).len(), 1);
+        assert!(!started.has_last(run, "web"));
+    }
+
+    #[test]
+    fn who_was_stopped_is_so_until_it_goes_on_or_is_another() {
+        let held = |pid, is_held| note(0, What::Learnt(Learnt::Held(pid, is_held)));
+        let ended = || note(42, What::Ended(Exit::Code(0)));
+        let is_held = |notes: &[Note]| {
+            let started = Started::among(notes);
+            started.all().filter(|one| one.is_held).count()
+        };
+        assert_eq!(is_held(&[note(42, begun(7)), held(42, true)]), 1);
+        assert_eq!(is_held(&[note(42, begun(7)), held(43, true)]), 0);
+        assert_eq!(is_held(&[note(42, begun(7)), held(42, true), held(42, false)]), 0);
+        let before = [note(42, begun(7)), ended(), held(42, true)];
+        assert_eq!(is_held(&before), 0);
     }
 
     #[test]

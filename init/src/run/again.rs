@@ -26,7 +26,7 @@ impl Init {
             Learnt::Unfound(run, why) => self.unfound_before(run, why),
             Learnt::Over(run, exit) => self.over_before(run, exit),
             // It is asked for when it is to be done, heard or taken up.
-            Learnt::Done(..) | Learnt::Spoke(..) | Learnt::GaveUp(_) => {}
+            Learnt::Done(..) | Learnt::Spoke(..) | Learnt::GaveUp(_) | Learnt::Held(..) => {}
             Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
         }
     }
@@ -105,7 +105,9 @@ impl Init {
     /// By then nothing was left of it, for what is run when nothing is was begun. What is in its cgroup now is
     /// that, or comes of it.
     pub(super) fn was_gone(&self, run: RunId) -> bool {
-        self.goes_back() && self.lineage.started.has_last(run)
+        let name = self.runs.get(run).map(|running| running.name.as_str());
+        let was_begun = |name| self.lineage.started.has_last(run, name);
+        self.goes_back() && name.is_some_and(was_begun)
     }
 
     /// For whom it spoke then, whoever has its pid by now.

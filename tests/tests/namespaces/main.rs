@@ -98,6 +98,8 @@ mod streams;
 mod survival;
 mod template;
 mod timer;
+#[cfg(target_arch = "x86_64")]
+mod twice;
 mod types;
 mod unasked;
 mod unit_directory;

@@ -14,13 +14,13 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 /// With cgroups, and without.
-const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
+pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// With a file system in memory at /run.
 const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
 
 /// `web` is to be wished for, and of all that happens from now on no state is kept.
-fn at_work(text: &str, wrapper: &[&str]) -> Init {
+pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let files = Sandbox::new();
     files.unit("web", text);
     files.unit("all", "type: virtual");
@@ -59,7 +59,8 @@ fn who_could_not_be_told_to_be_the_main_process_is_not_after_a_crash() {
         let is = |which: &'static str| {
             move |it: &Process| it.read("cmdline").is_some_and(|line| line.contains(which))
         };
-        let one = init.processes_of("web").into_iter().find(is("1234")).unwrap();
+        let one =
+            until("it is its program", || init.processes_of("web").into_iter().find(is("1234")));
         one.signal(Signal::SIGKILL);
         until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
         init.tell("ping", &json!({}));
@@ -83,7 +84,7 @@ fn what_was_begun_anew_in_a_crash_is_the_units_after_another() {
         keeps(&init);
         let mut steps = Steps::of(&init);
         first.signal(Signal::SIGKILL);
-        steps.until_forked(|| first.state().is_none());
+        steps.until_forked(|_| first.state().is_none());
         steps.crash();
         steps.until_executed();
         steps.until(|call| has_its_program(&init, call));
@@ -109,7 +110,7 @@ fn who_was_to_remove_what_a_run_left_removes_nothing_of_the_next() {
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
     client.send("unwant", &json!({"target": "web"}));
-    let remover = steps.until_forked(|| main.state().is_none());
+    let remover = steps.until_forked(|_| main.state().is_none());
     steps.crash();
     drop(steps);
     has_survived(&init, 1);
@@ -132,7 +133,7 @@ fn who_had_not_come_to_its_cgroup_in_a_crash_begins_nothing() {
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
     client.send("want", &json!({"target": "web"}));
-    let has_place = || init.process().files().values().any(|file| file.contains("/web."));
+    let has_place = |_| init.process().files().values().any(|file| file.contains("/web."));
     let child = steps.until_forked(has_place);
     steps.crash();
     drop(steps);
@@ -167,7 +168,7 @@ fn what_is_run_when_nothing_is_left_gets_no_signal_of_before_it() {
 }
 
 /// What is kept is of now.
-fn keeps(init: &Init) {
+pub(super) fn keeps(init: &Init) {
     limit_files(init, "unlimited");
     let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
     until("it is kept", || {
