@@ -109,13 +109,14 @@ impl Handle {
         }
     }
 
-    fn fork(&self) -> io::Result<(Pid, OwnedFd)> {
+    fn fork(&mut self) -> io::Result<(Pid, OwnedFd)> {
+        // Refused, it is tried again: two that write one file are worse than none for so long, and it is not
+        // taken for undying where it is refused for good.
+        let before = self.before()?;
+        let before = before.as_ref();
         let (ours, theirs) = sys::socket::pair()?;
         let listener = self.listener.as_ref();
         let stage = self.stage.as_ref();
-        // It is not reaped: the pid is its own.
-        let before = self.undying.map(sys::signal::pidfd).transpose()?;
-        let before = before.as_ref();
         let mut kept: Vec<BorrowedFd<'_>> =
             std::iter::once(&theirs).chain(listener).chain(before).map(AsFd::as_fd).collect();
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));

@@ -153,18 +153,19 @@ impl Link {
         }
     }
 
-    /// It was killed for its silence twice by now, and has not ended: this is so once.
+    /// It was killed twice by now, and has not ended: this is so once.
     pub(crate) fn is_found_undying(&self) -> bool {
-        self.killed == 2 && self.asked.is_some()
+        self.killed == 2 && (self.asked.is_some() || self.over.is_some())
     }
 
     /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
-    /// again, not waited for.
-    pub(crate) fn kill(&mut self, now: Time) {
+    /// again, not waited for. True: it was killed before.
+    pub(crate) fn kill(&mut self, now: Time) -> bool {
         // Gone already: its end is about to be reaped.
         let _ = wait::kill_made(self.pid, 9);
         self.killed = self.killed.saturating_add(1);
-        self.asked = self.asked.map(|_| now);
+        (self.asked, self.over) = (self.asked.map(|_| now), self.over.map(|_| now));
+        self.killed > 1
     }
 }
 

@@ -4,13 +4,25 @@
 //! and has to do with the stage: its socket is closed by that, and another logger takes its place. That
 //! one goes on with the stage, but its lane of files waits for the end of the one before
 //! ([`super::held`]), which may be in the middle of a write: no file is ever written by two. So it is as if
-//! the disk did not answer the living one. Of such there is one at a time.
+//! the disk did not answer the living one. Of such there is one at a time, and none where nobody can wait for
+//! an end (a kernel without pidfds): there the next one is begun once it has ended.
 
 use super::handle::Handle;
 use super::limit;
 use super::link::{Link, Ticked};
-use crate::sys::{Pid, wait};
+use crate::sys::{Pid, signal, wait};
 use groundstate_units::time::Time;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Tells its end. None: it is reaped, and nobody heard of that (in a crash): its pid may be another's.
+fn end_of(pid: Pid) -> io::Result<Option<OwnedFd>> {
+    match wait::is_made(pid).then(|| signal::pidfd(pid)) {
+        None => Ok(None),
+        Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Some(opened) => opened.map(Some),
+    }
+}
 
 impl Handle {
     /// SIGCHLD came: a logger that was stopped by a signal is replaced at once, because nobody
@@ -44,15 +56,30 @@ impl Handle {
         let Some(link) = &mut self.link else {
             return if self.start(now).is_ok() { Ticked::Started } else { Ticked::Nothing };
         };
-        link.kill(now);
+        // It may be slow to end by itself: that it does not is known of one that was killed.
+        let was_killed = link.kill(now);
         let pid = link.pid;
         if is_undying {
-            (self.undying, self.link) = (Some(pid), None);
-            // Failing, it is tried again.
-            let _ = self.start(now);
-            return Ticked::StartedBeside(pid);
+            match end_of(pid) {
+                Ok(Some(_)) if was_killed => {
+                    (self.undying, self.link) = (Some(pid), None);
+                    // Failing, it is tried again.
+                    let _ = self.start(now);
+                    return Ticked::StartedBeside(pid);
+                }
+                Ok(None) => _ = self.ended(pid, now),
+                Ok(Some(_)) | Err(_) => {}
+            }
         }
-        if link.is_found_undying() { Ticked::DoesNotEnd(pid) } else { Ticked::Nothing }
+        let is_found = self.link.as_ref().is_some_and(Link::is_found_undying);
+        if is_found { Ticked::DoesNotEnd(pid) } else { Ticked::Nothing }
+    }
+
+    /// The end of the one that was killed and has not ended, for the next one to wait for.
+    pub(super) fn before(&mut self) -> io::Result<Option<OwnedFd>> {
+        let before = self.undying.map_or(Ok(None), end_of)?;
+        self.undying.take_if(|_| before.is_none());
+        Ok(before)
     }
 
     /// One that was killed and has not ended.

@@ -109,8 +109,8 @@ impl Frozen {
         self.init.process().children().into_iter().filter(named).collect()
     }
 
-    /// Kills the logger in the middle of a write; it stays, and another takes its place.
-    fn loses_its_logger(&self) -> Process {
+    /// Kills the logger in the middle of a write; it stays.
+    fn kills_its_logger(&self) -> Process {
         self.init.sandbox.order("loud", "say into the ice");
         let first = logger(&self.init);
         until("it waits for the disk", || {
@@ -119,6 +119,12 @@ impl Frozen {
             threads.flatten().filter_map(stat).any(|stat| stat.contains(") D ")).then_some(())
         });
         first.signal(Signal::SIGKILL);
+        first
+    }
+
+    /// The same; another takes its place.
+    fn loses_its_logger(&self) -> Process {
+        let first = self.kills_its_logger();
         // Init has no reason to speak to it.
         until("another takes its place", || (self.loggers().len() == 2).then_some(()));
         assert_ne!(logger(&self.init), first);
@@ -210,6 +216,26 @@ fn where_a_logger_is_killed_and_can_not_die_another_takes_its_place_and_writes_o
     let spoken: Vec<&str> =
         spoken.into_iter().filter(|word| ["one", "two", "three"].contains(word)).collect();
     assert_eq!(spoken, ["one", "two", "three"], "{calm}");
+    it.ends();
+}
+
+#[test]
+fn where_nobody_can_wait_for_the_end_of_a_logger_that_can_not_die_the_next_is_begun_when_it_has_ended()
+ {
+    let Some(it) = Frozen::new() else {
+        return groundstate_tests::not_run!("there are no loop devices");
+    };
+    let inject = ["-e", "trace=pidfd_open", "-e", "inject=pidfd_open:error=ENOSYS"];
+    let tracer = Tracer::attach(it.init.process(), &it.init.sandbox.path("strace"), &inject);
+    let first = it.kills_its_logger();
+    until("it is tried again", || (injected(&tracer.lines()) >= 4).then_some(()));
+    let output = it.init.output();
+    let told = output.matches("no other writes beside it, so").count();
+    assert!(told == 1 && it.loggers() == [first], "{output}");
+    it.init.sandbox.order("calm", "say meanwhile");
+    it.disk.fsfreeze("--unfreeze");
+    until("the next writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
+    assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
     it.ends();
 }
 

@@ -253,3 +253,89 @@ fn that_the_loop_of_a_logger_has_ended_is_found_and_what_it_said_before_is_heard
         assert_eq!(link.over, Some(now));
     }
 }
+
+/// A process that does nothing, until it is killed.
+fn waits() -> Pid {
+    let child = sys::process::fork(&[], || {
+        loop {
+            nix::unistd::pause();
+        }
+    });
+    child.unwrap()
+}
+
+#[test]
+fn a_logger_is_begun_though_the_one_before_that_did_not_end_is_gone_unheard() {
+    // In a crash; its pid is nobody's by now, or another's.
+    for other in [false, true] {
+        let mut init = Init::with_files(|_| {});
+        let mut out = File::from(init.pipe(1, "web", None));
+        init.handle.flush(init.now());
+        let gone = if other { nix::unistd::getppid() } else { waits() };
+        if !other {
+            sys::signal::kill(gone, 9).unwrap();
+            sys::wait::await_end(gone).unwrap();
+        }
+        init.handle.know_undying(Some(gone));
+        init.kill_logger();
+        assert_eq!(init.handle.undying(), None);
+        writeln!(out, "here").unwrap();
+        drop(out);
+        init.until(&Report::Ended(RunId(1)));
+        init.finish();
+        assert_eq!(texts(&init.file("web")), ["here"]);
+    }
+}
+
+#[test]
+fn one_that_is_slow_to_end_is_killed_before_another_is_begun_beside_it() {
+    let mut init = Init::new(|_| {});
+    let slow = waits();
+    let before = init.handle.link.take().unwrap().pid;
+    let (ours, theirs) = sys::socket::pair().unwrap();
+    init.handle.link = Some(super::super::link::Link::new(slow, ours, init.now()));
+    // Its loop is over.
+    drop(theirs);
+    init.handle.reports(init.now());
+    let is_killed = || sys::wait::peek_one(slow).unwrap().is_some();
+    for round in 0..2 {
+        assert!(init.handle.deadline().unwrap() > init.now());
+        init.skipped += limit::DEATH;
+        let ticked = init.handle.tick(init.now());
+        let expected = if round == 0 { Ticked::Nothing } else { Ticked::StartedBeside(slow) };
+        assert_eq!(ticked, expected, "round {round}");
+        let end = Instant::now() + DEADLINE;
+        while !is_killed() {
+            assert!(Instant::now() < end, "it was not killed");
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(init.handle.undying(), Some(slow));
+    for ended in [slow, before] {
+        waitpid(ended, None).unwrap();
+        init.handle.ended(ended, init.now());
+    }
+    init.finish();
+}
+
+#[test]
+fn one_whose_loop_is_over_and_that_is_gone_unheard_is_replaced() {
+    let mut init = Init::new(|_| {});
+    let before = init.handle.link.take().unwrap().pid;
+    let gone = waits();
+    sys::signal::kill(gone, 9).unwrap();
+    sys::wait::await_end(gone).unwrap();
+    let (ours, theirs) = sys::socket::pair().unwrap();
+    init.handle.link = Some(super::super::link::Link::new(gone, ours, init.now()));
+    drop(theirs);
+    init.handle.reports(init.now());
+    let mut told = Vec::new();
+    while init.handle.pid().is_none_or(|pid| pid == gone) && told.len() < 6 {
+        init.skipped += limit::RESTART_DELAY_MAX;
+        told.push(init.handle.tick(init.now()));
+    }
+    assert_eq!(told.pop(), Some(Ticked::Started));
+    assert!(told.iter().all(|it| *it == Ticked::Nothing), "{told:?}");
+    waitpid(before, None).unwrap();
+    init.finish();
+}
