@@ -164,9 +164,11 @@ impl Init {
         let outcome = self.lineage.keeper.as_mut().and_then(outcome);
         let is_decided =
             matches!(outcome, Some(Outcome::Kept | Outcome::KeptAgain | Outcome::Lost(_)));
-        if is_decided && self.lineage.before.take().is_some() {
-            // Kept, or lost and growing old: it is not gone back to that one any more.
+        // Kept, or lost and growing old: it is not gone back to that one any more.
+        if is_decided && let Some(before) = self.lineage.before.take() {
             self.arm_again();
+            // Until now a crash would have gone there.
+            drop(before);
         }
         match &outcome {
             Some(Outcome::Behind(why)) => {

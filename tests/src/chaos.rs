@@ -198,7 +198,11 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut dice: Chance) -> usize {
         is_second = !is_second && times > 0 && dice.percent(25);
         let (least, most) = if is_second { AT_ONCE } else { PAUSE };
         if !is_second {
-            until("init answers", || init.client()?.ask("ping", &json!({})).ok());
+            let _ = until("init answers", || {
+                let mut client = init.client()?;
+                client.send("ping", &json!({}));
+                client.answer()
+            });
         }
         let is_over = || is_over.load(Ordering::Relaxed).then_some(());
         if within(Duration::from_millis(dice.between(least, most)), is_over).is_some() {

@@ -280,6 +280,28 @@ fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
 }
 
 #[test]
+fn a_crash_as_the_state_of_before_another_is_let_go_of_goes_on_with_the_newer_one() {
+    let mut init = at_work();
+    init.expect_crashes();
+    is_steady(&init);
+    let before = init.status();
+    let memories =
+        || init.process().files().values().filter(|it| it.contains("memfd:state")).count();
+    let (mut steps, _) = memories_at_rest(&init);
+    steps.crash();
+    steps.until_executed();
+    steps.until(|_| memories() == 4);
+    steps.until(|call| call.number == libc::SYS_close && memories() < 4);
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 2);
+    assert!(!init.output().contains("there is no state"), "{}", init.output());
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    init.sandbox.order("stubborn", "exit 0");
+    init.finish_after_crash();
+}
+
+#[test]
 fn a_new_image_that_crashes_in_its_first_moments_gives_way_to_the_one_before() {
     let mut init = at_work();
     init.expect_crashes();
