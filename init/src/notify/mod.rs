@@ -171,7 +171,8 @@ impl Notify {
     }
 
     fn read_ahead(&mut self) {
-        while self.waiting.len() < limit::NOTIFICATIONS_A_TURN {
+        // What is of no use counts as well: of that there may be no end.
+        for _ in self.waiting.len()..limit::NOTIFICATIONS_A_TURN {
             match self.once(true) {
                 Ok(Some(datagram)) => self.waiting.push_back(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
@@ -296,6 +297,16 @@ mod tests {
         let status = |text: &str| Statement::Status(text.to_string());
         assert_eq!(heard, [status("a"), status("b"), Statement::Ready]);
         assert!(!notify.has_more(Time::ZERO));
+    }
+
+    #[test]
+    fn what_is_of_no_use_and_has_no_end_is_not_read_to_its_end() {
+        let (ours, theirs) = socket::pair().unwrap();
+        drop(theirs);
+        let mut notify = Notify::with(ours, "@nobody".to_string());
+        notify.fetch();
+        assert!(notify.receive().is_none());
+        assert_eq!(notify.dropped, 2 * limit::NOTIFICATIONS_A_TURN as u64);
     }
 
     #[test]
