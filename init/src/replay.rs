@@ -68,6 +68,9 @@ impl Init {
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
         let is_heeded = !notes.is_empty();
         for notes in turns::of(notes) {
+            if let (Some(known), Some(note)) = (&mut self.lineage.known, notes.first()) {
+                known.turn = note.turn;
+            }
             self.replay_turn(std::mem::take(&mut heard), notes);
         }
         if is_heeded {

@@ -51,10 +51,19 @@ impl Learnt {
         }
     }
 
-    /// Whose what was left in this turn is, as it is put again after a crash.
+    /// What was found out in this turn, as it is put again after a crash.
     pub(crate) fn note_late(&self, turn: u32) {
-        if let Ok(text) = postcard::to_allocvec(self) {
-            writer::put_left(Kind::Learnt, Some(turn), &text);
+        let Ok(text) = postcard::to_allocvec(self) else { return };
+        match self {
+            Learnt::Left(_) => writer::put_left(Kind::Learnt, Some(turn), &text),
+            Learnt::Found(..) => writer::put_late_of_others(Kind::Learnt, turn, &text),
+            Learnt::Drained(_)
+            | Learnt::Unfound(..)
+            | Learnt::Over(..)
+            | Learnt::Done(..)
+            | Learnt::Spoke(..)
+            | Learnt::GaveUp(_)
+            | Learnt::Held(..) => writer::put_late(Kind::Learnt, turn, &text),
         }
     }
 }
@@ -67,6 +76,8 @@ pub(crate) struct Known {
     unknown: BTreeSet<RunId>,
     speakers: Vec<(RunId, i32)>,
     done: BTreeMap<(RunId, Part), Exit>,
+    /// The turn that is being put.
+    pub(crate) turn: u32,
     /// Main processes that have ended so; whether another goes on for them is noted later, or has not
     /// been found out.
     pub(crate) unanswered: BTreeMap<RunId, Exit>,
@@ -108,6 +119,29 @@ impl Known {
             }
         }
         known
+    }
+
+    /// It was noted. Of that which an image that goes back may find out by itself.
+    fn has(&self, learnt: &Learnt) -> bool {
+        match learnt {
+            Learnt::Found(run, pid) => self.finds(*run, *pid),
+            Learnt::Unfound(run, _) => self.has_sought(*run),
+            Learnt::Done(run, part, _) => self.done.contains_key(&(*run, *part)),
+            // It is as it was, or is noted where it is.
+            Learnt::Drained(_)
+            | Learnt::Over(..)
+            | Learnt::Left(_)
+            | Learnt::Spoke(..)
+            | Learnt::GaveUp(_)
+            | Learnt::Held(..) => true,
+        }
+    }
+
+    /// What was found out as it is put again, and by nobody before the crash: in another one it is known.
+    pub(crate) fn note_new(&self, learnt: &Learnt) {
+        if !self.has(learnt) {
+            learnt.note_late(self.turn);
+        }
     }
 
     /// This one will be found to be the run's main process, and is not yet.
@@ -172,6 +206,33 @@ mod tests {
         let notes = Past::read(&bytes, 0).notes.into_iter().map(|note| note.what);
         let all = [Learnt::Found(RunId(7), 42), why(), Learnt::Over(RunId(7), Exit::Code(3))];
         assert_eq!(notes.collect::<Vec<_>>(), all.map(What::Learnt));
+    }
+
+    #[test]
+    fn what_is_found_out_as_it_is_put_again_is_noted_in_its_turn_unless_it_was() {
+        let (run, other) = (RunId(7), RunId(8));
+        let note = |learnt| Note {
+            what: What::Learnt(learnt),
+            pid: 0,
+            at: Time::from_nanos(1),
+            turn: 3,
+            reaped: None,
+        };
+        let done = |run| Learnt::Done(run, Part::Unlink, Exit::Code(0));
+        let unfound = |run| Learnt::Unfound(run, String::new());
+        let was = [Learnt::Found(run, 42), done(run)];
+        let mut known = Known::among(&was.clone().map(note));
+        known.turn = 3;
+        let new = [Learnt::Found(other, 42), Learnt::Found(run, 43), done(other), unfound(other)];
+        let bytes = written(|| {
+            writer::while_quiet(|| {
+                was.iter().chain([&unfound(run)]).chain(&new).for_each(|it| known.note_new(it));
+            });
+        });
+        let notes = Past::read(&bytes, 0).notes;
+        assert!(notes.iter().all(|note| note.turn == 3));
+        let what = notes.into_iter().map(|note| note.what);
+        assert_eq!(what.collect::<Vec<_>>(), new.map(What::Learnt));
     }
 
     #[test]

@@ -115,6 +115,14 @@ impl Init {
         self.lineage.known.as_ref()?.speaker(pid)
     }
 
+    /// It is found out, by this image or by one before it.
+    pub(super) fn note_learnt(&self, learnt: &Learnt) {
+        match &self.lineage.known {
+            Some(known) => known.note_new(learnt),
+            None => learnt.note(),
+        }
+    }
+
     /// What this one says is heard as the run's: after a crash nobody may find out any more whose it was.
     pub(super) fn note_speaker(&mut self, run: RunId, pid: i32) {
         match &mut self.lineage.known {

@@ -89,7 +89,7 @@ impl Init {
             }
         };
         self.pid_file_removed(run, status(removed));
-        Learnt::Done(run, Part::Unlink, Exit::Code(0)).note();
+        self.note_learnt(&Learnt::Done(run, Part::Unlink, Exit::Code(0)));
         self.go_on_from(run, Part::Unlink, Exit::Code(0))
     }
 
@@ -229,7 +229,7 @@ impl Init {
             _ => {}
         }
         if matches!(part, Part::Unlink | Part::Clean) {
-            Learnt::Done(run, part, exit).note();
+            self.note_learnt(&Learnt::Done(run, part, exit));
         }
         self.course(run, |procedure| procedure.exited(part, exit));
     }

@@ -115,7 +115,7 @@ impl Init {
             _ => false,
         };
         if !found {
-            Learnt::Unfound(run, String::new()).note();
+            self.note_learnt(&Learnt::Unfound(run, String::new()));
         }
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
@@ -186,8 +186,11 @@ impl Init {
         pidfd: Option<OwnedFd>,
     ) -> Result<(), &'static str> {
         let token = self.tokens.next();
+        if self.runs.get(run).is_none() {
+            return Err(FOREIGN);
+        }
+        self.note_learnt(&Learnt::Found(run, pid));
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
-        Learnt::Found(run, pid).note();
         if let Some(known) = &mut self.lineage.known {
             known.has_found(run, pid);
         }

@@ -14,7 +14,9 @@ use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
 use crate::journal::standing;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
-pub(crate) use message::{heard, message_in_hand, put_left, put_of_others, unheard};
+pub(crate) use message::{
+    heard, message_in_hand, put_late_of_others, put_left, put_of_others, unheard,
+};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -315,6 +317,11 @@ pub(crate) fn put_text(kind: Kind, text: &[u8]) {
     if !QUIET.load(Ordering::Relaxed) {
         put(kind, 0, 0, text);
     }
+}
+
+/// What belongs to that turn, which is being put again, and could not be noted in it any more.
+pub(crate) fn put_late(kind: Kind, turn: u32, text: &[u8]) {
+    put(kind, 0, turn.wrapping_sub(TURN.load(Ordering::Relaxed)), text);
 }
 
 /// Of all whose end is noted it is found out, and noted, what they have left; but where that found no room.

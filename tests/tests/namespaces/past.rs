@@ -17,7 +17,7 @@ use serde_json::json;
 pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// With a file system in memory at /run.
-const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
+pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
 
 /// `web` is to be wished for, and of all that happens from now on no state is kept.
 pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {

@@ -3,9 +3,9 @@
 //! [`super::past`]'s.
 
 use super::crash::{has_survived, starts};
-use super::past::{BOTH, at_work, keeps};
+use super::past::{BOTH, TMP, at_work, keeps};
 use groundstate_tests::boot::Init;
-use groundstate_tests::crash::{Call, Steps, crash};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use nix::sys::signal::Signal;
@@ -73,10 +73,116 @@ fn what_was_begun_beside_a_daemon_that_init_was_left_ends_alone() {
             init.tell("ping", &json!({}));
         }
         init.when_state("web", "running");
+        until("it is alone again", || (init.processes_of("web").len() == 1).then_some(()));
         assert_eq!(init.processes_of("web"), daemon, "{}", init.output());
         assert_eq!(starts(&init, "web"), 1);
         init.finish_after_crash();
     }
+}
+
+/// As its launcher has just been reaped for the second time, which `kill` brings about.
+fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
+    let launcher = || init.sandbox.read("launcher").trim().parse::<i32>().ok();
+    let first = launcher();
+    let is_gone = || {
+        let second = launcher().filter(|pid| Some(*pid) != first);
+        second.is_some_and(|pid| init.process().neighbour(pid).is_none())
+    };
+    crash_when(init, kill, |call| call.number == libc::SYS_waitid && is_gone());
+    has_survived(init, 1);
+    init.when_state("web", "running");
+    assert_eq!(starts(init, "web"), 2);
+}
+
+/// It leaves so many to init.
+fn guessed(daemons: &str) -> String {
+    format!(
+        "type: background-pidfile\nmain-pid: guess\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; echo $$$$ >DIR/launcher; {daemons}'"
+    )
+}
+
+#[test]
+fn who_could_not_be_told_to_be_the_main_process_in_the_replay_is_not_after_another_crash() {
+    let text = guessed("setsid sleep 1234 & setsid sleep 4321 &");
+    for wrapper in BOTH {
+        let init = at_work(&format!("restart: always\n{text}"), wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        let two = || {
+            init.when_state("web", "running");
+            until("two are left", || {
+                let left = init.processes_of("web");
+                let is_one = |it: &Process| it.read("comm").is_some_and(|name| name == "sleep\n");
+                (left.len() == 2 && left.iter().all(is_one)).then_some(left)
+            })
+        };
+        let first = two();
+        keeps(&init);
+        crashes_behind_the_launcher(&init, || first.into_iter().for_each(Process::end));
+        let [one, _] = two()[..] else { panic!("there are two") };
+        assert_eq!(init.status().main_pid("web"), None);
+        one.end();
+        until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
+        init.tell("ping", &json!({}));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 2);
+        init.when_state("web", "running");
+        assert_eq!(init.status().main_pid("web"), None, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn who_was_found_in_the_replay_to_be_the_main_process_was_so_after_another_crash() {
+    for wrapper in BOTH {
+        let init =
+            at_work(&format!("restart: always\n{}", guessed("setsid sleep 1234 &")), wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+        let first = init.main_of("web");
+        keeps(&init);
+        crashes_behind_the_launcher(&init, || first.end());
+        init.main_of("web").end();
+        until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
+        init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+        let main = init.main_of("web");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 2);
+        init.tell("ping", &json!({}));
+        init.when_state("web", "running");
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 3), "{}", init.output());
+        let events = init.initctl_json_lines(&["events"]);
+        let is_end = |kind: &&str| ["exit", "signal"].contains(kind);
+        let ends = events.iter().filter_map(|event| event["reason"]["kind"].as_str());
+        assert_eq!(ends.filter(is_end).collect::<Vec<_>>(), ["signal"; 2], "both were killed");
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn a_pid_file_that_was_removed_in_the_replay_is_not_removed_in_the_next() {
+    let text = "type: background-pidfile\npid-file: /run/pid\nexec-start: DAEMON --pid-file /run/pid --trace DIR/web.trace";
+    let init = at_work(&format!("{AGAIN}{text}"), &TMP);
+    let first = is_running(&init);
+    keeps(&init);
+    let path = format!("/proc/{}/root/run/pid", init.process().0);
+    let named = || std::fs::read_to_string(&path).ok()?.trim().parse::<i32>().ok();
+    crash_when(
+        &init,
+        || first.end(),
+        |call| [libc::SYS_unlink, libc::SYS_unlinkat].contains(&call.number) && named().is_none(),
+    );
+    has_survived(&init, 1);
+    init.when_state("web", "running");
+    until("it has begun", || (starts(&init, "web") == 2).then_some(()));
+    assert_eq!(named(), init.status().main_pid("web"));
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 2);
+    init.tell("ping", &json!({}));
+    init.when_state("web", "running");
+    let main = init.status().main_pid("web");
+    assert!(main.is_some() && named() == main, "{:?} {main:?} {}", named(), init.output());
+    assert_eq!(starts(&init, "web"), 2);
+    init.finish_after_crash();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Messages of the notify socket among the notes ([`super`]): where one is read to, and what of the room for
 //! notes is left to those who send them, and to what they bring about.
 
-use super::{BASE, KNOWN, LAST, QUIET, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put};
+use super::{BASE, KNOWN, LAST, QUIET, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put, put_late};
 use crate::journal::notes::{self, Kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +35,13 @@ pub(crate) fn message_in_hand(ahead: bool) -> Option<Hand> {
 pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
     if !QUIET.load(Ordering::Relaxed) && has_a_share(notes::HEARD, text.len()) {
         put(kind, 0, 0, text);
+    }
+}
+
+/// The same of that turn, which is being put again.
+pub(crate) fn put_late_of_others(kind: Kind, turn: u32, text: &[u8]) {
+    if has_a_share(notes::HEARD, text.len()) {
+        put_late(kind, turn, text);
     }
 }
 
