@@ -1,6 +1,7 @@
 //! What takes something away from a process: each way is seen from inside where it is asked for, and
 //! nowhere else; and where one of its steps fails nothing runs.
 
+use super::away::BARE;
 use super::command::script;
 use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
@@ -96,6 +97,43 @@ fn each_restriction_is_felt_from_inside_and_only_where_it_is_asked_for() {
         }
     }
     init.finish();
+}
+
+/// Without cgroups init has a use of its own for it.
+#[test]
+fn a_limit_of_locks_is_the_units_that_asks_for_it() {
+    const ASKED: [(&str, &str, &str, &str); 3] = [
+        ("few", "5", "5", "5"),
+        ("between", "\"7:infinity\"", "7", "unlimited"),
+        ("any", "infinity", "unlimited", "unlimited"),
+    ];
+    const MOST: &str = "Max file locks";
+    let bounded = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"];
+    for may_raise in [true, false] {
+        let files = Sandbox::new();
+        for (name, asked, ..) in ASKED {
+            files.unit(
+                name,
+                &format!("limits: {{locks: {asked}}}\nexec-start: DAEMON --children 1"),
+            );
+        }
+        files.unit("plain", "exec-start: DAEMON");
+        files.unit("all", "type: virtual\nwaits-for: few, between, any, plain");
+        let bare = ["/bin/sh", "-c", BARE, "sh"];
+        let through = bare.into_iter().chain(bounded.into_iter().filter(|_| !may_raise));
+        let init = Boot::new(files).through(&through.collect::<Vec<_>>()).start("all");
+        init.when_system("running");
+        for (name, _, soft, hard) in ASKED {
+            until("it has its child", || (init.processes_of(name).len() == 2).then_some(()));
+            for process in init.processes_of(name) {
+                let limit = process.limit(MOST).unwrap();
+                assert_eq!((&*limit.0, &*limit.1), (soft, hard), "{name}, {may_raise}");
+            }
+        }
+        let mark = init.main_of("plain").limit(MOST).unwrap().1;
+        assert!(mark.parse::<u64>().is_ok(), "what asks for none bears init's mark: {mark}");
+        init.finish();
+    }
 }
 
 /// What is asked for, each by a unit of its own.
