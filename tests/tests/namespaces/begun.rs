@@ -108,28 +108,33 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
 
 #[test]
 fn what_was_begun_after_a_start_that_was_refused_lives_on() {
-    let files = Sandbox::new();
-    files.unit(
-        "web",
-        "restart-delay: 50ms\nexec-start-pre: /bin/true\nexec-start: DAEMON --trace DIR/web.trace",
-    );
-    files.unit("all", "type: virtual");
-    let mut init = Boot::new(files).start("all");
-    init.expect_crashes();
-    keeps_no_more(&init);
-    // Its second line.
-    let no_more = ["-e", "trace=clone3", "-e", "inject=clone3:error=EAGAIN:when=2"];
-    let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &no_more);
-    init.tell("want", &json!({"target": "web"}));
-    init.when_state("web", "running");
-    assert_eq!(injected(&tracer.detach()), 1);
-    until_begun(&init, "web");
-    let main = init.main_of("web");
-    crash(&init, Signal::SIGSEGV);
-    has_survived(&init, 1);
-    init.when_state("web", "running");
-    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
-    init.finish_after_crash();
+    // Its second line, and before there is any: the pipe of its output.
+    for refused in ["clone3:error=EAGAIN:when=2", "pipe2:error=EMFILE:when=1"] {
+        let files = Sandbox::new();
+        files.unit(
+            "web",
+            "restart-delay: 50ms\nexec-start-pre: /bin/true\nexec-start: DAEMON --trace DIR/web.trace",
+        );
+        files.unit("all", "type: virtual");
+        let mut init = Boot::new(files).start("all");
+        init.expect_crashes();
+        keeps_no_more(&init);
+        let (call, _) = refused.split_once(':').expect("a call");
+        let no_more = ["-e", &format!("trace={call}"), "-e", &format!("inject={refused}")];
+        let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &no_more);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        assert_eq!(injected(&tracer.detach()), 1);
+        let run = |init: &Init| init.status().unit("web")["run"].as_u64();
+        until_begun(&init, "web");
+        let (main, before) = (init.main_of("web"), run(&init));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.when_state("web", "running");
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+        assert_eq!(run(&init), before, "{refused}");
+        init.finish_after_crash();
+    }
 }
 
 /// Init crashes as it has started the unit's process once more.
