@@ -63,13 +63,18 @@ impl Opening {
         let _ = wait::kill_made(self.pid, 9);
     }
 
-    /// The answer, if it is there; within it None: it can not be read.
+    /// The answer, if it is there; within it None: it can not be read. It stays where it is until it is
+    /// noted ([`Opening::is_heard`]), for nobody gives it again after a crash.
     fn hear(&self) -> Option<(Option<Answer>, Vec<Foreign>)> {
         let mut buffer = [0; 8192];
-        let got = raw::receive(self.answers.as_fd(), &mut buffer).ok()?;
+        let got = raw::look(self.answers.as_fd(), &mut buffer).ok()?;
         let fds = Foreign::all(got.fds).into_iter().map(Foreign::kept).collect();
         let bytes = buffer.get(..got.length).filter(|bytes| !bytes.is_empty())?;
         Some((postcard::from_bytes(bytes).ok(), fds))
+    }
+
+    fn is_heard(&self) {
+        let _ = raw::receive_some(self.answers.as_fd(), &mut [0], 0);
     }
 }
 
@@ -84,7 +89,7 @@ impl Init {
         }
         if let Some(fds) = self.lineage.found.door_of(unit, &socket) {
             let fds: Vec<_> = fds.into_iter().map(Foreign::kept).collect();
-            note(unit, run, &fds, None);
+            self.note_opened(unit, run, &fds, None);
             return self.listen_at(unit, run, socket, fds);
         }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
@@ -172,16 +177,40 @@ impl Init {
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
         match answer {
             Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                note(&unit, run, &fds, None);
+                self.note_opened(&unit, run, &fds, None);
                 self.listen_at(&unit, run, socket, fds);
             }
             Some(Answer::Broken(what, errno)) => {
-                note(&unit, run, &[], Some((what.clone(), errno)));
+                self.note_opened(&unit, run, &[], Some((what.clone(), errno)));
                 self.trigger_failed(run, Stage::Listen, errno, what);
             }
             Some(Answer::Opened) | None => {
                 self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
             }
+        }
+    }
+
+    /// A crash does not lose them, or why there are none: they are in no state that was kept before they came.
+    fn note_opened(
+        &mut self,
+        unit: &Name,
+        run: RunId,
+        fds: &[Foreign],
+        broken: Option<(String, i32)>,
+    ) {
+        let numbers = fds.iter().map(|fd| fd.as_fd().as_raw_fd());
+        let mut descriptors: Vec<_> =
+            numbers.map(|number| (number, inherit::identity(number))).collect();
+        // Nobody takes none for all there are.
+        descriptors.extend(broken.as_ref().map(|_| (-1, 1)));
+        let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors, broken };
+        match &self.lineage.known {
+            // They had come before the crash, and nobody had noted that.
+            Some(known) => writer::put_late(Kind::Opened, known.turn, &opened.text()),
+            None => writer::put_text(Kind::Opened, &opened.text()),
+        }
+        if let Some(opening) = self.triggers.opening.get(&run) {
+            opening.is_heard();
         }
     }
 
@@ -229,17 +258,6 @@ impl Init {
             self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
     }
-}
-
-/// A crash does not lose them, or why there are none: they are in no state that was kept before they came.
-fn note(unit: &Name, run: RunId, fds: &[Foreign], broken: Option<(String, i32)>) {
-    let numbers = fds.iter().map(|fd| fd.as_fd().as_raw_fd());
-    let mut descriptors: Vec<_> =
-        numbers.map(|number| (number, inherit::identity(number))).collect();
-    // Nobody takes none for all there are.
-    descriptors.extend(broken.as_ref().map(|_| (-1, 1)));
-    let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors, broken };
-    writer::put_text(Kind::Opened, &opened.text());
 }
 
 /// PID 1 accepts itself: it must never wait for a connection that is gone again.

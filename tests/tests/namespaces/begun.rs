@@ -5,9 +5,10 @@ use super::away::BARE;
 use super::beside::with;
 use super::crash::{has_survived, starts, until_begun};
 use super::keeping::keeps_no_more;
+use super::past::keeps;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, crash, crash_when, hold_next, is_kept, memories};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, hold_next, is_kept, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -135,6 +136,42 @@ fn what_was_begun_after_a_start_that_was_refused_lives_on() {
         assert_eq!(run(&init), before, "{refused}");
         init.finish_after_crash();
     }
+}
+
+/// The state knows of who opens them, and they have just come to init.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_socket_that_came_to_init_in_the_moment_of_its_crash_is_there() {
+    let files = Sandbox::new();
+    files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: echo");
+    files.unit("echo", "exec-start: LISTENER");
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    let mut client = init.client().expect("it listens");
+    client.ask("ping", &json!({})).expect("an answer");
+    let sockets = || init.process().files().values().filter(|it| it.contains("socket:")).count();
+    let mut steps = Steps::of(&init);
+    let before = sockets();
+    client.send("want", &json!({"target": "front"}));
+    // Both ends of where it is to answer are open.
+    let opener = steps.until_forked(|_| sockets() > before);
+    drop(steps);
+    let of = init.when_state("front", "starting").unit("front")["run"].as_u64();
+    keeps(&init);
+    let has_come = |call: &Call| call.number == libc::SYS_recvmsg && call.result > 0;
+    crash_when(&init, || opener.signal(Signal::SIGCONT), has_come);
+    has_survived(&init, 1);
+    init.when_state("front", "running");
+    assert_eq!(
+        init.status().unit("front")["run"].as_u64(),
+        of,
+        "it has not failed: {}",
+        init.output()
+    );
+    std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).expect("it listens");
+    init.finish_after_crash();
 }
 
 /// Init crashes as it has started the unit's process once more.
