@@ -136,7 +136,7 @@ mod timings;
 mod trial;
 #[path = "../../init/src/trigger/mod.rs"]
 mod trigger;
-#[path = "../../init/src/unmount.rs"]
+#[path = "../../init/src/unmount/mod.rs"]
 mod unmount;
 #[path = "../../init/src/upgrade.rs"]
 mod upgrade;

@@ -103,26 +103,25 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
 pub(crate) const SCRIBES_LEFT: usize = 8;
 /// Lines init says per second when held back.
 pub(crate) const LINES_A_SECOND: u32 = 32;
-/// The final sync has this long in which nothing moves …
-pub(crate) const FINAL_SYNC: Duration = Duration::from_secs(20);
-/// … and this long in all: what is still to be written may be much.
+/// At the end nothing is waited for in which nothing has moved for so long.
+pub(crate) const FINAL_STILL: Duration = Duration::from_secs(20);
+/// The sync has this long before the unmounts begin beside it: what is still to be written may be much.
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
-/// The sync and all unmounts have this long: where nothing moves, less than half of it.
+/// The child that syncs and unmounts has this long.
 pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
-/// One file system, swap space or device has this long, and others beside it.
+/// It waits for so long as long as anything moves; what comes after that are three steps at most.
+pub(crate) const UNMOUNT_LONGEST: Duration = Duration::from_secs(130);
+/// One file system, swap space or device has this long before others go on without it …
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
-/// All of them together, beyond the first sync …
-pub(crate) const UNMOUNT_ALL: Duration = Duration::from_secs(40);
-/// … but each of them this long in any case.
+/// … and this long before others are begun in its place.
 pub(crate) const UNMOUNT_LEAST: Duration = Duration::from_secs(1);
 const _: () = {
-    let usual = FINAL_SYNC_LONGEST.as_secs() + UNMOUNT_ALL.as_secs();
-    assert!(usual + 16 * UNMOUNT_LEAST.as_secs() < FINAL_LONGEST.as_secs());
+    let last = FINAL_LONGEST.as_secs() - UNMOUNT_LONGEST.as_secs();
+    assert!(3 * UNMOUNT_ONE.as_secs() < last);
+    assert!(FINAL_SYNC_LONGEST.as_secs() + 7 * UNMOUNT_ONE.as_secs() < UNMOUNT_LONGEST.as_secs());
 };
 /// File systems that are asked, or taken away, at one time.
 pub(crate) const UNMOUNT_AT_ONCE: usize = 256;
-/// Rounds over all mounts: each takes at least one away.
-pub(crate) const UNMOUNT_ROUNDS: usize = 64;
 /// Bytes of this program, copied to memory when its file is gone.
 pub(crate) const IMAGE: u64 = 64 * 1024 * 1024;
 /// The copy has this long.

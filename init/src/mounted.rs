@@ -38,20 +38,32 @@ pub(crate) fn table() -> io::Result<Vec<u8>> {
 pub(crate) struct Mount<'t> {
     /// Its number.
     pub(crate) id: &'t str,
+    /// That of the one it is upon.
+    pub(crate) parent: &'t str,
     device: &'t str,
     /// Where it is.
     pub(crate) at: OsString,
     kind: &'t str,
+    is_read_only: bool,
 }
 
 /// All of them, in the order of the table.
 pub(crate) fn mounts(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
-        let (id, device, at) = (fields.next()?, fields.nth(1)?, fields.nth(1)?);
-        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        let (id, parent, device) = (fields.next()?, fields.next()?, fields.next()?);
+        let at = fields.nth(1)?;
+        let mut of_its_own = fields.skip_while(|field| *field != b"-").skip(1);
+        let (kind, options) = (of_its_own.next()?, of_its_own.nth(1));
         let text = |field| std::str::from_utf8(field).ok();
-        Some(Mount { id: text(id)?, device: text(device)?, at: unescape(at), kind: text(kind)? })
+        Some(Mount {
+            id: text(id)?,
+            parent: text(parent)?,
+            device: text(device)?,
+            at: unescape(at),
+            kind: text(kind)?,
+            is_read_only: options.is_some_and(|it| it == b"ro" || it.starts_with(b"ro,")),
+        })
     })
 }
 
@@ -94,6 +106,11 @@ impl Mount<'_> {
     /// Something may be lost when it is not taken away: it is of a disk, or of others.
     pub(crate) fn holds_data(&self) -> bool {
         self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+    }
+
+    /// Nobody writes to its file system, here or at any other mount of it.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// It is of a disk of this machine.
@@ -276,7 +293,7 @@ mod tests {
         30 22 0:40 / /srv/far rw - nfs4 server:/x rw\n\
         31 22 0:41 / /srv/farther rw - tmpfs tmpfs rw\n\
         32 22 0:42 / /home/ann/x rw,nosuid - fuse.sshfs y rw,user_id=1000\n\
-        33 22 8:2 /\xfe /srv/a\\040\xff rw master:1 - ext4 /dev/\xff rw\n";
+        33 22 8:2 /\xfe /srv/a\\040\xff rw master:1 - ext4 /dev/\xff ro,seclabel\n";
 
     #[test]
     fn who_answers_for_a_mount_is_told_by_its_type() {
@@ -288,6 +305,8 @@ mod tests {
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
+        assert!(mounts(TABLE).last().unwrap().is_read_only());
+        assert_eq!(mounts(TABLE).filter(Mount::is_read_only).count(), 1);
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());
             all.map(|mount| mount.at.into_string().unwrap()).collect()

@@ -26,7 +26,7 @@ const PAUSES: [&str; 8] = [
     "init/src/outer.rs",
     "init/src/rest.rs",
     "init/src/shutdown.rs",
-    "init/src/unmount.rs",
+    "init/src/unmount/mod.rs",
     "init/src/hand_back.rs",
     "init/src/spawn/outfit.rs",
 ];

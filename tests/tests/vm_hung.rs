@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
-    Machine, disk, does, drive, empty_disk, is_clean, modules, program_with_libraries, system, unit,
+    Machine, disk, does, drive, empty_disk, empty_xfs, is_clean, is_clean_xfs, modules,
+    program_with_libraries, system, unit,
 };
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
@@ -120,6 +121,48 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         assert!(console.contains(left), "what is left is named:\n{console}");
     }
     is_clean(&image, &console);
+}
+
+/// What an xfs has in its journal alone it writes when it is taken away, and no sync does: here that is much, and the
+/// disk is slow.
+const SLOW: &str = r#"
+for module in libcrc32c xfs $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
+echo 720000 >/proc/sys/fs/xfs/xfssyncd_centisecs
+mkdir /slow
+mount -t xfs /dev/vda /slow
+count=0
+while [ $count -lt 5000 ]; do : >/slow/$count; count=$((count + 1)); done
+sync
+say written
+read line </dev/console
+say ready
+initctl poweroff
+"#;
+
+#[test]
+fn a_disk_that_is_slow_is_waited_for_at_the_end_as_long_as_it_goes_on() {
+    let sandbox = Sandbox::new();
+    let root = system(&sandbox, "");
+    modules(&root, &["libcrc32c", "xfs"]);
+    modules(&root, &VIRTIO);
+    fs::write(root.join("modules/order"), VIRTIO.join(" ")).unwrap();
+    does(&root, SLOW);
+    let (image, slow) = (disk(&sandbox, &root), empty_xfs(&sandbox, "slow"));
+    let drives = [drive("root", &image, "nvme,serial=1"), drive("slow", &slow, "virtio-blk-pci")];
+    let options: Vec<&str> = drives.iter().flatten().map(String::as_str).collect();
+    let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
+    machine.says("PROBE written");
+    // So many bytes a second, of the writes.
+    machine.order("block_set_io_throttle slow 0 0 200000 0 0 0");
+    machine.types("go");
+    machine.says("PROBE ready");
+    machine.goes_off();
+    let console = machine.console();
+    assert!(!console.contains("PROBE no "), "{console}");
+    assert!(console.contains("/slow is waited for"), "it is not slow enough:\n{console}");
+    assert!(!console.contains("does not answer"), "{console}");
+    is_clean(&image, &console);
+    is_clean_xfs(&slow, &console);
 }
 
 /// For NFS, in the order in which they need each other.

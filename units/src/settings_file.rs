@@ -59,7 +59,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("restart-delay-max", "a duration", "60s", "The default of the unit key."),
     setting("restart-reset", "a duration", "60s", "The default of the unit key."),
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
-    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed. Then a machine writes and unmounts its file systems: a minute at most where nothing moves any more, however much does not answer, and two and a half where much is still to be written."),
+    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed. Then a machine writes and unmounts its file systems: a minute and a half at most where nothing moves any more, however much does not answer, and two and a half where much is still to be written, for a disk that is slow too."),
     setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its loop, and the hardware starts the machine anew once init is stuck for so long. It goes on through the end, too."),
     setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: what Ctrl-Alt-Del does. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT, which is what the kernel sends for it, ends everything."),
     setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: what SIGPWR does, which whoever listens to the power key or to the power supply sends to PID 1."),

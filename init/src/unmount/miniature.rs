@@ -1,0 +1,146 @@
+//! The end of a machine in miniature: a root of its own in mounts of its own, with what a test
+//! has mounted there, and nothing of the machine that it runs on. The doors by which the whole
+//! kernel would be told (SysRq, the table of swap spaces) are files.
+
+use super::all;
+use crate::sys::{Pid, process, signal, wait};
+use groundstate_units::spec::Exit;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{chdir, pivot_root};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const KILL: u8 = 9;
+const NONE: Option<&str> = None;
+/// The status of one in which nothing can be mounted.
+const UNFIT: u8 = 2;
+
+/// Where the roots are; gone with the value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let place = std::env::temp_dir().join(format!("gs-end-{name}-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        Place(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn folder(top: &Path, name: &str) -> PathBuf {
+    let path = top.join(name);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn memory(at: &Path) -> nix::Result<()> {
+    mount(Some("memory"), at, Some("tmpfs"), MsFlags::empty(), NONE)
+}
+
+/// A root in memory, which becomes this process's alone once `furnish` has mounted in it.
+fn enter<T>(place: &Path, furnish: impl FnOnce(&Path) -> nix::Result<T>) -> nix::Result<T> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    memory(place)?;
+    let (proc, old) = (folder(place, "proc"), folder(place, "old"));
+    mount(Some("/proc"), &proc, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    for door in ["sysrq-trigger", "swaps"] {
+        let file = place.join(door);
+        File::create(&file).unwrap();
+        // A kernel may be without the first.
+        match mount(Some(&file), &proc.join(door), NONE, MsFlags::MS_BIND, NONE) {
+            Err(Errno::ENOENT) => {}
+            mounted => mounted?,
+        }
+    }
+    let furnished = furnish(place)?;
+    pivot_root(place, &old)?;
+    chdir("/")?;
+    umount2("/old", MntFlags::MNT_DETACH)?;
+    Ok(furnished)
+}
+
+/// A process in such a root, which goes through the end, and then looks at what is left.
+fn machine<T>(
+    place: &Place,
+    furnish: impl FnOnce(&Path) -> nix::Result<T>,
+    look: impl FnOnce(T),
+) -> Pid {
+    let work = || {
+        let Ok(furnished) = enter(&place.0, furnish) else { return UNFIT };
+        all();
+        look(furnished);
+        0
+    };
+    process::fork(&[], work).unwrap()
+}
+
+/// Where something is mounted in the root of that process.
+fn mounted(pid: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()
+}
+
+#[test]
+fn mounts_upon_mounts_are_taken_away_however_many_there_are() {
+    let place = Place::new("deep");
+    let furnish = |top: &Path| {
+        let mut at = top.to_owned();
+        for _ in 0..300 {
+            at = folder(&at, "d");
+            memory(&at)?;
+        }
+        Ok(())
+    };
+    let child = machine(&place, furnish, |()| assert!(!mounted("self").contains(" /d")));
+    let exit = wait::await_end(child).unwrap();
+    if exit == Exit::Code(UNFIT) {
+        return crate::not_run!("it takes root");
+    }
+    assert_eq!(exit, Exit::Code(0));
+}
+
+/// A file system whose server answers nobody, not even its first question.
+fn mute(at: &Path) -> nix::Result<File> {
+    let Ok(server) = File::options().read(true).write(true).open("/dev/fuse") else {
+        return Err(Errno::ENODEV);
+    };
+    let number = server.as_raw_fd();
+    let options = format!("fd={number},rootmode=40000,user_id=0,group_id=0");
+    mount(Some("far"), at, Some("fuse.far"), MsFlags::empty(), Some(options.as_str()))?;
+    Ok(server)
+}
+
+#[test]
+fn a_swap_space_that_does_not_answer_holds_up_no_file_system() {
+    let place = Place::new("swap");
+    let furnish = |top: &Path| {
+        memory(&folder(top, "data"))?;
+        fs::write(top.join("swaps"), "Filename\n/far/swap file 1 0 -2\n").unwrap();
+        mute(&folder(top, "far"))
+    };
+    let child = machine(&place, furnish, drop);
+    let (begun, pid) = (Instant::now(), child.to_string());
+    let is_so = || {
+        let left = mounted(&pid);
+        left.contains(" /far ") && !left.contains(" /data ")
+    };
+    while !is_so() && wait::is_living_child(child) && begun.elapsed() < Duration::from_secs(15) {
+        std::thread::yield_now();
+    }
+    let (is_so, took) = (is_so(), begun.elapsed());
+    signal::kill(child, KILL).unwrap();
+    let exit = wait::await_end(child).unwrap();
+    if exit == Exit::Code(UNFIT) {
+        return crate::not_run!("it takes root and FUSE");
+    }
+    assert!(is_so, "{took:?}");
+}
