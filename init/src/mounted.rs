@@ -140,9 +140,9 @@ pub(crate) fn is_initramfs(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.at == "/" && mount.kind == "rootfs")
 }
 
-/// The root is made of other file systems.
+/// One at least is made of others.
 pub(crate) fn is_laid_over(table: &[u8]) -> bool {
-    mounts(table).any(|mount| mount.at == "/" && mount.kind == "overlay")
+    mounts(table).any(|mount| mount.kind == "overlay")
 }
 
 /// Who answers for what a descriptor leads to.

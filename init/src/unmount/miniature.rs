@@ -10,8 +10,10 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, pivot_root};
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const KILL: u8 = 9;
@@ -106,6 +108,65 @@ fn mounts_upon_mounts_are_taken_away_however_many_there_are() {
         return crate::not_run!("it takes root");
     }
     assert_eq!(exit, Exit::Code(0));
+}
+
+/// A small disk.
+fn disk(top: &Path, name: &str) -> nix::Result<()> {
+    let (image, at) = (top.join(format!("{name}.image")), folder(top, name));
+    File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    let runs = |command: &mut Command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    };
+    let is_made = runs(Command::new("mke2fs").arg("-F").arg(&image))
+        && runs(Command::new("mount").args(["-o", "loop"]).args([&image, &at]));
+    if is_made { Ok(()) } else { Err(Errno::ENODEV) }
+}
+
+/// Sees what is mounted now for as long as it is there, whatever is taken away from this process.
+fn witness() -> Pid {
+    let (mut ready, says) = std::io::pipe().unwrap();
+    let sees = || {
+        process::die_with_parent(KILL).unwrap();
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        (&says).write_all(b"x").unwrap();
+        nix::unistd::pause();
+        0
+    };
+    let pid = process::fork(&[says.as_fd()], sees).unwrap();
+    ready.read_exact(&mut [0]).unwrap();
+    pid
+}
+
+#[test]
+fn what_an_overlay_that_is_left_is_made_of_is_read_only_or_stays_mounted() {
+    // What is only read lets all be made read-only, what is written to does not.
+    for writes in [false, true] {
+        let place = Place::new("laid-over");
+        let furnish = |top: &Path| {
+            disk(top, "disk")?;
+            let [lower, upper, work] =
+                ["lower", "upper", "work"].map(|name| folder(&top.join("disk"), name));
+            let over = folder(top, "over");
+            fs::write(lower.join("file"), "x").unwrap();
+            let (lower, upper, work) = (lower.display(), upper.display(), work.display());
+            let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+            mount(Some("over"), &over, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
+            let held = File::options().read(true).write(writes).open(over.join("file")).unwrap();
+            Ok((held, witness()))
+        };
+        let child = machine(&place, furnish, |(_held, witness)| {
+            let (left, seen) = (mounted("self"), mounted(&witness.to_string()));
+            let disk = seen.lines().find(|line| line.contains("/disk ")).unwrap();
+            let is_read_only = disk.split(' ').next_back().unwrap().starts_with("ro");
+            assert!(left.contains(" /over "), "{left}");
+            assert_eq!((left.contains(" /disk "), is_read_only), (writes, !writes), "{disk}");
+        });
+        let exit = wait::await_end(child).unwrap();
+        if exit == Exit::Code(UNFIT) {
+            return crate::not_run!("it takes root and loop devices");
+        }
+        assert_eq!(exit, Exit::Code(0));
+    }
 }
 
 /// A file system whose server answers nobody, not even its first question.

@@ -224,10 +224,11 @@ fn departures(of_others: bool) -> Vec<Task> {
     let is_laid_over = mounted::is_laid_over(&table);
     let away = |point: Point| {
         let at = point.at.clone();
+        // What another one is made of has no mount afterwards, and is in use all the same.
+        let is_read_only_first = is_laid_over && point.is_disk && !point.is_read_only;
         point.task(move || {
-            // What the root is laid over has no mount afterwards, and is in use all the same.
-            let _ = is_laid_over && read_only(&at);
-            umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
+            let is_fit = !is_read_only_first || read_only(&at);
+            is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
         })
     };
     let points = points_of(&table, of_others).into_iter();
