@@ -204,7 +204,9 @@ pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// How often in a row a path is looked at that changes while its watches are being set; then it is
 /// looked at from time to time.
 pub(crate) const LOOKS_IN_A_ROW: usize = 64;
-/// Processes of the lookout of paths that look at what may wait for ever.
+/// Lookouts of timers and paths that have not ended, whose units may be gone.
+pub(crate) const LOOKOUTS: usize = 16;
+/// Processes of lookouts of paths that look at what may wait for ever, of all that have not ended.
 pub(crate) const LOOKOUTS_APART: usize = 16;
 /// Between two looks at paths that can not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);

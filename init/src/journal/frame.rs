@@ -66,10 +66,12 @@ pub(crate) enum Kind {
     NoJoining,
     /// A logger that was killed and has not ended; left out when there is none.
     Undying,
+    /// Where the places of lookouts are; left out as long as there was none.
+    Places,
 }
 
 impl Kind {
-    const ALL: [Kind; 23] = [
+    const ALL: [Kind; 24] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -93,6 +95,7 @@ impl Kind {
         Kind::Spared,
         Kind::NoJoining,
         Kind::Undying,
+        Kind::Places,
     ];
 }
 

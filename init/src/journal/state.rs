@@ -102,6 +102,7 @@ pub(crate) struct Parts {
     spared: BTreeSet<Name>,
     no_joining: bool,
     undying: Option<i32>,
+    places: Option<RawFd>,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -178,6 +179,8 @@ impl Init {
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
         whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
+        let places = self.triggers.places();
+        whole = whole && (places.is_none() || to.put(Kind::Places, &places));
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -262,6 +265,7 @@ impl Parts {
             spared: if_there(&frames, Kind::Spared)?,
             no_joining: if_there(&frames, Kind::NoJoining)?,
             undying: if_there(&frames, Kind::Undying)?,
+            places: if_there(&frames, Kind::Places)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -311,6 +315,7 @@ impl State {
             logger.know_again(parts.logs);
             logger.know_undying(parts.undying.map(Pid::from_raw));
         }
+        parts.triggers.know_places(parts.places);
         let head = parts.head;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));

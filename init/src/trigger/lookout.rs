@@ -2,6 +2,7 @@
 //! replaced, after a pause that grows, and told everything anew.
 
 use super::message::{MESSAGE, Order, Report};
+use super::places::{NO_PLACE, Places, Row};
 use super::{clock, watcher};
 use crate::insistence::ask_again;
 use crate::journal::carried;
@@ -79,14 +80,30 @@ impl Lookout {
         self.link.as_ref().is_some_and(|link| link.pid == pid)
     }
 
-    /// Forks it; gives the socket to be watched.
-    pub(super) fn start(&mut self, now: Time) -> io::Result<BorrowedFd<'_>> {
+    /// Forks it; gives the socket to be watched. With places there are no more than there may be.
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        places: Option<&Places>,
+    ) -> io::Result<BorrowedFd<'_>> {
         self.start_at = None;
+        let post = self.post;
         let begun = raw::pair().and_then(|(ours, theirs)| {
-            let post = self.post;
-            let pid = process::fork(&[theirs.as_fd()], || match post {
-                Post::Clock => clock::run(&theirs),
-                Post::Paths => watcher::run(&theirs),
+            if places
+                .is_some_and(|places| places.others(Row::Lookouts, &[]) >= Row::Lookouts.most())
+            {
+                return Err(io::Error::other("too many of before wait for a disk and can not end"));
+            }
+            let kept: Vec<BorrowedFd<'_>> =
+                std::iter::once(theirs.as_fd()).chain(places.map(AsFd::as_fd)).collect();
+            let pid = process::fork(&kept, || {
+                if places.is_some_and(|places| !places.take(Row::Lookouts)) {
+                    return NO_PLACE;
+                }
+                match post {
+                    Post::Clock => clock::run(&theirs),
+                    Post::Paths => watcher::run(&theirs, places),
+                }
             })?;
             Ok((pid, ours))
         });

@@ -20,6 +20,7 @@ mod message;
 mod open;
 mod opening;
 mod option;
+mod places;
 mod show;
 mod watched;
 mod watcher;
@@ -39,10 +40,11 @@ use lookout::{Lookout, Post};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use opening::Opening;
+use places::Places;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use watched::Watched;
 
 /// What a token of the poll stands for.
@@ -78,6 +80,9 @@ pub(crate) struct Triggers {
     doors_changed: bool,
     /// When the next trigger that fired too often has rested.
     rested_at: Option<Time>,
+    /// Of all lookouts that have not ended, as soon as there is one.
+    #[serde(skip)]
+    places: Option<Places>,
 }
 
 impl Triggers {
@@ -97,6 +102,7 @@ impl Triggers {
             unsettled: false,
             doors_changed: false,
             rested_at: None,
+            places: None,
         }
     }
 
@@ -116,6 +122,18 @@ impl Triggers {
             Post::Clock => &mut self.clock,
             Post::Paths => &mut self.paths,
         }
+    }
+
+    fn start(&mut self, post: Post, now: Time) -> io::Result<BorrowedFd<'_>> {
+        if self.places.is_none() {
+            // Without them it is not known who of before has not ended.
+            self.places = Places::new().ok();
+        }
+        let lookout = match post {
+            Post::Clock => &mut self.clock,
+            Post::Paths => &mut self.paths,
+        };
+        lookout.start(now, self.places.as_ref())
     }
 
     fn rests_until(&mut self, until: Time) {
@@ -154,6 +172,16 @@ impl Triggers {
 }
 
 impl Triggers {
+    /// What the places of lookouts are in.
+    pub(crate) fn places(&self) -> Option<RawFd> {
+        self.places.as_ref().map(Places::number)
+    }
+
+    /// The same, as an image of init before this one had it.
+    pub(crate) fn know_places(&mut self, number: Option<RawFd>) {
+        self.places = number.and_then(|number| Places::again(number).ok());
+    }
+
     /// Both are replaced, by such as see another root.
     pub(crate) fn replace_lookouts(&mut self) {
         self.clock.give_up();

@@ -84,7 +84,7 @@ impl Init {
 
     fn start_lookout(&mut self, post: Post) {
         let (now, token) = (self.now, self.tokens.next().0);
-        match self.triggers.lookout(post).start(now) {
+        match self.triggers.start(post, now) {
             Ok(socket) => {
                 let both = Interest::READABLE | Interest::WRITABLE;
                 let source = socket.as_raw_fd();

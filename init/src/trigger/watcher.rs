@@ -9,6 +9,7 @@ use super::apart::{Apart, may_wait};
 use super::link::{Heard, Link};
 use super::look::{Aimed, Role, Seen};
 use super::message::{Order, Report};
+use super::places::{NO_PLACE, Places, Row};
 use super::way;
 use crate::clock;
 use crate::limit;
@@ -24,16 +25,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The whole life of the process.
-pub(super) fn run(orders: &OwnedFd) -> u8 {
-    watch_on(Link::begin(c"groundstate-eye", orders), Some(Apart::default()))
+pub(super) fn run(orders: &OwnedFd, places: Option<&Places>) -> u8 {
+    watch_on(Link::begin(c"groundstate-eye", orders), Some(Apart::new(places)))
 }
 
 /// The same of one that looks at what may wait for ever.
-pub(super) fn run_apart(orders: &OwnedFd, reports: &OwnedFd) -> u8 {
-    watch_on(Link::apart(c"groundstate-eye", orders, reports), None)
+pub(super) fn run_apart(orders: &OwnedFd, reports: &OwnedFd, places: Option<&Places>) -> u8 {
+    let link = Link::apart(c"groundstate-eye", orders, reports);
+    if places.is_some_and(|places| !places.take(Row::Apart)) {
+        return NO_PLACE;
+    }
+    watch_on(link, None)
 }
 
-fn watch_on(link: Link<'_>, apart: Option<Apart>) -> u8 {
+fn watch_on<'o>(link: Link<'o>, apart: Option<Apart<'o>>) -> u8 {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
@@ -71,7 +76,7 @@ struct Watcher<'o> {
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
     /// None: it is one of these itself.
-    apart: Option<Apart>,
+    apart: Option<Apart<'o>>,
 }
 
 impl Watcher<'_> {
@@ -105,12 +110,18 @@ impl Watcher<'_> {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
         let own = fds.len();
-        let lines = self.apart.iter().flat_map(Apart::lines);
-        fds.extend(lines.map(|line| PollFd::new(line, PollFlags::POLLIN)));
+        for (line, waits) in self.apart.iter().flat_map(Apart::lines) {
+            let more = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(line, PollFlags::POLLIN | more));
+        }
         let polled = poll(&mut fds, timeout);
-        if fds.iter().skip(own).any(|fd| fd.any().unwrap_or(false)) {
+        let has_ended = |told: PollFlags| told.intersects(!PollFlags::POLLOUT);
+        if fds.iter().skip(own).any(|fd| fd.revents().is_some_and(has_ended)) {
             // It says nothing to us: it has ended, and all are begun anew.
             return Err(io::Error::from_raw_os_error(libc::EPIPE));
+        }
+        if let Some(apart) = &mut self.apart {
+            apart.flush()?;
         }
         match polled {
             Ok(0) if self.polling => self.look_at_all(),
@@ -123,7 +134,7 @@ impl Watcher<'_> {
         if let (Some(apart), Some(run)) = (&mut self.apart, run_of(&order))
             && apart.has(run)
         {
-            return apart.order(run, &order);
+            return apart.order(run, order);
         }
         match order {
             Order::Watch(run, watch) => self.begin(run, watch)?,
@@ -167,8 +178,8 @@ impl Watcher<'_> {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             return self.link.say(&Report::Broken(run, path, errno));
         }
-        apart.order(run, &Order::Watch(run, watch))?;
-        looking.map_or(Ok(()), |since| apart.order(run, &Order::Look(run, since)))
+        apart.order(run, Order::Watch(run, watch))?;
+        looking.map_or(Ok(()), |since| apart.order(run, Order::Look(run, since)))
     }
 
     fn begin(&mut self, run: RunId, watch: Watch) -> io::Result<()> {

@@ -211,6 +211,7 @@ fn a_path_that_never_answers_holds_up_no_other_path_unit() {
     files.unit("server", "exec-start: DAEMON");
     files.unit("all", "type: virtual\nwants: far, led, near");
     let init = Boot::new(files).start("base");
+    init.when_system("running");
     let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
         groundstate_tests::not_run!("no FUSE here");
         return init.finish();
@@ -226,6 +227,62 @@ fn a_path_that_never_answers_holds_up_no_other_path_unit() {
     init.tell("set-target", &json!({"targets": ["all"]}));
     init.when_state("server", "running");
     drop(silent);
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.finish();
+}
+
+#[test]
+fn paths_that_never_answer_leave_no_more_lookouts_than_there_may_be_however_often_they_are_watched()
+{
+    /// Of init.
+    const MOST: usize = 16;
+    let files = Sandbox::new();
+    for place in ["silent", "near"] {
+        fs::create_dir(files.path(place)).unwrap();
+    }
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
+    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
+    files.unit("job", JOB);
+    files.unit("server", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwants: far, near");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    let eyes = || {
+        let all = init.process().children().into_iter().flat_map(|one| {
+            let below = one.children();
+            std::iter::once(one).chain(below)
+        });
+        all.filter(|one| one.status("Name").as_deref() == Some("groundstate-eye"))
+            .collect::<Vec<Process>>()
+    };
+    let waits = |one: &Process| call_of(*one).is_some_and(|call| call != WAIT);
+    let hang = || eyes().into_iter().filter(waits).count();
+    for round in 1..=MOST + 4 {
+        init.tell("set-target", &json!({"targets": ["all"]}));
+        init.when_state("near", "running");
+        if round <= MOST {
+            init.when_state("far", "running");
+            until("another waits", || (hang() >= round).then_some(()));
+        } else {
+            init.when_state("far", "failed");
+        }
+        init.tell("set-target", &json!({"targets": ["base"]}));
+        init.when("nothing is left of them", |s| s.state("near") == "disabled");
+        until("the others end", || (eyes().len() <= MOST).then_some(()));
+    }
+    assert_eq!(hang(), MOST);
+    drop(silent);
+    until("all end", || eyes().is_empty().then_some(()));
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("far", "running");
+    fs::write(init.sandbox.path("near/flag"), "").unwrap();
+    init.when_state("server", "running");
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.when("nothing is left of them", |s| s.state("near") == "disabled");
     init.finish();
