@@ -7,6 +7,7 @@
 use crate::boot::{Boot, Init};
 use crate::deadline::{until, within};
 use crate::sandbox::Sandbox;
+use crate::teardown::SPARE_FILES;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -131,6 +132,12 @@ pub fn storm(size: Size) -> Seen {
     let lines = init.output().lines().count();
     init.tell("set-target", &json!({"targets": ["calm"]}));
     init.when_system("running");
+    until("nobody crashes any more", || {
+        let status = init.status();
+        let is_down = |name: &String| matches!(status.state(name), "disabled" | "failed");
+        names.iter().all(is_down).then_some(())
+    });
+    init.check_files(SPARE_FILES);
     drop(init);
     Seen { starts, memory, busy, took, lines }
 }

@@ -23,6 +23,14 @@ fn ten_reloads_a_second_while_units_crash_touch_nobody_else() {
     seen.verdict(Duration::from_secs(5)).unwrap();
 }
 
+#[test]
+fn there_are_reloads_of_each_kind_however_busy_the_machine_is() {
+    // As if init had answered none in all that time.
+    let (units, crashing, time) = (20, 4, Duration::ZERO);
+    let seen = storm(Size { units, crashing, time, recorded: false });
+    seen.verdict(Duration::from_secs(5)).unwrap();
+}
+
 /// Two ways to the same service, and so many others that a load takes its time.
 fn crossroads() -> Init {
     let files = Sandbox::new();
