@@ -9,7 +9,7 @@
 use crate::foreign;
 use crate::insistence::insist;
 use crate::mounted::{self, Ground};
-use crate::sys::{inherit, socket, wrapping};
+use crate::sys::{Pid, inherit, socket, wrapping};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use std::io;
@@ -100,16 +100,56 @@ fn may_wait(fd: &BorrowedFd<'_>) -> bool {
 }
 
 fn wrap(fd: BorrowedFd<'_>) -> io::Result<()> {
+    wrap_by(fd, wrapping::replace_elsewhere)
+}
+
+fn wrap_by(
+    fd: BorrowedFd<'_>,
+    replace: impl FnOnce(RawFd, BorrowedFd<'_>) -> io::Result<Pid>,
+) -> io::Result<()> {
     let number = fd.as_raw_fd();
     let (ours, theirs) = socket::pair_of_datagrams()?;
     socket::send(theirs.as_fd(), WORD, &[fd])?;
     drop(theirs);
-    wrapping::close_on_exec(number, true)?;
-    foreign::closes_also(wrapping::replace_elsewhere(number, ours.as_fd())?);
-    // One call of the child, which may have to wait for a processor first.
-    insist(|| {
-        let not_yet = || io::Error::from_raw_os_error(libc::EAGAIN);
-        wrapping::is_replaced(number).then_some(()).ok_or_else(not_yet)
-    })?;
-    wrapping::close_on_exec(number, number > ERRORS)
+    foreign::closes_also(replace(number, ours.as_fd())?);
+    // One call of the child, which may have to wait for a processor first; it is done in any case.
+    let is_replaced = || inherit::borrowed(number).is_some_and(is_ours);
+    let not_yet = || io::Error::from_raw_os_error(libc::EAGAIN);
+    let _ = insist(|| is_replaced().then_some(()).ok_or_else(not_yet));
+    // The first three are to be had after an exec; none of it is worth an error.
+    let _ = if number > ERRORS { wrapping::close_on_exec(number) } else { Ok(()) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{process, wait};
+    use nix::fcntl::FdFlag;
+    use std::cell::Cell;
+    use std::fs::File;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "fork")]
+    fn what_no_child_can_be_had_for_is_as_it_was() {
+        let file = File::open("/proc/self/stat").unwrap();
+        let flags = || FdFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFD).unwrap());
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        let none = |_: RawFd, _: BorrowedFd<'_>| Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        assert!(wrap_by(file.as_fd(), none).is_err());
+        assert_eq!(flags(), FdFlag::empty());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "fork")]
+    fn what_its_child_has_not_come_to_yet_will_be_put_away() {
+        let file = File::open("/proc/self/stat").unwrap();
+        let child = Cell::new(None);
+        let slow = |_: RawFd, _: BorrowedFd<'_>| {
+            child.set(Some(process::fork(&[], || 0)?));
+            child.get().ok_or_else(|| io::Error::other("there is none"))
+        };
+        assert!(wrap_by(file.as_fd(), slow).is_ok());
+        wait::await_end(child.get().unwrap()).unwrap();
+    }
 }

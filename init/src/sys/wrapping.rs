@@ -59,17 +59,10 @@ pub(crate) fn replace_elsewhere(number: RawFd, with: BorrowedFd<'_>) -> io::Resu
     Ok(pid)
 }
 
-/// That has been done.
-pub(crate) fn is_replaced(number: RawFd) -> bool {
-    // SAFETY: F_GETFD takes a number.
-    unsafe { libc::fcntl(number, libc::F_GETFD) == 0 }
-}
-
-/// Closed by an exec of this process, or not.
-pub(crate) fn close_on_exec(number: RawFd, closed: bool) -> io::Result<()> {
-    let flags = if closed { libc::FD_CLOEXEC } else { 0 };
+/// Closed by an exec of this process.
+pub(crate) fn close_on_exec(number: RawFd) -> io::Result<()> {
     // SAFETY: F_SETFD takes numbers.
-    check(unsafe { libc::fcntl(number, libc::F_SETFD, flags) }).map(drop)
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
 }
 
 /// A copy of what lies in the socket `source` becomes `target`. Nothing but the copy of PID 1's own
@@ -108,6 +101,7 @@ mod tests {
     use super::super::{process, socket};
     use super::*;
     use groundstate_units::spec::Exit;
+    use nix::fcntl::{FcntlArg, fcntl};
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::AsFd;
@@ -137,14 +131,15 @@ mod tests {
     #[cfg_attr(miri, ignore = "fork")]
     fn a_child_puts_one_in_the_place_of_another_here() {
         let (first, second) = (File::open("/dev/null").unwrap(), File::open("/dev/zero").unwrap());
-        assert!(!is_replaced(first.as_raw_fd()), "closed on exec");
+        let is_kept = || fcntl(&first, FcntlArg::F_GETFD) == Ok(0);
+        assert!(!is_kept(), "closed on exec");
         let child = replace_elsewhere(first.as_raw_fd(), second.as_fd()).unwrap();
         assert_eq!(wait::await_end(child).unwrap(), Exit::Code(0));
-        assert!(is_replaced(first.as_raw_fd()));
+        assert!(is_kept());
         let mut byte = [1];
         assert_eq!((&first).read(&mut byte).unwrap(), 1);
-        close_on_exec(first.as_raw_fd(), true).unwrap();
-        assert!(!is_replaced(first.as_raw_fd()));
+        close_on_exec(first.as_raw_fd()).unwrap();
+        assert!(!is_kept());
     }
 
     #[test]
