@@ -5,7 +5,9 @@
 use crate::cgroup::Look;
 use crate::control::client::Client;
 use crate::event_loop::Init;
+use crate::journal::state::State;
 use crate::lineage::Lineage;
+use crate::logger::Handle;
 use crate::process;
 use crate::run::procedure::{Part, UNKNOWN};
 use crate::run::running::Main;
@@ -17,7 +19,42 @@ use std::collections::BTreeSet;
 
 const KILL: u8 = 9;
 /// Helpers that end by themselves, once they have said or done what is left.
-const COME_TO_AN_END: [&str; 3] = ["groundstate-log", "groundstate-say", "init: frees"];
+const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
+const LOGGER: &str = "groundstate-log";
+
+/// The image before has forked it since then, and it has not become another program; its name.
+fn helper(pid: Pid, since: u64) -> Option<String> {
+    // What has executed it is another init, of a service.
+    let is_fork = process::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
+        && process::runs_this_program(pid);
+    is_fork.then(|| process::shown(pid).map(|(name, _)| name).unwrap_or_default())
+}
+
+/// What was kept, without a logger of which it does not know.
+pub(crate) fn state(kept: &[u8]) -> Result<State, String> {
+    let mut state = State::read(kept)?;
+    if let Some(logger) = &mut state.logger {
+        end_unknown_logger(logger, state.head.kept);
+    }
+    Ok(state)
+}
+
+/// A logger that was begun since the state was kept, of which nobody knows. Once its end of the line is closed it would
+/// take what is left in the pipes, and the next one has what was begun of that: killed it loses nothing
+/// ([`crate::logger`]). It may be in the middle of a write, so the next one waits for its end.
+fn end_unknown_logger(logger: &mut Handle, kept: u64) {
+    for pid in process::children().into_iter().map(Pid::from_raw) {
+        if !wait::is_made(pid) && helper(pid, kept).as_deref() == Some(LOGGER) {
+            // It has ended already, or its end is about to be reaped.
+            let _ = signal::kill(pid, KILL);
+            wait::made_before([pid.as_raw()]);
+            // One known before is what such a one had to wait for.
+            if !logger.undying().is_some_and(wait::is_living_child) {
+                logger.know_undying(Some(pid));
+            }
+        }
+    }
+}
 
 impl Init {
     /// Once, before the first turn.
@@ -102,12 +139,8 @@ impl Init {
     pub(crate) fn end_helpers(&mut self, begun: &BTreeSet<i32>) {
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let is_known = wait::is_made(pid) || begun.contains(&pid.as_raw());
-            // What has executed it is another init, of a service.
-            let is_fork = process::stat(pid)
-                .is_some_and(|stat| !stat.has_executed && stat.began >= self.lineage.kept)
-                && process::runs_this_program(pid);
-            let name = process::shown(pid).map(|(name, _)| name).unwrap_or_default();
-            if !is_known && is_fork && !COME_TO_AN_END.contains(&&*name) {
+            let ends = |name: String| COME_TO_AN_END.contains(&&*name);
+            if !is_known && !helper(pid, self.lineage.kept).is_none_or(ends) {
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);
                 // Until then nobody else has left it.

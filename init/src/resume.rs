@@ -23,6 +23,7 @@ use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
+use crate::reconcile;
 use crate::replay;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
@@ -221,7 +222,7 @@ impl Init {
             Err(why) => return anew(&why),
         };
         let mut lineage = Lineage::after_crash(memory, notes, crashed);
-        let state = State::read(&found.state).map_err(io::Error::other).map_err(gives_way)?;
+        let state = reconcile::state(&found.state).map_err(io::Error::other).map_err(gives_way)?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);

@@ -1,7 +1,9 @@
 //! Output: where it goes, and what the death of the logger does to it.
 
-use super::crash::{starts, until_begun};
+use super::crash::{has_survived, starts, until_begun};
+use super::keeping::{keeps_no_more, limit_files};
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
@@ -349,4 +351,31 @@ fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
     assert!(sizes.iter().sum::<u64>() <= most, "{sizes:?}");
     assert!(init.sandbox.read("log/quiet.log").contains("the only line"));
     init.finish();
+}
+
+#[test]
+fn a_line_is_one_though_a_logger_of_which_no_state_knows_was_at_it() {
+    let files = Sandbox::new();
+    let waits =
+        "printf half; while [ ! -e DIR/go ]; do sleep 0.05; done; echo whole; exec sleep 1000";
+    files.unit("web", &format!("exec-start: /bin/sh -c '{waits}'"));
+    let mut init = Boot::new(files).start("web");
+    init.when_system("running");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    limit_files(&init, "unlimited");
+    let first = logger(&init);
+    first.end();
+    let second = logger(&init);
+    assert_ne!(first, second);
+    let pipe = init.main_of("web").files().remove(&1).expect("its output");
+    until("it reads", || second.files().values().any(|file| *file == pipe).then_some(()));
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    init.sandbox.put("go", "");
+    let file = init.sandbox.path("log/web.log");
+    let said = || std::fs::read_to_string(&file).unwrap_or_default();
+    until("it is written", || said().contains("whole").then_some(()));
+    assert!(said().ends_with(" halfwhole\n") && said().lines().count() == 1, "{}", said());
+    init.finish_after_crash();
 }
