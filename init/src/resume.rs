@@ -5,7 +5,7 @@
 //! happened meanwhile waits in the kernel.
 
 use crate::anew::Crashed;
-use crate::boot::{Mode, kernel_line::KernelLine, limits};
+use crate::boot::{self, Mode, kernel_line::KernelLine, limits};
 use crate::clock;
 use crate::control::answer::{failed, now};
 #[cfg(debug_assertions)]
@@ -102,9 +102,12 @@ fn read_all(mut file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// This image can not go on: the next one does, where one is armed, with all this one was handed.
 /// Called where it fails, for whatever owns that closes it on the way back.
-fn gives_way(error: io::Error) -> io::Error {
-    fault::by_panic();
-    error
+fn gives_way(mode: Mode) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        boot::last_word(mode, format_args!("this image can not go on: {error}"));
+        fault::by_panic();
+        error
+    }
 }
 
 /// `--check-resume`: whether this image can read the state. Touches nothing.
@@ -138,7 +141,7 @@ impl Init {
         if let (Some(file), Some(previous)) = (&file, &previous) {
             gives_way_to(previous, file, rung, Begins { gave_way: true, ..begins });
         }
-        let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way)?;
+        let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way(mode))?;
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         foreign::close_rest();
@@ -151,7 +154,7 @@ impl Init {
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !begins.gave_way);
-        init.rewatch().map_err(gives_way)?;
+        init.rewatch().map_err(gives_way(mode))?;
         init.chase();
         Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
@@ -222,7 +225,8 @@ impl Init {
             Err(why) => return anew(&why),
         };
         let mut lineage = Lineage::after_crash(memory, notes, crashed);
-        let state = reconcile::state(&found.state).map_err(io::Error::other).map_err(gives_way)?;
+        let state =
+            reconcile::state(&found.state).map_err(io::Error::other).map_err(gives_way(mode))?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);
@@ -237,7 +241,7 @@ impl Init {
         init.arm(row);
         #[cfg(debug_assertions)]
         crash_test::strike_in("rescue", row == 1);
-        init.rewatch().map_err(gives_way)?;
+        init.rewatch().map_err(gives_way(mode))?;
         Bell::ring_again(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
@@ -304,10 +308,10 @@ impl Init {
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
-        let poll = Poll::new().map_err(gives_way)?;
+        let poll = Poll::new().map_err(gives_way(mode))?;
         let (signals, _) =
-            Signals::listen_held(poll.registry(), token::SIGNALS).map_err(gives_way)?;
-        let null = Null::open().map_err(gives_way)?;
+            Signals::listen_held(poll.registry(), token::SIGNALS).map_err(gives_way(mode))?;
+        let null = Null::open().map_err(gives_way(mode))?;
         let settings = machine.generation().settings.clone();
         foreign::closers_before(closers, clock::now());
         let mut init = Init {

@@ -88,8 +88,6 @@ impl Init {
     /// Keeps the state, if it is time.
     pub(crate) fn keep_state(&mut self) {
         let (now, number) = (clock::now(), self.machine.generation().number);
-        // What the child does to what it has is done to its copy.
-        self.loader.origin.keeps(number);
         let Some(keeper) = &mut self.lineage.keeper else { return };
         keeper.is_of(number, now);
         self.kept(Keeper::outlived);
@@ -124,6 +122,8 @@ impl Init {
             let _ = record.flush();
         }
         keeper.begin();
+        // What the child does to what it has is done to its copy.
+        self.loader.origin.keeps(number);
         let child = process::fork_whole(|| {
             let _ = process::set_name(c"init: keeps");
             // A limit of file sizes is said, as it is where init writes: nobody ends for it, with a core.
@@ -169,6 +169,9 @@ impl Init {
             self.arm_again();
             // Until now a crash would have gone there.
             drop(before);
+        }
+        if is_decided {
+            self.loader.origin.is_kept();
         }
         match &outcome {
             Some(Outcome::Behind(why)) => {

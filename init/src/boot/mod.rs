@@ -18,6 +18,7 @@ use crate::{clock, scribe, shutdown};
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
+use std::fmt;
 use std::os::fd::AsFd;
 
 /// What init is.
@@ -104,12 +105,16 @@ pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End 
 /// one is armed: here, for what it is handed is closed by the unwinding that would follow.
 pub(crate) fn hush_panics(mode: Mode) {
     std::panic::set_hook(Box::new(move |panic| {
-        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
-        voice.say(clock::now(), Level::Error, format_args!("{panic}"));
-        voice.flush();
-        drop(voice);
+        last_word(mode, format_args!("{panic}"));
         fault::by_panic();
     }));
+}
+
+/// An image that can not go on says why: nobody else will know.
+pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
+    let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+    voice.say(clock::now(), Level::Error, text);
+    voice.flush();
 }
 
 /// The first duties. What could not be done comes back, a sentence each. `was_booted`: a machine's are

@@ -37,6 +37,7 @@ use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -293,8 +294,10 @@ impl Parts {
 impl State {
     /// Everything, put together. Descriptors are as in [`Parts::read`].
     pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
-        let mut parts = Parts::read(bytes)?;
+        // Where its units are not to be had, what it names of descriptors stays open for the next image.
+        let parts = ManuallyDrop::new(Parts::read(bytes)?);
         let (generation, mut machine) = parts.machine()?;
+        let mut parts = ManuallyDrop::into_inner(parts);
         let found = Found::again(parts.away, parts.ends, parts.doors);
         machine.found_alive(RunId(0), found.there());
         machine.spared_before(parts.spared);

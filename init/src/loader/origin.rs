@@ -20,6 +20,10 @@ struct Sealed {
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,
+    /// Of a generation before, which the state that stands was kept under: a crash goes back to that until another is
+    /// kept.
+    #[serde(skip)]
+    stands: Option<Sealed>,
 }
 
 impl Origin {
@@ -31,9 +35,15 @@ impl Origin {
     /// The generation of that number is in force. False: its bytes are not there.
     pub(crate) fn keeps(&mut self, number: u32) -> bool {
         if let Some(taken) = self.delivered.take_if(|sealed| sealed.number == number) {
-            self.present = Some(taken);
+            let before = self.present.replace(taken);
+            self.stands = self.stands.take().or(before);
         }
         number == 0 || self.present.as_ref().is_some_and(|sealed| sealed.number == number)
+    }
+
+    /// A state was kept: no older one is gone back to.
+    pub(crate) fn is_kept(&mut self) {
+        self.stands = None;
     }
 
     /// It is read anew. The error is for people.

@@ -302,6 +302,31 @@ fn a_crash_as_the_state_of_before_another_is_let_go_of_goes_on_with_the_newer_on
 }
 
 #[test]
+fn a_crash_before_a_state_of_the_new_units_is_kept_goes_on_with_those_of_before() {
+    let mut init = at_work();
+    init.expect_crashes();
+    is_steady(&init);
+    let before = init.status();
+    let mut client = init.client().expect("it answers");
+    let of_before = || {
+        let files = init.process().files().into_values();
+        files.filter(|file| file.contains("memfd:generation")).count()
+    };
+    let (mut steps, _) = memories_at_rest(&init);
+    client.send("reload", &json!({}));
+    steps.until(|_| of_before() > 1);
+    steps.until(|call| call.number == libc::SYS_close && of_before() == 1);
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    let said = init.output();
+    assert!(!said.contains("can not go on") && !said.contains("begins anew"), "{said}");
+    assert_eq!(fixed(&init.status()), fixed(&before));
+    init.sandbox.order("stubborn", "exit 0");
+    init.finish_after_crash();
+}
+
+#[test]
 fn a_new_image_that_crashes_in_its_first_moments_gives_way_to_the_one_before() {
     let mut init = at_work();
     init.expect_crashes();
