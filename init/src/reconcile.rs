@@ -85,6 +85,7 @@ impl Init {
             self.runs.disown(pid.as_raw());
             self.part_ended(run, pid.as_raw(), part, UNKNOWN);
         }
+        self.tracker.forget_reaped();
         for pid in self.own_children() {
             if !wait::is_child(pid) {
                 wait::reaped_before(pid);

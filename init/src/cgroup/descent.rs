@@ -82,6 +82,21 @@ impl Tracker {
         }
     }
 
+    /// After a crash: who has been reaped, which nobody has noted or heeds, has ended all the same.
+    pub(crate) fn forget_reaped(&mut self) {
+        for (run, family) in &mut self.families {
+            let reaped = family.heads.extract_if(.., |pid, began| {
+                let of = Pid::from_raw(*pid);
+                let is_it = |stat: Stat| *began == 0 || stat.began == *began;
+                !wait::is_child(of) || !process::stat(of).is_none_or(is_it)
+            });
+            self.parted.extend(reaped.map(|(_, began)| (*run, began)));
+        }
+        if !self.parted.is_empty() {
+            self.adopt_left(Look::Now);
+        }
+    }
+
     /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
     /// that have become children of init by that. Once for all: it is a look at each child there is. Gives what
     /// it has found, which nobody can find out once these have ended too.

@@ -157,3 +157,34 @@ fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it_and_its_number_is_
     });
     init.finish_after_crash();
 }
+
+/// It is in the state, and its end is nowhere any more.
+#[test]
+fn who_has_ended_and_is_heeded_no_more_keeps_no_run_waiting() {
+    let files = Sandbox::new();
+    let text = "type: background-pidfile\nmain-pid: none\nrestart: always\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'setsid DAEMON --trace DIR/web.trace &'";
+    files.unit("web", text);
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    until_begun(&init, "web");
+    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+    let before = epoch();
+    until("it is in what is kept", || {
+        init.status();
+        (epoch() > before + 1).then_some(())
+    });
+    keeps_no_more(&init);
+    let [daemon] = init.processes_of("web")[..] else { panic!("it is alone") };
+    daemon.signal(Signal::SIGKILL);
+    until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
+    for crashes in 1..=3 {
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, crashes);
+    }
+    until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
+    init.when_state("web", "running");
+    assert_eq!(init.processes_of("web").len(), 1);
+    init.finish_after_crash();
+}
