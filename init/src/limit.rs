@@ -208,6 +208,8 @@ pub(crate) const LOOKS_IN_A_ROW: usize = 64;
 pub(crate) const LOOKOUTS: usize = 16;
 /// Processes of lookouts of paths that look at what may wait for ever, of all that have not ended.
 pub(crate) const LOOKOUTS_APART: usize = 16;
+/// Paths that have not answered for this long are said not to.
+pub(crate) const PATHS_ANSWER: Duration = Duration::from_secs(10);
 /// Between two looks at paths that can not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Children not yet known to have become their programs, before one is looked after.

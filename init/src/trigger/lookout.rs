@@ -38,6 +38,9 @@ struct Link {
     unsent: VecDeque<Vec<u8>>,
     /// It has not taken orders for so long that it is to be replaced.
     given_up: bool,
+    /// It was begun by this image of init, so it says what this one knows of.
+    #[serde(skip)]
+    is_own: bool,
 }
 
 impl Link {
@@ -76,6 +79,11 @@ impl Lookout {
         self.link.as_ref().map(|link| link.socket.as_fd())
     }
 
+    /// It tells when paths have answered.
+    pub(super) fn tells_of_answers(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_own)
+    }
+
     pub(super) fn is(&self, pid: Pid) -> bool {
         self.link.as_ref().is_some_and(|link| link.pid == pid)
     }
@@ -110,7 +118,8 @@ impl Lookout {
         match begun {
             Ok((pid, socket)) => {
                 let unsent = VecDeque::new();
-                let link = Link { pid, socket, since: now, unsent, given_up: false };
+                let (given_up, is_own) = (false, true);
+                let link = Link { pid, socket, since: now, unsent, given_up, is_own };
                 Ok(self.link.insert(link).socket.as_fd())
             }
             Err(error) => {
@@ -220,7 +229,8 @@ mod tests {
             }
         });
         let (pid, since) = (pid.unwrap(), Time::ZERO);
-        let link = Link { pid, socket: ours, since, unsent: VecDeque::new(), given_up: false };
+        let (unsent, given_up, is_own) = (VecDeque::new(), false, true);
+        let link = Link { pid, socket: ours, since, unsent, given_up, is_own };
         let mut lookout = Lookout { link: Some(link), ..Lookout::new(Post::Paths) };
         for number in 0..2 * limit::LOOKOUT_UNSENT as u64 {
             lookout.order(&Order::Rest(RunId(number))).unwrap();

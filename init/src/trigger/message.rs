@@ -53,4 +53,6 @@ pub(super) enum Report {
     Due(RunId, Due, Option<i64>),
     /// It can not be kept or watched: what, and why.
     Broken(RunId, String, i32),
+    /// Its paths have answered: as it began to watch them, or as it was told to look by the order of that time.
+    Looked(RunId, Option<Time>),
 }

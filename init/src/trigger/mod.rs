@@ -109,7 +109,7 @@ impl Triggers {
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let starts = [self.clock.start_at, self.paths.start_at];
-        [self.rested_at].into_iter().chain(starts).flatten().min()
+        [self.rested_at, self.silent_at()].into_iter().chain(starts).flatten().min()
     }
 
     /// Somebody is to be heard without the poll having to say so.
@@ -253,6 +253,7 @@ impl Init {
             self.triggers.unsettled = true;
         }
         self.hear_lookouts();
+        self.say_silent();
         self.lookouts_due();
     }
 

@@ -1,6 +1,6 @@
 //! What is shown of triggers: `timers`, `sockets`, and a sentence for `status` and `why`.
 
-use super::watched::Aim;
+use super::watched::{Aim, paths};
 use crate::event_loop::Init;
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
@@ -112,14 +112,18 @@ impl Init {
                     None => "does not fire again".to_string(),
                 },
                 Aim::Paths(watch, _) => {
-                    let paths: Vec<&str> =
-                        watch.looks.iter().map(|(_, path)| path.as_str()).collect();
-                    match watched.flood.rests_until(self.now) {
-                        Some(until) => {
-                            let until = facts.wall_of(until);
-                            format!("rests until {until}, watches {}", paths.join(", "))
+                    let paths = paths(watch);
+                    let asked = watched.asked.filter(|asked| asked.is_said);
+                    match (asked, watched.flood.rests_until(self.now)) {
+                        (Some(asked), _) => {
+                            let since = facts.wall_of(asked.at);
+                            format!("watches {paths}, which has not answered since {since}")
                         }
-                        None => format!("watches {}", paths.join(", ")),
+                        (None, Some(until)) => {
+                            let until = facts.wall_of(until);
+                            format!("rests until {until}, watches {paths}")
+                        }
+                        (None, None) => format!("watches {paths}"),
                     }
                 }
             };

@@ -13,6 +13,7 @@ use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
+use groundstate_units::time::Time;
 use groundstate_units::trigger::flood::Flood;
 use groundstate_units::trigger::timer::{Due, History, micros};
 use groundstate_units::trigger::{Timer, Watch};
@@ -38,6 +39,20 @@ pub(super) struct Watched {
     pub(super) flood: Flood,
     /// Of a timer.
     pub(super) due: Due,
+    /// Its paths have not answered.
+    #[serde(skip)]
+    pub(super) asked: Option<Asked>,
+}
+
+/// Paths that were asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// Since when they have not answered.
+    pub(super) at: Time,
+    /// By which order last.
+    by: Option<Time>,
+    /// That they do not was said.
+    pub(super) is_said: bool,
 }
 
 impl Watched {
@@ -72,7 +87,7 @@ impl Init {
 
     fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
         let (unit, flood, due) = (unit.clone(), Flood::default(), Due::default());
-        let watched = Watched { unit, aim, flood, due };
+        let watched = Watched { unit, aim, flood, due, asked: None };
         let post = watched.post();
         self.triggers.watched.insert(run, watched);
         if !self.triggers.lookout(post).is_there() {
@@ -131,8 +146,38 @@ impl Init {
         self.order(post, run, &order);
     }
 
+    /// Says so once of each path unit whose paths do not answer.
+    pub(super) fn say_silent(&mut self) {
+        let now = self.now;
+        let mut silent = Vec::new();
+        for watched in self.triggers.watched.values_mut() {
+            if let Some(asked) = &mut watched.asked
+                && !asked.is_said
+                && asked.at.after(limit::PATHS_ANSWER) <= now
+                && let Aim::Paths(watch, _) = &watched.aim
+            {
+                asked.is_said = true;
+                silent.push((watched.unit.clone(), paths(watch)));
+            }
+        }
+        for (unit, paths) in silent {
+            let text = "whoever answers for that, a network or FUSE, may be gone";
+            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
+        }
+    }
+
     /// What can not be told its lookout is not watched: it has failed.
     fn order(&mut self, post: Post, run: RunId, order: &Order) {
+        let by = match order {
+            Order::Watch(_, _) => Some(None),
+            Order::Look(_, since) => Some(Some(*since)),
+            Order::Keep(_, _) | Order::Past(_, _) | Order::Rest(_) | Order::End(_) => None,
+        };
+        let by = by.filter(|_| self.triggers.lookout(post).tells_of_answers());
+        if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
+            let asked = Asked { at: self.now, by, is_said: false };
+            watched.asked.get_or_insert(asked).by = by;
+        }
         if self.triggers.lookout(post).order(order).is_ok() {
             return;
         }
@@ -205,6 +250,11 @@ impl Init {
                 watched.due = due;
                 if let Aim::Timer(_, history) = &mut watched.aim {
                     history.fired_wall = fired;
+                }
+            }
+            Report::Looked(run, since) => {
+                if let Some(watched) = self.triggers.watched.get_mut(&run) {
+                    watched.asked.take_if(|asked| asked.by == since);
                 }
             }
             Report::Broken(run, what, errno) => {
@@ -294,11 +344,23 @@ impl Init {
     }
 }
 
+/// All of them, for people.
+pub(super) fn paths(watch: &Watch) -> String {
+    let paths: Vec<&str> = watch.looks.iter().map(|(_, path)| path.as_str()).collect();
+    paths.join(", ")
+}
+
 fn is_up(state: State) -> bool {
     state.is_active() || matches!(state, State::Starting | State::Stopping)
 }
 
 impl Triggers {
+    /// When it is to be said of one that it does not answer.
+    pub(super) fn silent_at(&self) -> Option<Time> {
+        let asked = self.watched.values().filter_map(|watched| watched.asked);
+        asked.filter(|asked| !asked.is_said).map(|asked| asked.at.after(limit::PATHS_ANSWER)).min()
+    }
+
     pub(super) fn watched_at(&self, post: Post) -> Vec<RunId> {
         let at = self.watched.iter().filter(|(_, watched)| watched.post() == post);
         at.map(|(run, _)| *run).collect()

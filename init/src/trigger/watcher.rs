@@ -137,12 +137,16 @@ impl Watcher<'_> {
             return apart.order(run, order);
         }
         match order {
-            Order::Watch(run, watch) => self.begin(run, watch)?,
+            Order::Watch(run, watch) => {
+                self.begin(run, watch)?;
+                self.looked(run, None)?;
+            }
             Order::Look(run, since) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = Some(since);
                     self.look_at(run)?;
                 }
+                self.looked(run, Some(since))?;
             }
             Order::Rest(run) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
@@ -156,6 +160,12 @@ impl Watcher<'_> {
             Order::Keep(_, _) | Order::Past(_, _) => {}
         }
         Ok(())
+    }
+
+    /// Tells PID 1 that its paths have answered. Whoever it was left to tells so by itself.
+    fn looked(&self, run: RunId, since: Option<Time>) -> io::Result<()> {
+        let is_left = self.apart.as_ref().is_some_and(|apart| apart.has(run));
+        if is_left { Ok(()) } else { self.link.say(&Report::Looked(run, since)) }
     }
 
     /// Asks for its paths anew, and tells of a reason; or leaves that to one that may wait.

@@ -221,6 +221,13 @@ fn a_path_that_never_answers_holds_up_no_other_path_unit() {
     silent.until_looking();
     fs::write(init.sandbox.path("near/flag"), "").unwrap();
     init.when_state("server", "running");
+    let far = init.sandbox.at("silent/never");
+    let silence = || init.output().contains(&format!("far: {far} does not answer"));
+    until("it is said", || silence().then_some(()));
+    let why =
+        |unit: &str| String::from_utf8_lossy(&init.initctl(&["why", unit]).stdout).into_owned();
+    assert!(why("far").contains(&format!("{far}, which has not answered since")), "{}", why("far"));
+    assert!(!why("near").contains("answered"), "{}", why("near"));
     // Another time, beside those that wait still.
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.when("nothing is left of them", |s| s.state("near") == "disabled");
