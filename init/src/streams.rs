@@ -26,6 +26,10 @@ const WORD: &[u8] = b"=";
 /// The first three that were put away.
 static WRAPPED: OnceLock<Vec<RawFd>> = OnceLock::new();
 
+/// What else init was started with, by number and identity: nobody has a use for it, but for what its being open means
+/// (a lock).
+static OTHERS: OnceLock<Vec<(RawFd, u64)>> = OnceLock::new();
+
 /// Which of them a child takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -67,13 +71,35 @@ pub(crate) fn stands_for_a_file(fd: &OwnedFd) -> bool {
 /// Before anything else is opened, and anybody begun: what may wait is put away.
 pub(crate) fn put_away() {
     let mut wrapped = Vec::new();
-    for fd in inherit::inherited().into_iter().filter(may_wait).take(MOST) {
+    let (waiting, others): (Vec<_>, Vec<_>) = inherit::inherited().into_iter().partition(may_wait);
+    let others = others.iter().map(AsRawFd::as_raw_fd).filter(|number| *number > ERRORS);
+    OTHERS.get_or_init(|| others.take(MOST).map(|it| (it, inherit::identity(it))).collect());
+    for fd in waiting.into_iter().take(MOST) {
         let number = fd.as_raw_fd();
         if wrap(fd).is_ok() && number <= ERRORS {
             wrapped.push(number);
         }
     }
     WRAPPED.get_or_init(|| wrapped);
+}
+
+/// What else init was started with, for the state.
+pub(crate) fn others() -> &'static [(RawFd, u64)] {
+    OTHERS.get().map_or(&[], Vec::as_slice)
+}
+
+/// The same, of an image before this one: it stays open.
+pub(crate) fn keep_others(others: Vec<(RawFd, u64)>) {
+    OTHERS.get_or_init(|| {
+        let stays = |other: &(RawFd, u64)| match inherit::take_if_same(*other) {
+            Some(fd) => {
+                std::mem::forget(fd);
+                true
+            }
+            None => false,
+        };
+        others.into_iter().filter(stays).collect()
+    });
 }
 
 /// An image before this one has done it.

@@ -68,10 +68,12 @@ pub(crate) enum Kind {
     Undying,
     /// Where the places of lookouts are; left out as long as there was none.
     Places,
+    /// What else init was started with; left out when there was nothing.
+    Others,
 }
 
 impl Kind {
-    const ALL: [Kind; 24] = [
+    const ALL: [Kind; 25] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -96,6 +98,7 @@ impl Kind {
         Kind::NoJoining,
         Kind::Undying,
         Kind::Places,
+        Kind::Others,
     ];
 }
 

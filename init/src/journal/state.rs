@@ -22,6 +22,7 @@ use crate::run::table::{Looks, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
+use crate::streams;
 use crate::suspect::Suspects;
 use crate::sys::{Pid, inherit, launch, wait};
 use crate::timings::Timings;
@@ -104,6 +105,7 @@ pub(crate) struct Parts {
     no_joining: bool,
     undying: Option<i32>,
     places: Option<RawFd>,
+    others: Vec<(RawFd, u64)>,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -180,6 +182,8 @@ impl Init {
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
         whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
+        let others = streams::others();
+        whole = whole && (others.is_empty() || to.put(Kind::Others, &others));
         let places = self.triggers.places();
         whole = whole && (places.is_none() || to.put(Kind::Places, &places));
         for run in self.known_runs() {
@@ -267,6 +271,7 @@ impl Parts {
             no_joining: if_there(&frames, Kind::NoJoining)?,
             undying: if_there(&frames, Kind::Undying)?,
             places: if_there(&frames, Kind::Places)?,
+            others: if_there(&frames, Kind::Others)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -319,6 +324,7 @@ impl State {
             logger.know_undying(parts.undying.map(Pid::from_raw));
         }
         parts.triggers.know_places(parts.places);
+        streams::keep_others(parts.others);
         let head = parts.head;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));

@@ -119,3 +119,24 @@ fn a_close_that_waits_in_a_child_before_its_exec_is_that_units_alone() {
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.finish();
 }
+
+#[test]
+fn what_else_init_was_started_with_stays_open_over_an_upgrade_and_a_crash() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let words = format!("exec 7>{}; exec \"$@\"", files.at("lock"));
+    let mut init = Boot::new(files).through(&["sh", "-c", &words, "sh"]).start("web");
+    init.when_state("web", "running");
+    let has = |init: &Init| init.process().files().values().any(|file| file.ends_with("/lock"));
+    assert!(has(&init), "it was started with it");
+    for _ in 0..2 {
+        init.tell("upgrade", &json!({}));
+        assert!(has(&init), "after an upgrade");
+    }
+    init.expect_crashes();
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert!(has(&init), "after a crash");
+    assert!(!init.main_of("web").files().values().any(|file| file.ends_with("/lock")));
+    init.finish_after_crash();
+}
