@@ -23,8 +23,6 @@ use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
-use crate::reconcile;
-use crate::replay;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
 use crate::scribe;
@@ -36,9 +34,11 @@ use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
+use crate::{reconcile, replay};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -102,12 +102,11 @@ fn read_all(mut file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 /// This image can not go on: the next one does, where one is armed, with all this one was handed.
 /// Called where it fails, for whatever owns that closes it on the way back.
-fn gives_way(mode: Mode) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| {
-        boot::last_word(mode, format_args!("this image can not go on: {error}"));
-        fault::by_panic();
-        error
-    }
+fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    let error = io::Error::other(error);
+    boot::last_word(mode, format_args!("this image can not go on: {error}"));
+    fault::by_panic();
+    error
 }
 
 /// `--check-resume`: whether this image can read the state. Touches nothing.
@@ -141,7 +140,7 @@ impl Init {
         if let (Some(file), Some(previous)) = (&file, &previous) {
             gives_way_to(previous, file, rung, Begins { gave_way: true, ..begins });
         }
-        let state = read_state(file.as_ref()).map_err(io::Error::other).map_err(gives_way(mode))?;
+        let state = read_state(file.as_ref()).map_err(|why| gives_way(mode, why))?;
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         foreign::close_rest();
@@ -154,7 +153,7 @@ impl Init {
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !begins.gave_way);
-        init.rewatch().map_err(gives_way(mode))?;
+        init.rewatch().map_err(|why| gives_way(mode, why))?;
         init.chase();
         Bell::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
@@ -225,8 +224,7 @@ impl Init {
             Err(why) => return anew(&why),
         };
         let mut lineage = Lineage::after_crash(memory, notes, crashed);
-        let state =
-            reconcile::state(&found.state).map_err(io::Error::other).map_err(gives_way(mode))?;
+        let state = reconcile::state(&found.state).map_err(|why| gives_way(mode, why))?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);
@@ -241,15 +239,15 @@ impl Init {
         init.arm(row);
         #[cfg(debug_assertions)]
         crash_test::strike_in("rescue", row == 1);
-        init.rewatch().map_err(gives_way(mode))?;
+        init.rewatch().map_err(|why| gives_way(mode, why))?;
         Bell::ring_again(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
         };
         let suspect = init.suspect(found.past.about);
-        let about = suspect.iter().map(|unit| format!(", at an event of {unit}"));
-        let about: String = about.collect();
+        let about =
+            suspect.as_ref().map_or(String::new(), |unit| format!(", at an event of {unit}"));
         let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
         init.say(Level::Error, text);
         init.note_on(&found.past);
@@ -308,10 +306,10 @@ impl Init {
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
-        let poll = Poll::new().map_err(gives_way(mode))?;
-        let (signals, _) =
-            Signals::listen_held(poll.registry(), token::SIGNALS).map_err(gives_way(mode))?;
-        let null = Null::open().map_err(gives_way(mode))?;
+        let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
+        let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)
+            .map_err(|why| gives_way(mode, why))?;
+        let null = Null::open().map_err(|why| gives_way(mode, why))?;
         let settings = machine.generation().settings.clone();
         foreign::closers_before(closers, clock::now());
         let mut init = Init {

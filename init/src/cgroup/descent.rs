@@ -133,7 +133,7 @@ impl Tracker {
             if by.is_some() && (stat.ended || process::runs_this_program(pid)) {
                 continue;
             }
-            let band = || self.families.iter().find(|(_, f)| f.has(&stat)).map(|(run, _)| *run);
+            let band = || self.family_of(&stat);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
             let mark = mark::on(pid);
@@ -153,14 +153,9 @@ impl Tracker {
         found.into_values().flat_map(Orphans::in_parts).collect()
     }
 
-    /// Whose it is by the mark of the child of init that it is, or descends from: one that was left without anybody's
-    /// end that init has seen, and is looked for at the next ([`Tracker::adopt_left`]).
-    pub(super) fn lost(&self, pid: Pid) -> Option<RunId> {
-        let own = Pid::from_raw(own());
-        let line = [pid].into_iter().chain(process::ancestors(pid));
-        let child = line.take_while(|one| *one != own).last()?;
-        let is_lost = wait::is_child(child) && !wait::is_made(child);
-        is_lost.then(|| mark::on(child))?.filter(|run| self.families.contains_key(run))
+    /// The run it is of by its session, or as one of those init had begun.
+    pub(super) fn family_of(&self, stat: &Stat) -> Option<RunId> {
+        self.families.iter().find(|(_, family)| family.has(stat)).map(|(run, _)| *run)
     }
 
     /// A child of init that is of no run, with all that is of it. What is not reached is left to init, and bears the

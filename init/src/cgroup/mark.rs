@@ -4,6 +4,7 @@
 //! for the process. A process can only lower its own, root's may change it: it says whose child of
 //! init a process is ([`super::descent`]), as its parent would, and no more.
 
+use super::Tracker;
 use crate::process;
 use crate::sys::Pid;
 use crate::sys::orders::Limit;
@@ -79,6 +80,18 @@ pub(crate) fn highest() -> RunId {
         process::most_locks(Pid::from_raw(pid)).and_then(|most| run_in(most, first))
     });
     all.max().unwrap_or(RunId(0))
+}
+
+impl Tracker {
+    /// Whose it is by the mark of the child of init that it is, or descends from: one that was left without anybody's
+    /// end that init has seen, and is looked for at the next ([`Tracker::adopt_left`]).
+    pub(super) fn lost(&self, pid: Pid) -> Option<RunId> {
+        let own = nix::unistd::getpid();
+        let line = [pid].into_iter().chain(process::ancestors(pid));
+        let child = line.take_while(|one| *one != own).last()?;
+        let is_lost = wait::is_child(child) && !wait::is_made(child);
+        is_lost.then(|| on(child))?.filter(|run| self.families.contains_key(run))
+    }
 }
 
 #[cfg(test)]

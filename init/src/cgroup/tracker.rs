@@ -232,6 +232,11 @@ impl Tracker {
     /// The run a process belongs to: a child of ours, in the cgroup of a run, or descended from
     /// its processes. None: nobody's, or gone.
     pub(crate) fn whose(&self, pid: Pid) -> Option<RunId> {
+        self.below_whom(pid).or_else(|| self.lost(pid).filter(|_| self.hierarchy.is_none()))
+    }
+
+    /// The same of what its mark alone does not make a run's: a service can lower its own to that of another.
+    pub(crate) fn below_whom(&self, pid: Pid) -> Option<RunId> {
         if let Some(run) = self.children.get(&pid.as_raw()) {
             return Some(*run);
         }
@@ -239,12 +244,8 @@ impl Tracker {
             return self.run_around(&self.below(pid)?);
         }
         let stat = process::stat(pid)?;
-        let has = |stat: &process::Stat| -> Option<RunId> {
-            self.families.iter().find(|(_, f)| f.has(stat)).map(|(run, _)| *run)
-        };
-        has(&stat)
-            .or_else(|| process::ancestors(pid).find_map(|parent| has(&process::stat(parent)?)))
-            .or_else(|| self.lost(pid))
+        let mut above = process::ancestors(pid).filter_map(process::stat);
+        self.family_of(&stat).or_else(|| above.find_map(|stat| self.family_of(&stat)))
     }
 
     /// A process of this run is in a cgroup that is not the run's: it has gone there itself, or was

@@ -178,7 +178,7 @@ impl Init {
         if pid <= 0 {
             return None;
         }
-        let whose = || self.spoke_for(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)));
+        let whose = || self.spoke_for(pid).or_else(|| self.tracker.below_whom(Pid::from_raw(pid)));
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
         let is_line = matches!(part, Some(Part::Main | Part::Start(_)));
