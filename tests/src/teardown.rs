@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Open files PID 1 may have more at the end than after its boot.
-pub(crate) const SPARE_FILES: usize = 5;
+/// Open files PID 1 may have more at the end than after its boot: those of a lookout, of a path that was
+/// watched later than that, are four.
+pub(crate) const SPARE_FILES: usize = 8;
 /// Starts that PID 1 need not have heard of yet, each with a pipe: while units are started without end, and who is
 /// started waits for a processor, there always are some.
 const STARTS_UNDER_WAY: usize = 16;
