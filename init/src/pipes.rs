@@ -23,7 +23,7 @@ use nix::sys::stat::fstat;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Numbers above this are pipes' beside a run's own ([`logger::aside`]).
 const RUNS: u64 = u64::MAX / 2;
@@ -86,6 +86,13 @@ fn is_read_end(fd: BorrowedFd<'_>) -> bool {
             && flags.contains(OFlag::O_NONBLOCK)
             && !flags.contains(OFlag::O_PATH)
     })
+}
+
+/// As that is which a start has, or its next line.
+pub(crate) fn is_write_end(fd: &OwnedFd) -> bool {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_WRONLY)
+        && pipe_at(&format!("/proc/self/fd/{}", fd.as_raw_fd())).is_some()
 }
 
 /// Somebody can write there, or something is to be read.

@@ -34,7 +34,7 @@ use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use crate::{reconcile, replay};
+use crate::{pipes, reconcile, replay};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
@@ -228,7 +228,8 @@ impl Init {
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);
-        foreign::close_rest();
+        // Whoever reads there would see the end of a start between two of its lines.
+        let _writers = foreign::close_rest_but(pipes::is_write_end);
         let mut init = Init::of(state, options, mode, lineage)?;
         let generation = init.machine.generation().number;
         if let Some(keeper) = &mut init.lineage.keeper {

@@ -3,7 +3,7 @@
 use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, crash, crash_when, is_kept};
+use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_kept};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -214,6 +214,38 @@ fn a_start_that_had_not_begun_its_program_is_begun_anew() {
         (init.processes_of("notified").len() == 1).then_some(())
     });
     assert_eq!(init.processes_of("notified"), [init.main_of("notified")]);
+    init.finish_after_crash();
+}
+
+#[test]
+fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
+    let files = Sandbox::new();
+    files.unit("tick", "type: timer\ntimer-unit-active: 50ms\ntimer-active: 50ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/true");
+    let pre = "exec-start-pre: /bin/sh -c 'echo x >>DIR/pre.trace'";
+    files.unit("two", &format!("{pre}\nready-grep: ^here\nstart-timeout: 10m\nexec-start: /bin/sh -c 'echo here; exec sleep inf'"));
+    files.unit("all", "type: virtual\nwaits-for: tick");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    let is_logger = |it: &Process| it.status("Name").is_some_and(|it| it == "groundstate-log");
+    let logger = init.process().children().into_iter().find(is_logger).expect("there is one");
+    let pipes = || logger.files().values().filter(|file| file.contains("pipe:")).count();
+    let mut client = init.client().expect("it listens");
+    let before = pipes();
+    let mut steps = Steps::of(&init);
+    client.send("want", &json!({"target": "two"}));
+    steps.until(|call| {
+        let is_over = !init.sandbox.trace("pre.trace").is_empty() && pipes() > before;
+        call.number == libc::SYS_waitid && is_over && init.processes_of("two").is_empty()
+    });
+    steps.crash();
+    steps.until_executed();
+    // Whoever reads has time to see an end, if there is one.
+    steps.until(|_| pipes() <= before || !init.processes_of("two").is_empty());
+    drop(steps);
+    has_survived(&init, 1);
+    init.when_state("two", "running");
     init.finish_after_crash();
 }
 
