@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 /// The last byte is the version: another one is not understood. It changes whenever a type that
 /// is kept does, and then `init/golden/make` writes a state of it. A variant at the end of an enum, and a
 /// frame that is left out while there is nothing in it, change nothing: what was written before is
-/// read, and an older binary refuses what it does not know.
+/// read, and an older binary refuses what it does not know. A second frame of a kind of which there is one it
+/// does not see: there stands what is there most of the time, and what it can do without.
 const MAGIC: [u8; 8] = *b"gs-jrnl\x08";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
@@ -66,14 +67,10 @@ pub(crate) enum Kind {
     NoJoining,
     /// A logger that was killed and has not ended; left out when there is none.
     Undying,
-    /// Where the places of lookouts are; left out as long as there was none.
-    Places,
-    /// What else init was started with; left out when there was nothing.
-    Others,
 }
 
 impl Kind {
-    const ALL: [Kind; 25] = [
+    const ALL: [Kind; 23] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -97,8 +94,6 @@ impl Kind {
         Kind::Spared,
         Kind::NoJoining,
         Kind::Undying,
-        Kind::Places,
-        Kind::Others,
     ];
 }
 

@@ -182,10 +182,7 @@ impl Init {
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
         whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
-        let others = streams::others();
-        whole = whole && (others.is_empty() || to.put(Kind::Others, &others));
-        let places = self.triggers.places();
-        whole = whole && (places.is_none() || to.put(Kind::Places, &places));
+        whole = whole && put_unseen(&mut to, streams::others(), self.triggers.places());
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -270,8 +267,8 @@ impl Parts {
             spared: if_there(&frames, Kind::Spared)?,
             no_joining: if_there(&frames, Kind::NoJoining)?,
             undying: if_there(&frames, Kind::Undying)?,
-            places: if_there(&frames, Kind::Places)?,
-            others: if_there(&frames, Kind::Others)?,
+            others: behind(&frames, Kind::Head)?,
+            places: behind(&frames, Kind::Triggers)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
@@ -351,7 +348,7 @@ impl State {
     }
 }
 
-/// The only frame of that kind.
+/// The first frame of that kind, of all but runs the only one that each image sees.
 fn of<'a, T: Deserialize<'a>>(frames: &[(Kind, &'a [u8])], kind: Kind) -> Result<T, String> {
     let found = frames.iter().find(|(of, _)| *of == kind).ok_or(format!("no {kind:?}"))?;
     match postcard::take_from_bytes(found.1) {
@@ -367,6 +364,21 @@ fn if_there<'a, T: Deserialize<'a> + Default>(
     kind: Kind,
 ) -> Result<T, String> {
     if frames.iter().any(|(of, _)| *of == kind) { of(frames, kind) } else { Ok(T::default()) }
+}
+
+/// What an older binary is to pass over and does without: it sees the first frame of a kind alone.
+fn put_unseen(to: &mut Writer, others: &[(RawFd, u64)], places: Option<RawFd>) -> bool {
+    (others.is_empty() || to.put(Kind::Head, &others))
+        && (places.is_none() || to.put(Kind::Triggers, &places))
+}
+
+/// The same, behind the one of that kind.
+fn behind<'a, T: Deserialize<'a> + Default>(
+    frames: &[(Kind, &'a [u8])],
+    kind: Kind,
+) -> Result<T, String> {
+    let mut all = frames.iter().filter(|(of, _)| *of == kind).skip(1);
+    all.next().map_or(Ok(T::default()), |second| of(&[*second], kind))
 }
 
 /// What a run was started with is mostly what its unit still says: it is there once.
@@ -419,6 +431,26 @@ mod tests {
             let why = Parts::read(older).err().unwrap();
             assert!(why.contains("version"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_an_older_image_does_without_is_not_seen_by_it() {
+        let (others, places) = (vec![(9, 7)], Some(5));
+        let mut to = Writer::new();
+        assert!(put_unseen(&mut to, &others, places));
+        let bytes = [STATE, to.bytes().get(8..).unwrap()].concat();
+        for kind in [Kind::Head, Kind::Triggers] {
+            let first = |bytes| frame::read(bytes).unwrap().into_iter().find(|(of, _)| *of == kind);
+            assert_eq!(first(&bytes), first(STATE), "an older image sees another {kind:?}");
+        }
+        let of = |bytes: &[u8]| {
+            let frames = frame::read(bytes).unwrap();
+            (behind(&frames, Kind::Head), behind(&frames, Kind::Triggers))
+        };
+        assert_eq!(of(&bytes), (Ok(others), Ok(places)));
+        assert_eq!(of(STATE), (Ok(Vec::new()), Ok(None)));
+        let mut none = Writer::new();
+        assert!(put_unseen(&mut none, &[], None) && none.bytes().len() == 8);
     }
 
     #[test]
