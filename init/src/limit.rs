@@ -109,7 +109,8 @@ pub(crate) const FINAL_STILL: Duration = Duration::from_secs(20);
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
 /// The child that syncs and unmounts has this long.
 pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
-/// It waits for so long as long as anything moves; what comes after that are three steps at most.
+/// It waits for so long as long as anything moves. After that each step has [`UNMOUNT_LEAST`], but for the one by force:
+/// as it may be that all but the first are to come, that is seven of them at most.
 pub(crate) const UNMOUNT_LONGEST: Duration = Duration::from_secs(130);
 /// One file system, swap space or device has this long before others go on without it …
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
@@ -117,7 +118,7 @@ pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
 pub(crate) const UNMOUNT_LEAST: Duration = Duration::from_secs(1);
 const _: () = {
     let last = FINAL_LONGEST.as_secs() - UNMOUNT_LONGEST.as_secs();
-    assert!(3 * UNMOUNT_ONE.as_secs() < last);
+    assert!(7 * UNMOUNT_LEAST.as_secs() + UNMOUNT_ONE.as_secs() < last);
     assert!(FINAL_SYNC_LONGEST.as_secs() + 7 * UNMOUNT_ONE.as_secs() < UNMOUNT_LONGEST.as_secs());
 };
 /// File systems that are asked, or taken away, at one time.

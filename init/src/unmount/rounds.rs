@@ -154,9 +154,10 @@ impl Rounds {
         limit::UNMOUNT_AT_ONCE.saturating_sub(self.younger_than(self.patience.least))
     }
 
-    /// Somebody is under way who has not had its time.
+    /// Somebody is under way who has not had its time; once all of it has, that is a moment.
     pub(super) fn has_young(&self) -> bool {
-        self.younger_than(self.patience.own) > 0
+        let own = if self.is_over() { self.patience.least } else { self.patience.own };
+        self.younger_than(own) > 0
     }
 
     /// All of it has had its time.
@@ -310,6 +311,24 @@ mod tests {
             rounds.give_up(|_| true);
             assert_eq!(rounds.left().next(), None);
         }
+    }
+
+    #[test]
+    fn who_is_begun_after_all_of_the_time_has_a_moment() {
+        let names = ["late".to_owned()];
+        let place = Place::with("late", names.iter().cloned());
+        let own = Duration::from_secs(10);
+        let patience = Patience { own, longest: Duration::ZERO, ..USUAL };
+        let mut rounds = Rounds::begin(patience, || Reading { unwritten: 0, done: 0 });
+        let hangs = |_: &Path, _: &str| {
+            pause();
+            true
+        };
+        let begun = Instant::now();
+        rounds.go_on(|| place.tasks(&names, hangs), Rounds::has_young);
+        assert!(begun.elapsed() >= SHORT && begun.elapsed() < own, "{:?}", begun.elapsed());
+        assert!(rounds.left().eq(["late"]));
+        rounds.give_up(|_| true);
     }
 
     #[test]
