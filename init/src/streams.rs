@@ -72,7 +72,9 @@ pub(crate) fn stands_for_a_file(fd: &OwnedFd) -> bool {
 pub(crate) fn put_away() {
     let mut wrapped = Vec::new();
     let (waiting, others): (Vec<_>, Vec<_>) = inherit::inherited().into_iter().partition(may_wait);
-    let others = others.iter().map(AsRawFd::as_raw_fd).filter(|number| *number > ERRORS);
+    // Of a device or a FIFO that is elsewhere, who it is can not be asked without waiting.
+    let others = others.iter().filter(|fd| is_local(**fd)).map(AsRawFd::as_raw_fd);
+    let others = others.filter(|number| *number > ERRORS);
     OTHERS.get_or_init(|| others.take(MOST).map(|it| (it, inherit::identity(it))).collect());
     for fd in waiting.into_iter().take(MOST) {
         let number = fd.as_raw_fd();
@@ -121,8 +123,12 @@ fn is_ours(fd: BorrowedFd<'_>) -> bool {
 fn may_wait(fd: &BorrowedFd<'_>) -> bool {
     fcntl(fd, FcntlArg::F_GETPIPE_SZ).is_err()
         && getsockopt(fd, sockopt::SockType).is_err()
-        && !matches!(mounted::ground_of(*fd), Some(Ground::Memory | Ground::Here))
+        && !is_local(*fd)
         && wrapping::is_file(fd.as_raw_fd())
+}
+
+fn is_local(fd: BorrowedFd<'_>) -> bool {
+    matches!(mounted::ground_of(fd), Some(Ground::Memory | Ground::Here))
 }
 
 fn wrap(fd: BorrowedFd<'_>) -> io::Result<()> {
