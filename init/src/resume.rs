@@ -232,9 +232,7 @@ impl Init {
         let _writers = foreign::close_rest_but(pipes::is_write_end);
         let mut init = Init::of(state, options, mode, lineage)?;
         let generation = init.machine.generation().number;
-        if let Some(keeper) = &mut init.lineage.keeper {
-            keeper.goes_on_from(generation);
-        }
+        init.lineage.keeper.iter_mut().for_each(|keeper| keeper.goes_on_from(generation));
         init.lineage.resumed = Some(init.now);
         init.number_asides();
         init.arm(row);

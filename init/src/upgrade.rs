@@ -170,9 +170,8 @@ impl Init {
             // Until now a crash would have gone there.
             drop(before);
         }
-        if is_decided {
-            self.loader.origin.is_kept();
-        }
+        let generations = self.lineage.keeper.as_ref().map(Keeper::generations);
+        self.loader.origin.is_gone_back_to(generations.unwrap_or_default());
         match &outcome {
             Some(Outcome::Behind(why)) => {
                 let then = "a crash goes back to the one before it, and to what was noted since";

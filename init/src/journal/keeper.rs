@@ -197,6 +197,11 @@ impl Keeper {
         self.writer.is_some()
     }
 
+    /// Of the state a crash goes back to, and of the one that is being written, which may be whole any moment.
+    pub(crate) fn generations(&self) -> [Option<u32>; 2] {
+        [self.stands, self.writer.as_ref().map(|_| self.written)]
+    }
+
     /// What there is can not be gone back to: it is kept later, or with the next generation.
     pub(crate) fn put_off(&mut self, now: Time) {
         (self.is_put_off, self.rests_until) = (true, now.after(limit::KEEPING_AGAIN));

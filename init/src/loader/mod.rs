@@ -255,9 +255,9 @@ impl Init {
             return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
         }
         let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
-        generation.number = self.machine.generation().number.saturating_add(1);
-        let number = generation.number;
-        self.loader.origin.delivered(number, memory);
+        let in_force = self.machine.generation().number;
+        generation.number = in_force.saturating_add(1);
+        self.loader.origin.delivered(in_force, generation.number, memory);
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }

@@ -20,30 +20,30 @@ struct Sealed {
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,
-    /// Of a generation before, which the state that stands was kept under: a crash goes back to that until another is
-    /// kept.
+    /// Of generations before, which states were kept under that a crash may go back to.
     #[serde(skip)]
-    stands: Option<Sealed>,
+    before: Vec<Sealed>,
 }
 
 impl Origin {
-    /// A generation came, to be taken or refused. No memory: it came by a pipe.
-    pub(super) fn delivered(&mut self, number: u32, memory: Option<OwnedFd>) {
+    /// A generation came, to be taken or refused. No memory: it came by a pipe. `in_force`: no state may have been kept
+    /// under that yet.
+    pub(super) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
+        self.keeps(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory });
     }
 
     /// The generation of that number is in force. False: its bytes are not there.
     pub(crate) fn keeps(&mut self, number: u32) -> bool {
         if let Some(taken) = self.delivered.take_if(|sealed| sealed.number == number) {
-            let before = self.present.replace(taken);
-            self.stands = self.stands.take().or(before);
+            self.before.extend(self.present.replace(taken));
         }
         number == 0 || self.present.as_ref().is_some_and(|sealed| sealed.number == number)
     }
 
-    /// A state was kept: no older one is gone back to.
-    pub(crate) fn is_kept(&mut self) {
-        self.stands = None;
+    /// A crash goes back to states of these generations alone.
+    pub(crate) fn is_gone_back_to(&mut self, generations: [Option<u32>; 2]) {
+        self.before.retain(|sealed| generations.contains(&Some(sealed.number)));
     }
 
     /// It is read anew. The error is for people.
@@ -62,5 +62,48 @@ impl Loader {
     /// The one at work tells by a pipe.
     pub(crate) fn rewatch(&self, registry: &Registry) -> std::io::Result<()> {
         self.working.as_ref().map_or(Ok(()), |working| working.parcel.rewatch(registry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn memory() -> Option<OwnedFd> {
+        Some(File::open("/dev/null").unwrap().into())
+    }
+
+    fn open(origin: &Origin) -> Vec<u32> {
+        origin.before.iter().chain(&origin.present).map(|sealed| sealed.number).collect()
+    }
+
+    #[test]
+    fn what_is_in_force_is_there_though_another_came_before_a_state_was_kept() {
+        let mut origin = Origin::default();
+        origin.delivered(0, 1, memory());
+        // A plan, or one that is refused.
+        origin.delivered(1, 2, memory());
+        origin.delivered(1, 2, memory());
+        assert!(origin.keeps(1));
+        assert!(origin.keeps(2) && !origin.keeps(1));
+    }
+
+    #[test]
+    fn the_units_of_each_state_that_a_crash_may_go_back_to_are_there() {
+        let mut origin = Origin::default();
+        for number in 1..=4 {
+            origin.delivered(number - 1, number, memory());
+            assert!(origin.keeps(number));
+            // One stands, and the next is being written, whatever is in force meanwhile.
+            origin.is_gone_back_to([Some(1), Some(2)]);
+        }
+        assert_eq!(open(&origin), [1, 2, 4]);
+        origin.is_gone_back_to([Some(2), None]);
+        assert_eq!(open(&origin), [2, 4]);
+        origin.is_gone_back_to([Some(4), None]);
+        assert_eq!(open(&origin), [4]);
+        origin.is_gone_back_to([None, None]);
+        assert!(origin.keeps(4));
     }
 }

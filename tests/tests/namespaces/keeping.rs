@@ -4,7 +4,7 @@
 use super::crash::has_survived;
 use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, crash_when, memories};
+use groundstate_tests::crash::{Steps, crash, crash_when, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -93,6 +93,39 @@ fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert!(was_too_long(&init.status()), "{}", init.status().unit("web"));
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_plan_before_a_state_of_the_new_units_is_kept_leaves_one_to_be_kept() {
+    let files = Sandbox::new();
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    let latest = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+    until("one is kept", || (latest() > 0).then_some(()));
+    let mut client = init.client().expect("it answers");
+    let mut steps = Steps::of(&init);
+    client.send("status", &json!({}));
+    let writer = steps.until_forked(|_| true);
+    drop(steps);
+    let before = latest();
+    init.sandbox.unit("web", "exec-start: /bin/sleep 1000");
+    init.tell("reload", &json!({}));
+    init.tell("plan", &json!({"reload": true}));
+    assert_eq!(latest(), before, "who writes the state stands still");
+    writer.signal(Signal::SIGCONT);
+    until("that of the new units is kept", || {
+        init.status();
+        (latest() > before + 1 || init.output().contains("can not be kept")).then_some(())
+    });
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    let said = init.output();
+    assert!(!said.contains("can not be kept") && !said.contains("begins anew"), "{said}");
+    assert_eq!(init.status().state("web"), "disabled");
+    drop(client);
     init.finish_after_crash();
 }
 
