@@ -163,6 +163,8 @@ impl Tracker {
     pub(crate) fn kill_with_all_below(&self, child: Pid) {
         let mut family = Family::default();
         family.add(child);
+        // Of its session may be who was spared; of one it leads all are below it, or were.
+        family.bands.retain(|band| *band == child.as_raw());
         family.signal(9, None);
     }
 
