@@ -131,7 +131,7 @@ fn who_follows_events_follows_those_of_an_init_that_has_lost_its_state() {
         events.filter_map(|event| event["seq"].as_u64()).collect::<Vec<_>>()
     };
     // Further than an init counts that begins anew.
-    let far = until("it is told of much", || numbers().last().copied().filter(|last| *last > 100));
+    let far = until("it is told of much", || numbers().last().copied().filter(|last| *last > 200));
     let (mut steps, kept) = memories_at_rest(&init);
     for (_, memory) in &kept {
         memory.set_len(20).expect("it can be made shorter");
