@@ -121,7 +121,7 @@ pub fn storm(size: Size) -> Seen {
             let enough = all.len() == size.units && all.values().all(|count| *count >= FAILURES);
             enough.then(|| starts += all.values().sum::<u64>())
         });
-        init.check();
+        init.check_amid_starts();
         if round == 0 {
             first = init.process().memory();
         }

@@ -27,14 +27,20 @@ fn sent_away(init: &Init) -> Process {
     })
 }
 
-#[test]
-fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
+/// Up, without cgroups.
+fn at_work(web: &str) -> Init {
     let files = Sandbox::new();
-    files.unit("web", SENDS);
+    files.unit("web", web);
     files.unit("all", "type: virtual\nwaits-for: web");
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
+    init
+}
+
+#[test]
+fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
+    let init = at_work(SENDS);
     until("it is kept", || memories(&init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
     // Nothing of this comes to init's ears, and nobody's end makes it look for whose a new child is.
     let sent = sent_away(&init);
@@ -104,12 +110,7 @@ fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
 /// nobody knows whose it is.
 #[test]
 fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
-    let files = Sandbox::new();
-    files.unit("web", SENDS);
-    files.unit("all", "type: virtual\nwaits-for: web");
-    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
-    init.expect_crashes();
-    init.when_state("web", "running");
+    let init = at_work(SENDS);
     keeps_no_more(&init);
     let sent = sent_away(&init);
     let main = init.main_of("web");
@@ -130,13 +131,8 @@ fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
 /// Of what nobody knows any more nothing is left, and nothing of it is taken for the next run's.
 #[test]
 fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it_and_its_number_is_not_given_again() {
-    let files = Sandbox::new();
     let text = "restart-delay: 50ms\nexec-start: /bin/sh -c 'setsid sleep 1234 & exec DAEMON --trace DIR/web.trace'";
-    files.unit("web", text);
-    files.unit("all", "type: virtual\nwaits-for: web");
-    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
-    init.expect_crashes();
-    init.when_state("web", "running");
+    let init = at_work(text);
     until_begun(&init, "web");
     keeps_no_more(&init);
     init.main_of("web").signal(Signal::SIGKILL);
@@ -161,13 +157,8 @@ fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it_and_its_number_is_
 /// It is in the state, and its end is nowhere any more.
 #[test]
 fn who_has_ended_and_is_heeded_no_more_keeps_no_run_waiting() {
-    let files = Sandbox::new();
     let text = "type: background-pidfile\nmain-pid: none\nrestart: always\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'setsid DAEMON --trace DIR/web.trace &'";
-    files.unit("web", text);
-    files.unit("all", "type: virtual\nwaits-for: web");
-    let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
-    init.expect_crashes();
-    init.when_state("web", "running");
+    let init = at_work(text);
     until_begun(&init, "web");
     let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
     let before = epoch();
