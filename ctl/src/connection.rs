@@ -109,10 +109,15 @@ impl Connection {
         self.greet(&line)
     }
 
+    /// The same, asked again where that is lost.
+    pub(crate) fn ping_again(&mut self) -> Result<Box<RawValue>, Trouble> {
+        self.again(Connection::ping)
+    }
+
     /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
     /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
     pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
-        self.again(Connection::ping)?;
+        self.ping_again()?;
         self.patience(limit);
         let line = self.line(verb)?;
         self.send(&line)
@@ -142,7 +147,7 @@ impl Connection {
         verb: Verb,
         passed: BorrowedFd<'_>,
     ) -> Result<Box<RawValue>, Trouble> {
-        self.again(Connection::ping)?;
+        self.ping_again()?;
         self.patience(Some(PATIENCE));
         let line = self.line(verb)?;
         let fds = [passed.as_raw_fd()];

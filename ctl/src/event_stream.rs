@@ -45,7 +45,7 @@ impl EventStream {
                 return Ok(Some(event));
             }
             let Ok(true) = self.connection.comes_back() else { return Ok(None) };
-            let pong = session::read::<Numbered>(&self.connection.ping()?)?;
+            let pong = session::read::<Numbered>(&self.connection.ping_again()?)?;
             // One that has lost its state counts anew.
             let after = if pong.seq < self.seq { 0 } else { self.seq };
             self.connection.begin(Verb::Events { follow: self.follow, after }, self.limit)?;
