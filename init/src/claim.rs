@@ -174,7 +174,7 @@ impl Init {
         self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));
         if is_its_units && !ends_alone {
             // What it has left in the run's cgroup can not be told from the rest of it.
-            self.tracker.kill(run);
+            self.tracker.kill_and_go_on(run);
         } else if !is_its_units && let Some(name) = one.cgroup(&self.tracker) {
             self.tracker.kill_unknown(&name);
         }
@@ -186,6 +186,7 @@ impl Init {
         if wait::is_child(one.pid) {
             // Not reaped, so the pid is its own.
             let _ = signal::kill(one.pid, KILL);
+            self.tracker.is_dying(one.pid);
         }
     }
 }

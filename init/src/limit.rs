@@ -50,6 +50,10 @@ pub(crate) const STATUS_TEXT: usize = 1024;
 pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
 /// Cgroups made ahead for units that wait.
 pub(crate) const CGROUPS_AHEAD: usize = 256;
+/// After a crash what is begun waits, once, for those to end that were killed as nobody's: so long at most, from then on.
+pub(crate) const DYING: Duration = Duration::from_millis(500);
+/// And for so many of them.
+pub(crate) const DYING_KNOWN: usize = 1024;
 /// Reads of what the kernel tells of cgroups in one turn: all that its queue holds by default.
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Between two looks at cgroups that are waited for and can not be watched.

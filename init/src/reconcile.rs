@@ -144,6 +144,7 @@ impl Init {
             if !is_known && !helper(pid, self.lineage.kept).is_none_or(ends) {
                 // It has ended already, or its end is about to be reaped.
                 let _ = signal::kill(pid, KILL);
+                self.tracker.is_dying(pid);
                 // Until then nobody else has left it.
                 wait::made_before([pid.as_raw()]);
             }
@@ -163,6 +164,7 @@ impl Init {
             if !known && is_since(since) {
                 self.say(Level::Warning, format_args!("process {pid} is of no unit: it is killed"));
                 self.tracker.kill_with_all_below(pid);
+                self.tracker.is_dying(pid);
                 // Until its end is reaped nobody else has left it.
                 wait::made_before([pid.as_raw()]);
             }

@@ -46,6 +46,20 @@ fn is_known(at: &Time) -> bool {
     *at > Time::ZERO
 }
 
+/// Who was found to have become its program in this turn: before anybody's end or wish, and after.
+fn executed_in(turn: &[Note]) -> (Vec<i32>, Vec<i32>) {
+    let is_late = |note: &Note| matches!(note.what, What::Ended(_) | What::Wished(_));
+    let late = turn.iter().position(is_late).unwrap_or(turn.len());
+    let (early, late) = turn.split_at(late);
+    let executed = |notes: &[Note]| {
+        let of = |note: &Note| {
+            if let What::Learnt(Learnt::Executed(pid)) = note.what { Some(pid) } else { None }
+        };
+        notes.iter().filter_map(of).collect()
+    };
+    (executed(early), executed(late))
+}
+
 impl Init {
     /// Once, before the first turn.
     pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
@@ -79,6 +93,7 @@ impl Init {
         self.hear_these(heard);
         self.settle();
         self.now = clock::now();
+        self.find_what_is_so();
         self.machine.nothing_begun_before();
         self.kill_unclaimed();
         self.reconcile();
@@ -104,6 +119,22 @@ impl Init {
         }
     }
 
+    /// All turns are put: what else a look gives, and what follows from that. Some of it had followed, and found
+    /// no room among the notes.
+    fn find_what_is_so(&mut self) {
+        if let Some(known) = &mut self.lineage.known {
+            known.are_all_put = true;
+        }
+        for _ in 0..limit::CHILDREN_UNKNOWN_MOST {
+            self.look_at_all();
+            self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+            if self.facts.is_empty() {
+                break;
+            }
+            self.settle();
+        }
+    }
+
     /// One turn of the loop, with what it took from the notes. What nobody has read yet is left where it is: it may be
     /// by somebody who is still to be taken up.
     fn replay_turn(&mut self, mut heard: Vec<Datagram>, notes: Vec<Note>) {
@@ -112,7 +143,7 @@ impl Init {
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
         let (mut opened, mut first, mut then) = (Vec::new(), Vec::new(), Vec::new());
-        let mut left = Vec::new();
+        let (mut left, mut executed) = (Vec::new(), executed_in(&notes));
         for note in notes {
             match note.what {
                 What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
@@ -134,6 +165,8 @@ impl Init {
             }
         }
         self.settle();
+        let (early, late) = &mut executed;
+        self.executed_in_turn(early);
         opened.into_iter().for_each(|run| self.opened_before(run));
         self.settle();
         // Some of it was said by who was begun by the rest.
@@ -154,25 +187,49 @@ impl Init {
         let ends = ends.collect();
         left.into_iter().for_each(|left| self.learnt_before(left));
         self.find_left(look, turn);
+        self.are_emptied(&then);
         self.tell_ends(ends, false);
         self.learnt_in_turn(then);
         self.emptied();
         self.settle();
-        for wish in wished {
-            match wish {
-                // It was granted then; refused now, it has no effect.
-                Wished::Event(event) => drop(self.wish(event)),
-                Wished::End(how) => self.shut_down(how),
-                Wished::Haste(haste) => _ = self.hasten(haste),
-            }
-        }
-        self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+        early.append(late);
+        self.executed_in_turn(early);
+        wished.into_iter().for_each(|wish| self.wished_before(wish));
         self.settle();
         self.runs_due();
         if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
             self.facts.push_back(Event::Tick);
         }
         self.settle();
+        self.executed_in_turn(early);
+    }
+
+    /// It was granted then; refused now, it has no effect.
+    fn wished_before(&mut self, wish: Wished) {
+        match wish {
+            Wished::Event(event) => drop(self.wish(event)),
+            Wished::End(how) => self.shut_down(how),
+            Wished::Haste(haste) => _ = self.hasten(haste),
+        }
+    }
+
+    /// Those that had become their programs, in this order, as far as they are begun again.
+    fn executed_in_turn(&mut self, executed: &mut Vec<i32>) {
+        executed.retain(|pid| {
+            let is_known = self.executed_before(*pid);
+            self.settle();
+            !is_known
+        });
+    }
+
+    /// Of these nothing was left as the end of the last was told.
+    fn are_emptied(&mut self, learnt: &[Learnt]) {
+        let Some(known) = &mut self.lineage.known else { return };
+        for learnt in learnt {
+            if let Learnt::Emptied(run) = learnt {
+                known.emptied.insert(*run);
+            }
+        }
     }
 
     fn learnt_in_turn(&mut self, learnt: Vec<Learnt>) {

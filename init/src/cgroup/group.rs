@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// Bytes of cgroup.procs that are read at a time: some 100,000 processes.
 const PROCS: u64 = 1024 * 1024;
@@ -129,6 +130,21 @@ fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What tells whether something lives in it or below it, and of each change of that (POLLPRI). None: it is gone.
+pub(super) fn events(parent: BorrowedFd<'_>, name: &str) -> Option<File> {
+    let path = format!("{name}/cgroup.events");
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    openat(parent, path.as_str(), flags, Mode::empty()).ok().map(File::from)
+}
+
+/// It says so now. False: it can not be read any more, or nothing does.
+pub(super) fn tells_of_life(events: &File) -> bool {
+    let mut text = [0; 256];
+    let length = events.read_at(&mut text, 0).unwrap_or(0);
+    let text = text.get(..length).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
 }
 
 /// Processes in it and below it, as they are now.

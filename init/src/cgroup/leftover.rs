@@ -2,6 +2,7 @@
 //! when they tell that they are empty. Who is in one is [`super::tracker`]'s.
 
 use super::tracker::Tracker;
+use super::tracking::Tracking;
 use super::{controller, group};
 use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
@@ -54,6 +55,14 @@ impl Tracker {
                 self.leftovers.remove(&name);
                 self.unwatch(&name);
             }
+        }
+    }
+
+    /// Which way it is.
+    pub(crate) fn tracking(&self) -> Tracking {
+        match self.hierarchy {
+            Some(_) => Tracking::Cgroup2,
+            None => Tracking::ProcessGroup,
         }
     }
 
@@ -159,6 +168,7 @@ impl Tracker {
         if let Some(hierarchy) = &self.hierarchy {
             // What can not be killed shows by its cgroup staying.
             let _ = group::kill(hierarchy.as_fd(), &hierarchy.shown, name);
+            self.dying.add_cgroup(name);
         }
         if let Some(group::Number::Ahead(number)) = group::number_of(name) {
             self.is_for_nobody(number);

@@ -10,6 +10,7 @@ mod ahead;
 mod controller;
 mod descent;
 mod disk;
+mod dying;
 mod freezer;
 mod furnishing;
 mod group;

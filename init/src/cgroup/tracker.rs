@@ -7,11 +7,11 @@
 use super::ahead::Ahead;
 use super::controller::Wish;
 use super::descent::Family;
+use super::dying::Dying;
 use super::freezer::Thaw;
 use super::group;
 use super::hierarchy::Hierarchy;
 use super::old_memory::OldMemory;
-use super::tracking::Tracking;
 use crate::limit;
 use crate::process;
 use crate::spawn::Place;
@@ -86,6 +86,9 @@ pub(crate) struct Tracker {
     pub(super) more: bool,
     /// For units that wait.
     pub(super) ahead: Ahead,
+    /// After a crash, as nobody's.
+    #[serde(skip)]
+    pub(super) dying: Dying,
     /// What was killed and is frozen.
     #[serde(skip)]
     pub(super) thaw: Thaw,
@@ -134,16 +137,9 @@ impl Tracker {
             look_again: false,
             more: false,
             ahead: Ahead::default(),
+            dying: Dying::default(),
             thaw: Thaw::default(),
             old_memory: OldMemory::default(),
-        }
-    }
-
-    /// Which way it is.
-    pub(crate) fn tracking(&self) -> Tracking {
-        match self.hierarchy {
-            Some(_) => Tracking::Cgroup2,
-            None => Tracking::ProcessGroup,
         }
     }
 

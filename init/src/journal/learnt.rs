@@ -33,6 +33,10 @@ pub(crate) enum Learnt {
     GaveUp(i32),
     /// What was begun before a crash is about to be stopped, to be looked at; or (false) it is to go on.
     Held(i32, bool),
+    /// This process has become its program, and what follows from that does.
+    Executed(i32),
+    /// Nothing is left of the run, and what follows from that does.
+    Emptied(RunId),
 }
 
 impl Learnt {
@@ -45,6 +49,8 @@ impl Learnt {
             // As the past is put again.
             Learnt::GaveUp(_) | Learnt::Held(..) => writer::put_meanwhile(Kind::Learnt, &text),
             Learnt::Left(_) => writer::put_left(Kind::Learnt, None, &text),
+            // A look tells it too, too soon or too late.
+            Learnt::Executed(_) | Learnt::Emptied(_) => writer::put_if_few(Kind::Learnt, &text),
             Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
                 writer::put_text(Kind::Learnt, &text)
             }
@@ -63,7 +69,9 @@ impl Learnt {
             | Learnt::Done(..)
             | Learnt::Spoke(..)
             | Learnt::GaveUp(_)
-            | Learnt::Held(..) => writer::put_late(Kind::Learnt, turn, &text),
+            | Learnt::Held(..)
+            | Learnt::Executed(_)
+            | Learnt::Emptied(_) => writer::put_late(Kind::Learnt, turn, &text),
         }
     }
 }
@@ -81,6 +89,10 @@ pub(crate) struct Known {
     /// Main processes that have ended so; whether another goes on for them is noted later, or has not
     /// been found out.
     pub(crate) unanswered: BTreeMap<RunId, Exit>,
+    /// Of these nothing was left, and nothing was begun since.
+    pub(crate) emptied: BTreeSet<RunId>,
+    /// All turns are put: what a look gives is so now.
+    pub(crate) are_all_put: bool,
 }
 
 impl Known {
@@ -108,7 +120,9 @@ impl Known {
                     | Learnt::Over(..)
                     | Learnt::Left(_)
                     | Learnt::GaveUp(_)
-                    | Learnt::Held(..),
+                    | Learnt::Held(..)
+                    | Learnt::Executed(_)
+                    | Learnt::Emptied(_),
                 )
                 | What::Heard(_)
                 | What::Ended(_)
@@ -133,7 +147,9 @@ impl Known {
             | Learnt::Left(_)
             | Learnt::Spoke(..)
             | Learnt::GaveUp(_)
-            | Learnt::Held(..) => true,
+            | Learnt::Held(..)
+            | Learnt::Executed(_)
+            | Learnt::Emptied(_) => true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an image before this one had found out of runs ([`crate::journal::learnt`]), put to them again
 //! after a crash ([`crate::replay`]). Meanwhile nobody looks: what a look gives is of now.
 
-use super::procedure::{Part, Procedure};
+use super::procedure::{Deed, Part, Procedure};
 use super::running::Main;
 use crate::clock;
 use crate::event_loop::Init;
@@ -18,6 +18,42 @@ impl Init {
         self.lineage.known.is_some()
     }
 
+    /// What a look would give is of now, and not of then.
+    pub(super) fn looks_in_vain(&self) -> bool {
+        self.lineage.known.as_ref().is_some_and(|known| !known.are_all_put)
+    }
+
+    /// False: it is not begun again yet.
+    pub(crate) fn executed_before(&mut self, pid: i32) -> bool {
+        let Some(run) = self.runs.of(pid) else { return false };
+        let Some(running) = self.runs.get_mut(run) else { return false };
+        let Some(started) = running.reports.iter_mut().find(|one| one.pid == pid) else {
+            return false;
+        };
+        let (token, part) = (started.token, started.part);
+        // Its slot is free.
+        let _ = started.report.at_exit();
+        self.executed(run, part, token);
+        true
+    }
+
+    fn emptied_before(&mut self, run: RunId) {
+        if let Some(known) = &mut self.lineage.known {
+            known.emptied.insert(run);
+        }
+        self.course(run, |_| vec![Deed::Look]);
+    }
+
+    /// Whether something of the run lives, or did then.
+    pub(super) fn has_something(&mut self, run: RunId) -> bool {
+        let lives = !self.tracker.is_empty(run);
+        match &self.lineage.known {
+            Some(known) if known.emptied.contains(&run) => false,
+            Some(known) if !known.are_all_put => true,
+            Some(_) | None => lives,
+        }
+    }
+
     /// In the turn in which it was noted.
     pub(crate) fn learnt_before(&mut self, learnt: Learnt) {
         match learnt {
@@ -26,7 +62,12 @@ impl Init {
             Learnt::Unfound(run, why) => self.unfound_before(run, why),
             Learnt::Over(run, exit) => self.over_before(run, exit),
             // It is asked for when it is to be done, heard or taken up.
-            Learnt::Done(..) | Learnt::Spoke(..) | Learnt::GaveUp(_) | Learnt::Held(..) => {}
+            Learnt::Done(..)
+            | Learnt::Spoke(..)
+            | Learnt::GaveUp(_)
+            | Learnt::Held(..)
+            | Learnt::Executed(_) => {}
+            Learnt::Emptied(run) => self.emptied_before(run),
             Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
         }
     }

@@ -6,6 +6,7 @@ use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
+use crate::journal::learnt::Learnt;
 use crate::journal::notes::{self, Aside, Begun, More};
 use crate::limit;
 use crate::logger;
@@ -27,6 +28,7 @@ impl Init {
     pub(super) fn spawn_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
         let again = self.take_up(run, part);
         let begun = again.unwrap_or_else(|| {
+            self.tracker.let_die();
             self.try_spawn(run, part).inspect_err(|why| self.note_refused(run, part, why))
         });
         match begun {
@@ -126,6 +128,9 @@ impl Init {
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
+        if let Some(known) = &mut self.lineage.known {
+            known.emptied.remove(&run);
+        }
         if let Some(pipe) = child.report.pipe() {
             // Without the poll the verdict comes with the exit.
             let mut source = SourceFd(&pipe.as_raw_fd());
@@ -310,14 +315,24 @@ impl Init {
         match started.report.verdict() {
             Verdict::Pending => return false,
             Verdict::Executed => {
-                running.reported(|started| started.token == token);
-                self.runs.unwatch(token);
-                self.course(run, |procedure| procedure.executed(part));
+                if matches!(part, Part::Start(_)) {
+                    Learnt::Executed(started.pid).note();
+                }
+                self.executed(run, part, token);
             }
             // Its process has not been reaped: the failure is told with its end.
             Verdict::Failed(_) => {}
         }
         true
+    }
+
+    /// The child with this report has become its program.
+    pub(super) fn executed(&mut self, run: RunId, part: Part, token: usize) {
+        if let Some(running) = self.runs.get_mut(run) {
+            running.reported(|started| started.token == token);
+        }
+        self.runs.unwatch(token);
+        self.course(run, |procedure| procedure.executed(part));
     }
 
     /// In a burst of starts the first children have become their programs long before the
@@ -337,6 +352,9 @@ impl Init {
 
     /// Looks at the oldest that are not known: nobody need tell of most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
+        if self.looks_in_vain() {
+            return;
+        }
         for _ in 0..most.min(self.reports.len()) {
             let Some(token) = self.reports.pop_front() else { return };
             if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {

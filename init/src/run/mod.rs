@@ -124,9 +124,12 @@ impl Init {
             Deed::Drain => return self.drain(run),
             Deed::Look => {
                 let something =
-                    !self.was_gone(run) && (!self.tracker.is_empty(run) || self.will_be_found(run));
+                    !self.was_gone(run) && (self.has_something(run) || self.will_be_found(run));
                 let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
                 let lines = !running.lines.is_empty();
+                if !something && !lines && running.procedure.waits_for_the_last() {
+                    Learnt::Emptied(run).note();
+                }
                 return running.procedure.looked(something, lines);
             }
             Deed::Forget => self.forget_run(run),

@@ -134,7 +134,7 @@ impl Init {
 
     /// Runs that wait for their last process: where the kernel does not tell when a
     /// cgroup empties, each reaped orphan may have been it.
-    fn look_at_all(&mut self) {
+    pub(crate) fn look_at_all(&mut self) {
         let waiting: Vec<RunId> = self
             .runs
             .iter()

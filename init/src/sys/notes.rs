@@ -15,7 +15,7 @@ use crate::journal::standing;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 pub(crate) use message::{
-    heard, message_in_hand, put_late_of_others, put_left, put_of_others, unheard,
+    heard, message_in_hand, put_if_few, put_late_of_others, put_left, put_of_others, unheard,
 };
 use std::io;
 use std::mem::size_of;

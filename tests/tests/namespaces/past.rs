@@ -179,7 +179,7 @@ pub(super) fn keeps(init: &Init) {
 }
 
 /// A unit's process was cloned, and has become its program meanwhile.
-fn has_its_program(init: &Init, call: &Call) -> bool {
+pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
     let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
     is_clone
         && call.result > 0

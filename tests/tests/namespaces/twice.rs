@@ -244,7 +244,7 @@ fn who_has_stopped_itself_does_not_go_on_after_two_crashes() {
 }
 
 /// It is just making a process of a unit: its helpers are forks.
-fn clones(init: &Init) -> bool {
+pub(super) fn clones(init: &Init) -> bool {
     let call = init.process().read("syscall").unwrap_or_default();
     call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_clone3)
 }

@@ -310,6 +310,25 @@ fn of_whom_all_that_was_left_is_noted_is_known_and_what_is_noted_late_is_of_its_
 }
 
 #[test]
+fn what_a_look_tells_too_takes_no_room_from_what_nothing_else_does() {
+    let seen = || writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
+    let bytes = written(|| {
+        for _ in 0..ENTRIES {
+            Learnt::Executed(42).note();
+            Learnt::Emptied(RunId(7)).note();
+        }
+        let is_whole = writer::are_whole();
+        (0..ENTRIES / 2).for_each(|_| seen());
+        assert!(is_whole && writer::are_whole(), "nothing is lost");
+    });
+    let past = Past::read(&bytes, 0);
+    let of = |kind: fn(&What) -> bool| past.notes.iter().filter(|it| kind(&it.what)).count() as u64;
+    let [learnt, seen] =
+        [of(|what| matches!(what, What::Learnt(_))), of(|what| matches!(what, What::Seen(_)))];
+    assert_eq!((learnt, seen, past.has_gap), (ENTRIES / 2, ENTRIES / 2, false));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "safe code alone, thousands of times")]
 fn any_bytes_are_read() {
     let whole = three();

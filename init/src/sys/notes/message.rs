@@ -38,7 +38,14 @@ pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
     }
 }
 
-/// The same of that turn, which is being put again.
+/// What may be found out again, though not when it was: nothing else has less room for it.
+pub(crate) fn put_if_few(kind: Kind, text: &[u8]) {
+    if !QUIET.load(Ordering::Relaxed) && is_within(notes::ENTRIES / 2, text.len()) {
+        put(kind, 0, 0, text);
+    }
+}
+
+/// As [`put_of_others`], of that turn, which is being put again.
 pub(crate) fn put_late_of_others(kind: Kind, turn: u32, text: &[u8]) {
     if has_a_share(notes::HEARD, text.len()) {
         put_late(kind, turn, text);
@@ -57,12 +64,17 @@ pub(crate) fn put_left(kind: Kind, turn: Option<u32>, text: &[u8]) {
 
 /// There is room for so many bytes more of others, who may fill so many entries. Else something is lost.
 fn has_a_share(most: u64, length: usize) -> bool {
-    let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(length));
-    let has = after.saturating_sub(KNOWN.load(Ordering::SeqCst)) <= most;
+    let has = is_within(most, length);
     if !has {
         lose();
     }
     has
+}
+
+/// With so many bytes more there are no more than so many entries of which the kept state does not know.
+fn is_within(most: u64, length: usize) -> bool {
+    let after = LAST.load(Ordering::SeqCst).saturating_add(notes::entries(length));
+    after.saturating_sub(KNOWN.load(Ordering::SeqCst)) <= most
 }
 
 /// What was read there is noted for good. `ahead`: it will be heard in the next turn.
