@@ -93,6 +93,7 @@ impl Init {
         self.hear_these(heard);
         self.settle();
         self.now = clock::now();
+        self.looks_from_now_on();
         self.find_what_is_so();
         self.machine.nothing_begun_before();
         self.kill_unclaimed();
@@ -119,19 +120,16 @@ impl Init {
         }
     }
 
-    /// All turns are put: what else a look gives, and what follows from that. Some of it had followed, and found
-    /// no room among the notes.
+    /// What else a look gives, and what follows from that, once it is of now: some of it had followed, and was not
+    /// noted.
     fn find_what_is_so(&mut self) {
-        if let Some(known) = &mut self.lineage.known {
-            known.are_all_put = true;
-        }
         for _ in 0..limit::CHILDREN_UNKNOWN_MOST {
-            self.look_at_all();
             self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
             if self.facts.is_empty() {
                 break;
             }
             self.settle();
+            self.look_at_all();
         }
     }
 
@@ -202,6 +200,7 @@ impl Init {
         }
         self.settle();
         self.executed_in_turn(early);
+        self.find_what_is_so();
     }
 
     /// It was granted then; refused now, it has no effect.

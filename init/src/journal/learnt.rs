@@ -37,6 +37,8 @@ pub(crate) enum Learnt {
     Executed(i32),
     /// Nothing is left of the run, and what follows from that does.
     Emptied(RunId),
+    /// From here on neither of these two is noted: there is too much else.
+    Unnoted,
 }
 
 impl Learnt {
@@ -50,10 +52,15 @@ impl Learnt {
             Learnt::GaveUp(_) | Learnt::Held(..) => writer::put_meanwhile(Kind::Learnt, &text),
             Learnt::Left(_) => writer::put_left(Kind::Learnt, None, &text),
             // A look tells it too, too soon or too late.
-            Learnt::Executed(_) | Learnt::Emptied(_) => writer::put_if_few(Kind::Learnt, &text),
-            Learnt::Drained(_) | Learnt::Unfound(..) | Learnt::Over(..) | Learnt::Done(..) => {
-                writer::put_text(Kind::Learnt, &text)
+            Learnt::Executed(_) | Learnt::Emptied(_) => {
+                let Ok(no_more) = postcard::to_allocvec(&Learnt::Unnoted) else { return };
+                writer::put_if_few(Kind::Learnt, &text, &no_more);
             }
+            Learnt::Drained(_)
+            | Learnt::Unfound(..)
+            | Learnt::Over(..)
+            | Learnt::Done(..)
+            | Learnt::Unnoted => writer::put_text(Kind::Learnt, &text),
         }
     }
 
@@ -71,7 +78,8 @@ impl Learnt {
             | Learnt::GaveUp(_)
             | Learnt::Held(..)
             | Learnt::Executed(_)
-            | Learnt::Emptied(_) => writer::put_late(Kind::Learnt, turn, &text),
+            | Learnt::Emptied(_)
+            | Learnt::Unnoted => writer::put_late(Kind::Learnt, turn, &text),
         }
     }
 }
@@ -91,8 +99,8 @@ pub(crate) struct Known {
     pub(crate) unanswered: BTreeMap<RunId, Exit>,
     /// Of these nothing was left, and nothing was begun since.
     pub(crate) emptied: BTreeSet<RunId>,
-    /// All turns are put: what a look gives is so now.
-    pub(crate) are_all_put: bool,
+    /// What a look gives is so by now: all turns are put, or it was noted no more.
+    pub(crate) looks: bool,
 }
 
 impl Known {
@@ -122,7 +130,8 @@ impl Known {
                     | Learnt::GaveUp(_)
                     | Learnt::Held(..)
                     | Learnt::Executed(_)
-                    | Learnt::Emptied(_),
+                    | Learnt::Emptied(_)
+                    | Learnt::Unnoted,
                 )
                 | What::Heard(_)
                 | What::Ended(_)
@@ -149,7 +158,8 @@ impl Known {
             | Learnt::GaveUp(_)
             | Learnt::Held(..)
             | Learnt::Executed(_)
-            | Learnt::Emptied(_) => true,
+            | Learnt::Emptied(_)
+            | Learnt::Unnoted => true,
         }
     }
 

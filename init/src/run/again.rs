@@ -20,7 +20,7 @@ impl Init {
 
     /// What a look would give is of now, and not of then.
     pub(super) fn looks_in_vain(&self) -> bool {
-        self.lineage.known.as_ref().is_some_and(|known| !known.are_all_put)
+        self.lineage.known.as_ref().is_some_and(|known| !known.looks)
     }
 
     /// False: it is not begun again yet.
@@ -44,12 +44,20 @@ impl Init {
         self.course(run, |_| vec![Deed::Look]);
     }
 
+    /// As it is put again.
+    pub(crate) fn looks_from_now_on(&mut self) {
+        if let Some(known) = &mut self.lineage.known {
+            known.looks = true;
+        }
+        self.look_at_all();
+    }
+
     /// Whether something of the run lives, or did then.
     pub(super) fn has_something(&mut self, run: RunId) -> bool {
         let lives = !self.tracker.is_empty(run);
         match &self.lineage.known {
             Some(known) if known.emptied.contains(&run) => false,
-            Some(known) if !known.are_all_put => true,
+            Some(known) if !known.looks => true,
             Some(_) | None => lives,
         }
     }
@@ -68,6 +76,7 @@ impl Init {
             | Learnt::Held(..)
             | Learnt::Executed(_) => {}
             Learnt::Emptied(run) => self.emptied_before(run),
+            Learnt::Unnoted => self.looks_from_now_on(),
             Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
         }
     }

@@ -37,6 +37,8 @@ static LOST_MEANWHILE: AtomicBool = AtomicBool::new(false);
 static UNTOLD: AtomicBool = AtomicBool::new(false);
 /// … as [`LOST_MEANWHILE`].
 static UNTOLD_MEANWHILE: AtomicBool = AtomicBool::new(false);
+/// What is noted where there are few is not, and that is noted.
+static SKIPPED: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
 static TURN: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
@@ -182,6 +184,8 @@ pub(crate) fn about(unit: u64) -> u64 {
 pub(crate) fn begin_state() -> u64 {
     LOST_MEANWHILE.store(false, Ordering::SeqCst);
     UNTOLD_MEANWHILE.store(false, Ordering::SeqCst);
+    // Of that note the state knows, and not of what is skipped from now on.
+    SKIPPED.store(false, Ordering::SeqCst);
     LAST.load(Ordering::SeqCst)
 }
 

@@ -99,6 +99,7 @@ mod survival;
 mod template;
 mod timer;
 #[cfg(target_arch = "x86_64")]
+mod turn;
 mod twice;
 mod types;
 mod unasked;

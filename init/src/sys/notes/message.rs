@@ -1,7 +1,9 @@
 //! Messages of the notify socket among the notes ([`super`]): where one is read to, and what of the room for
 //! notes is left to those who send them, and to what they bring about.
 
-use super::{BASE, KNOWN, LAST, QUIET, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put, put_late};
+use super::{
+    BASE, KNOWN, LAST, QUIET, SKIPPED, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put, put_late,
+};
 use crate::journal::notes::{self, Kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,10 +40,16 @@ pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
     }
 }
 
-/// What may be found out again, though not when it was: nothing else has less room for it.
-pub(crate) fn put_if_few(kind: Kind, text: &[u8]) {
-    if !QUIET.load(Ordering::Relaxed) && is_within(notes::ENTRIES / 2, text.len()) {
+/// What may be found out again, though not when it was: nothing else has less room for it. Where there is none
+/// it is noted, once, that such a thing is not noted from here on.
+pub(crate) fn put_if_few(kind: Kind, text: &[u8], no_more: &[u8]) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
+    if is_within(notes::ENTRIES / 2, text.len()) {
         put(kind, 0, 0, text);
+    } else if !SKIPPED.swap(true, Ordering::SeqCst) {
+        put(kind, 0, 0, no_more);
     }
 }
 
