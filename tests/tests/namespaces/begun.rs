@@ -8,9 +8,7 @@ use super::keeping::keeps_no_more;
 use super::past::keeps;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{
-    Call, Slow, Steps, crash, crash_when, hold_next, is_kept, memories,
-};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, hold_next, is_kept, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
