@@ -44,6 +44,12 @@ pub(crate) fn wall() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))
 }
 
+/// CLOCK_REALTIME at that point, as it goes now.
+pub(crate) fn wall_at(then: Time) -> Duration {
+    let now = now();
+    wall().saturating_add(then.since(now)).saturating_sub(now.since(then))
+}
+
 /// The monotonic clock on the wall. The difference of the two is kept: read anew each time
 /// it would vary with what passes between the readings, and the same point would be shown
 /// a millisecond sooner or later.

@@ -1,6 +1,8 @@
 //! One path of a path unit: what is to be watched for it, what an event means, whether
 //! there is a reason to fire. Runs in the lookout of paths.
 
+use super::print::{Print, When, when};
+use crate::clock;
 use groundstate_units::glob::matches_file;
 use groundstate_units::time::Time;
 use groundstate_units::trigger::Look;
@@ -8,7 +10,6 @@ use nix::sys::inotify::AddWatchFlags;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Directories looked into for one pattern.
@@ -34,15 +35,6 @@ pub(super) enum Seen {
     Perhaps,
 }
 
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Print {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
 /// One path.
 #[derive(Debug)]
 pub(super) struct Aimed {
@@ -50,23 +42,25 @@ pub(super) struct Aimed {
     path: PathBuf,
     /// As it was last seen; None: it was not there.
     print: Option<Print>,
+    /// When that was, at the earliest.
+    printed: Time,
+    /// As it was before changes counted, until it is compared with that.
+    older: Option<Option<Print>>,
+    /// It fired last though it was not to be told whether the change counts.
+    in_doubt: bool,
     /// When a change was last seen.
     changed: Option<Time>,
     /// Without events: a difference is a change.
     compare: bool,
 }
 
-fn print(path: &Path) -> Option<Print> {
-    let found = fs::metadata(path).ok()?;
-    let modified = (found.mtime(), found.mtime_nsec());
-    Some(Print { device: found.dev(), inode: found.ino(), size: found.size(), modified })
-}
-
 impl Aimed {
     pub(super) fn new(look: Look, path: String) -> Aimed {
         let path = PathBuf::from(path);
-        let print = print(&path);
-        Aimed { look, path, print, changed: None, compare: false }
+        let printed = clock::now();
+        let print = Print::of(&path);
+        let (older, in_doubt, changed, compare) = (None, false, None, false);
+        Aimed { look, path, print, printed, older, in_doubt, changed, compare }
     }
 
     /// What to watch now, as paths, with what is asked of each.
@@ -153,14 +147,46 @@ impl Aimed {
                 fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some())
             }
             Look::Changed | Look::Modified => {
-                let now = print(&self.path);
-                let appeared = now.is_some() != self.print.is_some();
-                let differs = std::mem::take(&mut self.compare) && now != self.print;
-                self.print = now;
+                let differs = self.differs(since);
                 let changed = self.changed.take().is_some_and(|at| at >= since);
-                changed || appeared || differs
+                if changed {
+                    (self.older, self.in_doubt) = (None, false);
+                }
+                changed || differs
             }
         }
+    }
+
+    /// It is not as it was, and became so after that point.
+    fn differs(&mut self, since: Time) -> bool {
+        let at = clock::now();
+        let now = Print::of(&self.path);
+        let before = std::mem::replace(&mut self.print, now);
+        // What was seen before that point may have been changed before it, too.
+        let is_first = std::mem::replace(&mut self.printed, at) < since;
+        if is_first {
+            self.older.get_or_insert(before);
+        }
+        let appeared = now.is_some() != self.older.unwrap_or(before).is_some();
+        if !std::mem::take(&mut self.compare) && !appeared {
+            return false;
+        }
+        let older = self.older.take();
+        if !is_first && now != before {
+            return self.counts(When::After);
+        }
+        let older = older.filter(|older| *older != now);
+        older.is_some_and(|older| {
+            let changed = when(&self.path, older, now, clock::wall_at(since));
+            self.counts(changed)
+        })
+    }
+
+    /// Where it is not to be told, every other time: no change is lost, and who changes at its end what it is
+    /// started by does not run for ever.
+    fn counts(&mut self, changed: When) -> bool {
+        self.in_doubt = changed == When::About && !self.in_doubt;
+        changed == When::After || self.in_doubt
     }
 
     /// The part of a pattern before its first sign.
@@ -208,6 +234,7 @@ impl Aimed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn reasons_that_are_states_last_and_those_that_are_changes_count_once() {
@@ -234,6 +261,50 @@ mod tests {
         fs::remove_file(dir.join("in/x.job")).unwrap();
         all([false, false, false, true]);
         fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_change_counts_if_it_came_after_what_is_activated_has_ended_whenever_it_is_looked_for() {
+        const LONG: Duration = Duration::from_secs(3_600);
+        let dir = std::env::temp_dir().join(format!("gs-late-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("x");
+        let write = || fs::write(&path, "changed").unwrap();
+        let remove = || fs::remove_file(&path).unwrap();
+        for (is_looked_at, change) in
+            [(true, &write as &dyn Fn()), (false, &write), (true, &remove)]
+        {
+            for is_after in [true, false] {
+                fs::write(&path, "").unwrap();
+                let mut aimed = Aimed::new(Look::Changed, path.display().to_string());
+                change();
+                // As if it had been looked at long before the end, and the end had been long before now.
+                let since = clock::now().after(LONG);
+                let (mut late, mut later) = (since, since.after(LONG));
+                if is_after {
+                    aimed.printed = Time::ZERO;
+                    (late, later) = (Time::from_nanos(1), Time::from_nanos(1));
+                }
+                if is_looked_at {
+                    aimed.note(Seen::Perhaps, clock::now());
+                }
+                let at_once = aimed.seen(late);
+                aimed.note(Seen::Perhaps, clock::now());
+                let afterwards = aimed.seen(later);
+                let told = (is_after && is_looked_at, is_after && !is_looked_at);
+                assert_eq!((at_once, afterwards), told);
+            }
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_change_that_may_have_come_after_the_end_counts_every_other_time() {
+        let path = std::env::temp_dir().display().to_string();
+        let mut aimed = Aimed::new(Look::Changed, path);
+        let told = [When::About, When::About, When::About, When::After, When::About, When::Before];
+        let counted = told.map(|changed| aimed.counts(changed));
+        assert_eq!(counted, [true, false, true, true, true, false]);
     }
 
     #[test]

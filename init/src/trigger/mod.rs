@@ -21,6 +21,7 @@ mod open;
 mod opening;
 mod option;
 mod places;
+mod print;
 mod show;
 mod watched;
 mod watcher;

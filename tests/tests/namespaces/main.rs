@@ -51,6 +51,7 @@ mod init_script;
 mod intent;
 mod keeping;
 mod log;
+mod lookout;
 mod meanwhile;
 mod memory;
 mod moment;

@@ -2,25 +2,22 @@
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
-use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
-use groundstate_tests::silent::Silent;
-use groundstate_tests::tracer::Tracer;
 use serde_json::json;
 use std::fs;
 use std::time::Duration;
 
-fn starts(files: &Sandbox, trace: &str) -> usize {
+pub(crate) fn starts(files: &Sandbox, trace: &str) -> usize {
     files.trace(trace).iter().filter(|line| line.starts_with("start")).count()
 }
 
-fn until_started(files: &Sandbox, trace: &str, times: usize) {
+pub(crate) fn until_started(files: &Sandbox, trace: &str, times: usize) {
     until(&format!("{trace} was started {times} times"), || {
         (starts(files, trace) >= times).then_some(())
     });
 }
 
-const JOB: &str = "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job";
+pub(crate) const JOB: &str = "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job";
 
 #[test]
 fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
@@ -32,41 +29,6 @@ fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
     assert_eq!(init.status().state("server"), "disabled");
     fs::create_dir(init.sandbox.path("a")).unwrap();
     fs::create_dir(init.sandbox.path("a/b")).unwrap();
-    fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
-    init.when_state("server", "running");
-    init.finish();
-}
-
-/// The call of poll(3).
-const WAIT: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
-
-/// The number of the system call a process is in.
-fn call_of(process: Process) -> Option<i64> {
-    let text = fs::read_to_string(format!("/proc/{}/syscall", process.0)).ok()?;
-    text.split(' ').next()?.parse().ok()
-}
-
-#[test]
-fn a_directory_made_while_a_watch_of_the_one_above_is_being_set_is_not_missed() {
-    let files = Sandbox::new();
-    files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
-    files.unit("server", "exec-start: DAEMON");
-    let init = Boot::new(files).start("eye");
-    init.when_state("eye", "running");
-    let lookout = until("there is a lookout", || {
-        let mut children = init.process().children().into_iter();
-        children.find(|child| child.status("Name").as_deref() == Some("groundstate-eye"))
-    });
-    until("it rests", || (call_of(lookout) == Some(WAIT)).then_some(()));
-    let slow = ["-e", "inject=inotify_add_watch:delay_enter=1000000:when=1"];
-    let tracer = Tracer::attach(lookout, &init.sandbox.path("strace"), &slow);
-    fs::create_dir(init.sandbox.path("a")).unwrap();
-    until("it sets a watch", || {
-        (call_of(lookout) == Some(libc::SYS_inotify_add_watch)).then_some(())
-    });
-    fs::create_dir(init.sandbox.path("a/b")).unwrap();
-    until("it rests again", || (call_of(lookout) == Some(WAIT)).then_some(()));
-    drop(tracer);
     fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
     init.when_state("server", "running");
     init.finish();
@@ -193,104 +155,5 @@ fn a_directory_watched_by_two_paths_is_watched_until_neither_needs_it() {
     init.when_state("first", "disabled");
     fs::write(init.sandbox.path("real/second"), "").unwrap();
     init.when_state("second-one", "running");
-    init.finish();
-}
-
-#[test]
-fn a_path_that_never_answers_holds_up_no_other_path_unit() {
-    let files = Sandbox::new();
-    for place in ["silent", "near"] {
-        fs::create_dir(files.path(place)).unwrap();
-    }
-    std::os::unix::fs::symlink(files.path("silent"), files.path("link")).unwrap();
-    files.unit("base", "exec-start: DAEMON");
-    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
-    files.unit("led", "type: path\npath-exists: DIR/link/never\nactivates: job");
-    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
-    files.unit("job", JOB);
-    files.unit("server", "exec-start: DAEMON");
-    files.unit("all", "type: virtual\nwants: far, led, near");
-    let init = Boot::new(files).start("base");
-    init.when_system("running");
-    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        groundstate_tests::not_run!("no FUSE here");
-        return init.finish();
-    };
-    init.tell("set-target", &json!({"targets": ["all"]}));
-    init.when_state("near", "running");
-    silent.until_looking();
-    fs::write(init.sandbox.path("near/flag"), "").unwrap();
-    init.when_state("server", "running");
-    let far = init.sandbox.at("silent/never");
-    let silence = || init.output().contains(&format!("far: {far} does not answer"));
-    until("it is said", || silence().then_some(()));
-    let why =
-        |unit: &str| String::from_utf8_lossy(&init.initctl(&["why", unit]).stdout).into_owned();
-    assert!(why("far").contains(&format!("{far}, which has not answered since")), "{}", why("far"));
-    assert!(!why("near").contains("answered"), "{}", why("near"));
-    // Another time, beside those that wait still.
-    init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
-    init.tell("set-target", &json!({"targets": ["all"]}));
-    init.when_state("server", "running");
-    drop(silent);
-    init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
-    init.finish();
-}
-
-#[test]
-fn paths_that_never_answer_leave_no_more_lookouts_than_there_may_be_however_often_they_are_watched()
-{
-    /// Of init.
-    const MOST: usize = 16;
-    let files = Sandbox::new();
-    for place in ["silent", "near"] {
-        fs::create_dir(files.path(place)).unwrap();
-    }
-    files.unit("base", "exec-start: DAEMON");
-    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
-    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
-    files.unit("job", JOB);
-    files.unit("server", "exec-start: DAEMON");
-    files.unit("all", "type: virtual\nwants: far, near");
-    let init = Boot::new(files).start("base");
-    init.when_system("running");
-    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
-        groundstate_tests::not_run!("no FUSE here");
-        return init.finish();
-    };
-    let eyes = || {
-        let all = init.process().children().into_iter().flat_map(|one| {
-            let below = one.children();
-            std::iter::once(one).chain(below)
-        });
-        all.filter(|one| one.status("Name").as_deref() == Some("groundstate-eye"))
-            .collect::<Vec<Process>>()
-    };
-    let waits = |one: &Process| call_of(*one).is_some_and(|call| call != WAIT);
-    let hang = || eyes().into_iter().filter(waits).count();
-    for round in 1..=MOST + 4 {
-        init.tell("set-target", &json!({"targets": ["all"]}));
-        init.when_state("near", "running");
-        if round <= MOST {
-            init.when_state("far", "running");
-            until("another waits", || (hang() >= round).then_some(()));
-        } else {
-            init.when_state("far", "failed");
-        }
-        init.tell("set-target", &json!({"targets": ["base"]}));
-        init.when("nothing is left of them", |s| s.state("near") == "disabled");
-        until("the others end", || (eyes().len() <= MOST).then_some(()));
-    }
-    assert_eq!(hang(), MOST);
-    drop(silent);
-    until("all end", || eyes().is_empty().then_some(()));
-    init.tell("set-target", &json!({"targets": ["all"]}));
-    init.when_state("far", "running");
-    fs::write(init.sandbox.path("near/flag"), "").unwrap();
-    init.when_state("server", "running");
-    init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
     init.finish();
 }

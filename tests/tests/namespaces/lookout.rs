@@ -1,0 +1,216 @@
+//! The lookout of paths: it comes late, can watch nothing, or waits for who never answers.
+
+use super::path::{JOB, starts, until_started};
+use super::ways::after;
+use groundstate_tests::boot::{Boot, Init, Way};
+use groundstate_tests::deadline::{until, within};
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::silent::Silent;
+use groundstate_tests::tracer::Tracer;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::fs;
+use std::time::Duration;
+
+/// The call of poll(3).
+const WAIT: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
+
+/// The number of the system call a process is in.
+fn call_of(process: Process) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{}/syscall", process.0)).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Its lookout, once there is one.
+fn lookout(init: &Init) -> Process {
+    until("there is a lookout", || {
+        let mut children = init.process().children().into_iter();
+        children.find(|child| child.status("Name").as_deref() == Some("groundstate-eye"))
+    })
+}
+
+#[test]
+fn a_directory_made_while_a_watch_of_the_one_above_is_being_set_is_not_missed() {
+    let files = Sandbox::new();
+    files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).start("eye");
+    init.when_state("eye", "running");
+    let lookout = lookout(&init);
+    until("it rests", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    let slow = ["-e", "inject=inotify_add_watch:delay_enter=1000000:when=1"];
+    let tracer = Tracer::attach(lookout, &init.sandbox.path("strace"), &slow);
+    fs::create_dir(init.sandbox.path("a")).unwrap();
+    until("it sets a watch", || {
+        (call_of(lookout) == Some(libc::SYS_inotify_add_watch)).then_some(())
+    });
+    fs::create_dir(init.sandbox.path("a/b")).unwrap();
+    until("it rests again", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    drop(tracer);
+    fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
+    init.when_state("server", "running");
+    init.finish();
+}
+
+/// A file that is watched, by inotify or without, and what runs until it is told to end.
+fn watched(inotify: &str) -> Init {
+    let files = Sandbox::new();
+    fs::create_dir(files.path("in")).unwrap();
+    files.put("in/conf", "1");
+    files.unit("eye", "type: path\npath-changed: DIR/in/conf\nactivates: job");
+    files.unit(
+        "job",
+        "type: oneshot\nexec-start: DAEMON --exit 0 --ready-on-order --control DIR/order --trace DIR/job",
+    );
+    let init = after(inotify, files).way(Way::UserNamespace).start("eye");
+    init.when_state("eye", "running");
+    // What changes before the lookout watches counts for nothing.
+    until("it is watched", || {
+        init.sandbox.put("in/conf", "changed");
+        let has_started = || (starts(&init.sandbox, "job") > 0).then_some(());
+        within(Duration::from_secs(3), has_started)
+    });
+    init
+}
+
+const NO_INOTIFY: &str = "echo 0 >/proc/sys/user/max_inotify_instances";
+
+#[test]
+fn a_change_right_after_what_is_activated_has_ended_fires_however_late_the_lookout_looks() {
+    for inotify in ["true", NO_INOTIFY] {
+        let init = watched(inotify);
+        let lookout = lookout(&init);
+        lookout.signal(Signal::SIGSTOP);
+        init.sandbox.order("order", "ready");
+        init.when_state("job", "disabled");
+        init.sandbox.put("in/conf", "changed again");
+        lookout.signal(Signal::SIGCONT);
+        until_started(&init.sandbox, "job", 2);
+        init.sandbox.order("order", "ready");
+        init.when_state("job", "disabled");
+        init.finish();
+    }
+}
+
+#[test]
+fn what_is_changed_or_removed_while_the_activated_unit_is_up_does_not_fire() {
+    /// The lookout has looked, where it looks from time to time.
+    const LOOKED: Duration = Duration::from_secs(3);
+    let ways = [("true", false), ("true", true), (NO_INOTIFY, false), (NO_INOTIFY, true)];
+    let all = ways.map(|way| (way, watched(way.0)));
+    for ((_, removes), init) in &all {
+        if *removes {
+            fs::remove_file(init.sandbox.path("in/conf")).unwrap();
+        } else {
+            init.sandbox.put("in/conf", "its own");
+        }
+    }
+    let _ = within(LOOKED, || None::<()>);
+    for (_, init) in &all {
+        init.sandbox.order("order", "ready");
+        init.when_state("job", "disabled");
+    }
+    let again = || all.iter().find(|(_, init)| starts(&init.sandbox, "job") > 1);
+    assert_eq!(within(LOOKED, || again().map(|(way, _)| way)), None);
+    all.into_iter().for_each(|(_, init)| init.finish());
+}
+
+#[test]
+fn a_path_that_never_answers_holds_up_no_other_path_unit() {
+    let files = Sandbox::new();
+    for place in ["silent", "near"] {
+        fs::create_dir(files.path(place)).unwrap();
+    }
+    std::os::unix::fs::symlink(files.path("silent"), files.path("link")).unwrap();
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
+    files.unit("led", "type: path\npath-exists: DIR/link/never\nactivates: job");
+    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
+    files.unit("job", JOB);
+    files.unit("server", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwants: far, led, near");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("near", "running");
+    silent.until_looking();
+    fs::write(init.sandbox.path("near/flag"), "").unwrap();
+    init.when_state("server", "running");
+    let far = init.sandbox.at("silent/never");
+    let silence = || init.output().contains(&format!("far: {far} does not answer"));
+    until("it is said", || silence().then_some(()));
+    let why =
+        |unit: &str| String::from_utf8_lossy(&init.initctl(&["why", unit]).stdout).into_owned();
+    assert!(why("far").contains(&format!("{far}, which has not answered since")), "{}", why("far"));
+    assert!(!why("near").contains("answered"), "{}", why("near"));
+    // Another time, beside those that wait still.
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("server", "running");
+    drop(silent);
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.finish();
+}
+
+#[test]
+fn paths_that_never_answer_leave_no_more_lookouts_than_there_may_be_however_often_they_are_watched()
+{
+    /// Of init.
+    const MOST: usize = 16;
+    let files = Sandbox::new();
+    for place in ["silent", "near"] {
+        fs::create_dir(files.path(place)).unwrap();
+    }
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: job");
+    files.unit("near", "type: path\npath-exists: DIR/near/flag\nactivates: server");
+    files.unit("job", JOB);
+    files.unit("server", "exec-start: DAEMON");
+    files.unit("all", "type: virtual\nwants: far, near");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    let eyes = || {
+        let all = init.process().children().into_iter().flat_map(|one| {
+            let below = one.children();
+            std::iter::once(one).chain(below)
+        });
+        all.filter(|one| one.status("Name").as_deref() == Some("groundstate-eye"))
+            .collect::<Vec<Process>>()
+    };
+    let waits = |one: &Process| call_of(*one).is_some_and(|call| call != WAIT);
+    let hang = || eyes().into_iter().filter(waits).count();
+    for round in 1..=MOST + 4 {
+        init.tell("set-target", &json!({"targets": ["all"]}));
+        init.when_state("near", "running");
+        if round <= MOST {
+            init.when_state("far", "running");
+            until("another waits", || (hang() >= round).then_some(()));
+        } else {
+            init.when_state("far", "failed");
+        }
+        init.tell("set-target", &json!({"targets": ["base"]}));
+        init.when("nothing is left of them", |s| s.state("near") == "disabled");
+        until("the others end", || (eyes().len() <= MOST).then_some(()));
+    }
+    assert_eq!(hang(), MOST);
+    drop(silent);
+    until("all end", || eyes().is_empty().then_some(()));
+    init.tell("set-target", &json!({"targets": ["all"]}));
+    init.when_state("far", "running");
+    fs::write(init.sandbox.path("near/flag"), "").unwrap();
+    init.when_state("server", "running");
+    init.tell("set-target", &json!({"targets": ["base"]}));
+    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.finish();
+}
