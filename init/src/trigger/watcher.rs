@@ -43,7 +43,8 @@ fn watch_on<'o>(link: Link<'o>, apart: Option<Apart<'o>>) -> u8 {
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
     let (runs, watches) = (BTreeMap::new(), BTreeMap::new());
-    let watcher = Watcher { link, inotify, polling, runs, watches, apart };
+    let looked_at = clock::now();
+    let watcher = Watcher { link, inotify, polling, looked_at, runs, watches, apart };
     u8::from(watcher.run().is_err())
 }
 
@@ -73,6 +74,8 @@ struct Watcher<'o> {
     inotify: Option<Inotify>,
     /// Something can not be watched: all is looked at from time to time.
     polling: bool,
+    /// When that was done last.
+    looked_at: Time,
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
     /// None: it is one of these itself.
@@ -100,11 +103,14 @@ impl Watcher<'_> {
             apart.reap();
             apart.has_leaving()
         });
-        let timeout = if self.polling || leaving {
-            PollTimeout::try_from(limit::LOOK_AGAIN.as_millis()).unwrap_or(PollTimeout::MAX)
-        } else {
-            PollTimeout::NONE
-        };
+        // Whatever else comes meanwhile does not put it off.
+        let look_again = self.polling.then(|| self.looked_at.after(limit::LOOK_AGAIN));
+        let pause = look_again.map(|at| at.since(clock::now()));
+        let timeout =
+            pause.or(leaving.then_some(limit::LOOK_AGAIN)).map_or(PollTimeout::NONE, |pause| {
+                PollTimeout::try_from(pause.as_millis().saturating_add(1))
+                    .unwrap_or(PollTimeout::MAX)
+            });
         let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
@@ -124,7 +130,9 @@ impl Watcher<'_> {
             apart.flush()?;
         }
         match polled {
-            Ok(0) if self.polling => self.look_at_all(),
+            Ok(_) | Err(Errno::EINTR) if look_again.is_some_and(|at| at <= clock::now()) => {
+                self.look_at_all()
+            }
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -357,6 +365,7 @@ impl Watcher<'_> {
             }
             self.look_at(run)?;
         }
+        self.looked_at = clock::now();
         Ok(())
     }
 }

@@ -117,6 +117,37 @@ fn what_is_changed_or_removed_while_the_activated_unit_is_up_does_not_fire() {
 }
 
 #[test]
+fn a_path_that_can_not_be_watched_is_looked_at_though_another_that_is_watched_is_busy() {
+    let files = Sandbox::new();
+    for place in ["busy", "quiet"] {
+        fs::create_dir(files.path(place)).unwrap();
+    }
+    files.unit("busy", "type: path\npath-exists: DIR/busy/never\nactivates: server");
+    let limit = "/proc/sys/user/max_inotify_watches";
+    files.unit(
+        "limit",
+        &format!("type: oneshot\nexec-start: /bin/sh -c 'echo 0 >{limit}; touch DIR/limited'"),
+    );
+    files.unit("eye", "type: path\npath-exists: DIR/quiet/flag\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).way(Way::UserNamespace).start("busy");
+    init.when_state("busy", "running");
+    until("the lookout rests", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
+    init.tell("want", &json!({"target": "limit"}));
+    until("nothing more is watched", || init.sandbox.path("limited").exists().then_some(()));
+    init.tell("want", &json!({"target": "eye"}));
+    init.when_state("eye", "running");
+    until("the lookout rests", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
+    fs::write(init.sandbox.path("quiet/flag"), "").unwrap();
+    until("it fires", || {
+        fs::write(init.sandbox.path("busy/other"), "").unwrap();
+        fs::remove_file(init.sandbox.path("busy/other")).unwrap();
+        (init.status().state("server") == "running").then_some(())
+    });
+    init.finish();
+}
+
+#[test]
 fn a_path_that_never_answers_holds_up_no_other_path_unit() {
     let files = Sandbox::new();
     for place in ["silent", "near"] {
