@@ -53,6 +53,17 @@ pub(super) enum Report {
     Due(RunId, Due, Option<i64>),
     /// It can not be kept or watched: what, and why.
     Broken(RunId, String, i32),
-    /// Its paths have answered: as it began to watch them, or as it was told to look by the order of that time.
-    Looked(RunId, Option<Time>),
+    /// Its paths have answered, as far as this order asks for it.
+    Looked(RunId, By),
+}
+
+/// An order that [`Report::Looked`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum By {
+    /// [`Order::Watch`].
+    Watch,
+    /// [`Order::Look`] with that time.
+    Look(Time),
+    /// [`Order::Rest`]: whatever was asked for before is not any more, or has answered.
+    Rest,
 }

@@ -1,7 +1,7 @@
 //! Timers and paths as PID 1 knows them: what their lookout was told, what it has told.
 
 use super::lookout::Post;
-use super::message::{Alarm, Order, Report};
+use super::message::{Alarm, By, Order, Report};
 use super::{Subject, Triggers};
 use crate::clock;
 use crate::event_loop::Init;
@@ -50,7 +50,7 @@ pub(super) struct Asked {
     /// Since when they have not answered.
     pub(super) at: Time,
     /// By which order last.
-    by: Option<Time>,
+    by: By,
     /// That they do not was said.
     pub(super) is_said: bool,
 }
@@ -60,6 +60,16 @@ impl Watched {
         match self.aim {
             Aim::Timer(_, _) => Post::Clock,
             Aim::Paths(_, _) => Post::Paths,
+        }
+    }
+
+    /// The answer to this order is the one that counts.
+    fn asked_by(&mut self, by: By, now: Time) {
+        match &mut self.asked {
+            Some(asked) => asked.by = by,
+            // To rest asks for nothing.
+            None if by == By::Rest => {}
+            None => self.asked = Some(Asked { at: now, by, is_said: false }),
         }
     }
 }
@@ -169,14 +179,14 @@ impl Init {
     /// What can not be told its lookout is not watched: it has failed.
     fn order(&mut self, post: Post, run: RunId, order: &Order) {
         let by = match order {
-            Order::Watch(_, _) => Some(None),
-            Order::Look(_, since) => Some(Some(*since)),
-            Order::Keep(_, _) | Order::Past(_, _) | Order::Rest(_) | Order::End(_) => None,
+            Order::Watch(_, _) => Some(By::Watch),
+            Order::Look(_, since) => Some(By::Look(*since)),
+            Order::Rest(_) => Some(By::Rest),
+            Order::Keep(_, _) | Order::Past(_, _) | Order::End(_) => None,
         };
         let by = by.filter(|_| self.triggers.lookout(post).tells_of_answers());
         if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
-            let asked = Asked { at: self.now, by, is_said: false };
-            watched.asked.get_or_insert(asked).by = by;
+            watched.asked_by(by, self.now);
         }
         if self.triggers.lookout(post).order(order).is_ok() {
             return;
@@ -252,9 +262,9 @@ impl Init {
                     history.fired_wall = fired;
                 }
             }
-            Report::Looked(run, since) => {
+            Report::Looked(run, by) => {
                 if let Some(watched) = self.triggers.watched.get_mut(&run) {
-                    watched.asked.take_if(|asked| asked.by == since);
+                    watched.asked.take_if(|asked| asked.by == by);
                 }
             }
             Report::Broken(run, what, errno) => {

@@ -8,7 +8,7 @@
 use super::apart::{Apart, may_wait};
 use super::link::{Heard, Link};
 use super::look::{Aimed, Role, Seen};
-use super::message::{Order, Report};
+use super::message::{By, Order, Report};
 use super::places::{NO_PLACE, Places, Row};
 use super::way;
 use crate::clock;
@@ -147,19 +147,20 @@ impl Watcher<'_> {
         match order {
             Order::Watch(run, watch) => {
                 self.begin(run, watch)?;
-                self.looked(run, None)?;
+                self.looked(run, By::Watch)?;
             }
             Order::Look(run, since) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = Some(since);
                     self.look_at(run)?;
                 }
-                self.looked(run, Some(since))?;
+                self.looked(run, By::Look(since))?;
             }
             Order::Rest(run) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = None;
                 }
+                self.looked(run, By::Rest)?;
             }
             Order::End(run) => {
                 self.runs.remove(&run);
@@ -171,9 +172,9 @@ impl Watcher<'_> {
     }
 
     /// Tells PID 1 that its paths have answered. Whoever it was left to tells so by itself.
-    fn looked(&self, run: RunId, since: Option<Time>) -> io::Result<()> {
+    fn looked(&self, run: RunId, by: By) -> io::Result<()> {
         let is_left = self.apart.as_ref().is_some_and(|apart| apart.has(run));
-        if is_left { Ok(()) } else { self.link.say(&Report::Looked(run, since)) }
+        if is_left { Ok(()) } else { self.link.say(&Report::Looked(run, by)) }
     }
 
     /// Asks for its paths anew, and tells of a reason; or leaves that to one that may wait.

@@ -148,6 +148,42 @@ fn a_path_that_can_not_be_watched_is_looked_at_though_another_that_is_watched_is
 }
 
 #[test]
+fn a_path_that_answers_again_is_said_to_though_not_all_was_asked_that_was_to_be() {
+    /// More than a socket holds.
+    const ORDERS: usize = 400;
+    let files = Sandbox::new();
+    fs::create_dir(files.path("silent")).unwrap();
+    files.unit("base", "exec-start: DAEMON");
+    files.unit("far", "type: path\npath-exists: DIR/silent/never\nactivates: server");
+    files.unit("server", "exec-start: DAEMON");
+    let init = Boot::new(files).start("base");
+    init.when_system("running");
+    let Some(silent) = Silent::new(init.process(), &init.sandbox.path("silent")) else {
+        groundstate_tests::not_run!("no FUSE here");
+        return init.finish();
+    };
+    init.tell("want", &json!({"target": "far"}));
+    silent.until_looking();
+    for _ in 0..ORDERS / 2 {
+        // It is looked at while that is down, and no longer.
+        init.tell("want", &json!({"target": "server"}));
+        init.when_state("server", "running");
+        init.tell("unwant", &json!({"target": "server"}));
+        init.when_state("server", "disabled");
+    }
+    init.tell("want", &json!({"target": "server"}));
+    init.when_state("server", "running");
+    let silence = || {
+        let why = String::from_utf8_lossy(&init.initctl(&["why", "far"]).stdout).into_owned();
+        why.contains("has not answered since")
+    };
+    until("it is said", || silence().then_some(()));
+    drop(silent);
+    until("it is said no more", || (!silence()).then_some(()));
+    init.finish();
+}
+
+#[test]
 fn a_path_that_never_answers_holds_up_no_other_path_unit() {
     let files = Sandbox::new();
     for place in ["silent", "near"] {
