@@ -110,16 +110,26 @@ impl Connection {
     }
 
     /// The same, asked again where that is lost.
-    pub(crate) fn ping_again(&mut self) -> Result<Box<RawValue>, Trouble> {
+    fn ping_again(&mut self) -> Result<Box<RawValue>, Trouble> {
         self.again(Connection::ping)
     }
 
     /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
     /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
     pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
-        self.ping_again()?;
+        self.begin_with(limit, |_| Ok(verb))
+    }
+
+    /// The same, of what follows from what init says of itself. Both are of one connection: no init that knows nothing
+    /// of the one before has it too.
+    pub(crate) fn begin_with(
+        &mut self,
+        limit: Option<Duration>,
+        verb: impl FnOnce(&RawValue) -> Result<Verb, Trouble>,
+    ) -> Result<(), Trouble> {
+        let pong = self.ping_again()?;
         self.patience(limit);
-        let line = self.line(verb)?;
+        let line = self.line(verb(&pong)?)?;
         self.send(&line)
     }
 

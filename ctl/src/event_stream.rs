@@ -15,25 +15,49 @@ pub(crate) struct EventStream {
     follow: bool,
     /// The last one.
     seq: u64,
+    /// Since when they are counted, where init has said so.
+    since: Option<u64>,
     limit: Option<Duration>,
 }
 
-/// What tells events apart; of init itself: the last one's.
+/// What tells events apart.
 #[derive(Deserialize)]
 struct Numbered {
     seq: u64,
 }
 
+/// Of init itself, as far as it says so: the last one's, and which count that is of.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Count {
+    seq: Option<u64>,
+    seq_mono_us: Option<u64>,
+}
+
 impl EventStream {
     /// Asks for those behind `seq`, each within `limit`; with `follow` for what is still to come.
     pub(crate) fn begin(
-        mut connection: Connection,
+        connection: Connection,
         follow: bool,
         seq: u64,
         limit: Option<Duration>,
     ) -> Result<EventStream, Trouble> {
-        connection.begin(Verb::Events { follow, after: seq }, limit)?;
-        Ok(EventStream { connection, follow, seq, limit })
+        let mut stream = EventStream { connection, follow, seq, since: None, limit };
+        stream.ask(|_| false)?;
+        Ok(stream)
+    }
+
+    /// For those behind the last one, or for all where `is_anew` says that they are counted anew.
+    fn ask(&mut self, is_anew: impl FnOnce(&Count) -> bool) -> Result<(), Trouble> {
+        let EventStream { connection, follow, seq, since, limit } = self;
+        connection.begin_with(*limit, |pong| {
+            let count = session::read::<Count>(pong)?;
+            if is_anew(&count) {
+                *seq = 0;
+            }
+            *since = count.seq_mono_us;
+            Ok(Verb::Events { follow: *follow, after: *seq })
+        })
     }
 
     /// The next; None: there is no init any more, or it is gone again before it has said anything.
@@ -45,10 +69,12 @@ impl EventStream {
                 return Ok(Some(event));
             }
             let Ok(true) = self.connection.comes_back() else { return Ok(None) };
-            let pong = session::read::<Numbered>(&self.connection.ping_again()?)?;
-            // One that has lost its state counts anew.
-            let after = if pong.seq < self.seq { 0 } else { self.seq };
-            self.connection.begin(Verb::Events { follow: self.follow, after }, self.limit)?;
+            // One that has lost its state counts anew, and may have come further than the one before.
+            let (seq, since) = (self.seq, self.since);
+            self.ask(|count| {
+                let is_other = since.zip(count.seq_mono_us).is_some_and(|(old, new)| old != new);
+                is_other || count.seq.is_some_and(|last| last < seq)
+            })?;
         }
     }
 

@@ -103,6 +103,7 @@ impl Init {
         let lineage = Some(Lineage { found, ..lineage });
         let mut init = Init::begin(options, mode, Before { lineage, tracker, limits })?;
         init.booted = booted.map_or(init.booted, |booted| booted.min(init.booted));
+        init.history.anew = Some(init.now);
         Bell::ring_again(rung);
         let remains = &init.lineage.found.remains;
         let standing = remains.standings.of.values().flat_map(Standing::pids);

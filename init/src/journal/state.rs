@@ -182,7 +182,8 @@ impl Init {
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
         whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
-        whole = whole && put_unseen(&mut to, streams::others(), self.triggers.places());
+        whole = whole
+            && put_unseen(&mut to, streams::others(), self.triggers.places(), self.history.anew);
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -275,7 +276,8 @@ impl Parts {
             notify: of(&frames, Kind::Notify)?,
             logger: of(&frames, Kind::Logger)?,
             loader: of(&frames, Kind::Loader)?,
-            history: of(&frames, Kind::History)?,
+            history: of::<History>(&frames, Kind::History)?
+                .counted_anew(behind(&frames, Kind::History)?),
             timings: of(&frames, Kind::Timings)?,
             triggers: of(&frames, Kind::Triggers)?,
             ending: of(&frames, Kind::Ending)?,
@@ -367,9 +369,15 @@ fn if_there<'a, T: Deserialize<'a> + Default>(
 }
 
 /// What an older binary is to pass over and does without: it sees the first frame of a kind alone.
-fn put_unseen(to: &mut Writer, others: &[(RawFd, u64)], places: Option<RawFd>) -> bool {
+fn put_unseen(
+    to: &mut Writer,
+    others: &[(RawFd, u64)],
+    places: Option<RawFd>,
+    counted_anew: Option<Time>,
+) -> bool {
     (others.is_empty() || to.put(Kind::Head, &others))
         && (places.is_none() || to.put(Kind::Triggers, &places))
+        && (counted_anew.is_none() || to.put(Kind::History, &counted_anew))
 }
 
 /// The same, behind the one of that kind.
@@ -435,22 +443,23 @@ mod tests {
 
     #[test]
     fn what_an_older_image_does_without_is_not_seen_by_it() {
-        let (others, places) = (vec![(9, 7)], Some(5));
+        let (others, places, anew) = (vec![(9, 7)], Some(5), Some(Time::from_nanos(8)));
         let mut to = Writer::new();
-        assert!(put_unseen(&mut to, &others, places));
+        assert!(put_unseen(&mut to, &others, places, anew));
         let bytes = [STATE, to.bytes().get(8..).unwrap()].concat();
-        for kind in [Kind::Head, Kind::Triggers] {
+        for kind in [Kind::Head, Kind::Triggers, Kind::History] {
             let first = |bytes| frame::read(bytes).unwrap().into_iter().find(|(of, _)| *of == kind);
             assert_eq!(first(&bytes), first(STATE), "an older image sees another {kind:?}");
         }
         let of = |bytes: &[u8]| {
             let frames = frame::read(bytes).unwrap();
-            (behind(&frames, Kind::Head), behind(&frames, Kind::Triggers))
+            let [head, triggers, history] = [Kind::Head, Kind::Triggers, Kind::History];
+            (behind(&frames, head), behind(&frames, triggers), behind(&frames, history))
         };
-        assert_eq!(of(&bytes), (Ok(others), Ok(places)));
-        assert_eq!(of(STATE), (Ok(Vec::new()), Ok(None)));
+        assert_eq!(of(&bytes), (Ok(others), Ok(places), Ok(anew)));
+        assert_eq!(of(STATE), (Ok(Vec::new()), Ok(None), Ok(None)));
         let mut none = Writer::new();
-        assert!(put_unseen(&mut none, &[], None) && none.bytes().len() == 8);
+        assert!(put_unseen(&mut none, &[], None, None) && none.bytes().len() == 8);
     }
 
     #[test]

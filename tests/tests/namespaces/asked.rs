@@ -6,7 +6,9 @@ use super::upgrade::at_work;
 use groundstate_tests::boot::Init;
 use groundstate_tests::crash::{Call, Steps};
 use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::program;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fs::{File, read_to_string};
@@ -130,8 +132,15 @@ fn who_follows_events_follows_those_of_an_init_that_has_lost_its_state() {
         let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter_map(|event| event["seq"].as_u64()).collect::<Vec<_>>()
     };
-    // Further than an init counts that begins anew.
-    let far = until("it is told of much", || numbers().last().copied().filter(|last| *last > 200));
+    let count = || {
+        let pong = init.tell("ping", &json!({}));
+        (pong["seq"].as_u64().expect("a number"), pong["seq-mono-us"].clone())
+    };
+    let (first, since) = count();
+    until("it is told of all so far", || (numbers().last() >= Some(&first)).then_some(()));
+    let follower = Process(follows.id().try_into().expect("a pid"));
+    follower.signal(Signal::SIGSTOP);
+    let (far, _) = count();
     let (mut steps, kept) = memories_at_rest(&init);
     for (_, memory) in &kept {
         memory.set_len(20).expect("it can be made shorter");
@@ -139,13 +148,19 @@ fn who_follows_events_follows_those_of_an_init_that_has_lost_its_state() {
     steps.crash();
     drop(steps);
     has_survived(&init, 1);
-    let last = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
-    assert!(last < far, "{last}: not counted anew");
-    until("it is told from the first on", || {
-        numbers().iter().rev().take_while(|seq| **seq < far).any(|seq| *seq == 1).then_some(())
-    });
+    until("it has counted further than before", || (count().0 > far).then_some(()));
+    let (_, anew) = count();
+    assert_ne!(anew, since, "not counted anew");
+    follower.signal(Signal::SIGCONT);
+    let begins = |numbers: &[u64]| numbers.iter().filter(|seq| **seq == 1).count();
+    until("it is told from the first on", || (begins(&numbers()) == 2).then_some(()));
+    let told = numbers();
+    let back = told.windows(2).filter(|two| two[1] != two[0] + 1);
+    assert_eq!(back.map(|two| two[1]).collect::<Vec<_>>(), [1], "all of it, and once");
     let _ = follows.kill();
     let _ = follows.wait();
+    init.tell("upgrade", &json!({}));
+    assert_eq!(count().1, anew, "it counts on");
     init.sandbox.order("stubborn", "exit 0");
     init.finish_after_crash();
 }

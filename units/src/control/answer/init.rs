@@ -87,6 +87,7 @@ impl Dropped {
 
 /// Answer of `ping`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Pong {
     /// [`super::SCHEMA`].
     #[serde(default)]
@@ -106,6 +107,10 @@ pub struct Pong {
     /// `seq` of the latest event.
     #[serde(default)]
     pub seq: u64,
+    /// Since when events are counted, of CLOCK_MONOTONIC in microseconds. It is another where init has lost its
+    /// state, and counts anew. 0: an init that does not say so.
+    #[serde(default)]
+    pub seq_mono_us: u64,
     /// Where it reads and writes.
     pub paths: Paths,
 }
