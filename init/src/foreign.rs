@@ -211,9 +211,13 @@ impl Closing {
     }
 }
 
-/// How many that have written for an image before this one are there still.
-pub(crate) fn scribes_left() -> usize {
-    with(|closing| closing.children.values().filter(|given| **given == 0).count()).unwrap_or(0)
+/// Those that have written for an image before this one and are there still.
+pub(crate) fn scribes() -> Vec<Pid> {
+    let all = |closing: &mut Closing| {
+        let all = closing.children.iter().filter(|(_, given)| **given == 0);
+        all.map(|(pid, _)| *pid).collect()
+    };
+    with(all).unwrap_or_default()
 }
 
 /// A child was reaped. False: it closed nothing.
@@ -414,9 +418,9 @@ mod tests {
     fn who_wrote_for_an_image_before_this_one_is_known_from_who_closes() {
         let [closer, scribe] = [2_000_000_003, 2_000_000_004];
         closers_before(BTreeMap::from([(closer, 2), (scribe, 0)]), Time::ZERO);
-        assert_eq!(scribes_left(), 1);
+        assert_eq!(scribes(), [Pid::from_raw(scribe)]);
         assert!(closer_ended(Pid::from_raw(scribe)) && closer_ended(Pid::from_raw(closer)));
-        assert_eq!(scribes_left(), 0);
+        assert_eq!(scribes(), []);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! ends with the pipe. One that waits for ever is among those of [`crate::foreign`] from the next image on,
 //! and there are only so many of them.
 
+use crate::clock;
 use crate::foreign;
 use crate::limit;
 use crate::streams::Stream;
@@ -80,7 +81,7 @@ fn say_by(present: &mut Option<Scribe>, lines: &[u8]) -> nix::Result<usize> {
 }
 
 fn one() -> nix::Result<Scribe> {
-    if foreign::scribes_left() >= limit::SCRIBES_LEFT {
+    if foreign::scribes().len() >= limit::SCRIBES_LEFT {
         return Err(Errno::EAGAIN);
     }
     let (theirs, way) = pipe2(OFlag::O_CLOEXEC)?;
@@ -148,18 +149,46 @@ pub(crate) fn dismiss() {
     }
 }
 
-/// Nothing is said any more: the last words have a moment to be written, as init ends.
+/// Nothing is said any more: the last words have a moment to be written, those of images before this one too, as
+/// init ends.
 pub(crate) fn finish() {
-    let Some(Scribe { pid, way }) = taken() else { return };
-    let Some(pidfd) = wait::is_made(pid).then(|| signal::pidfd(pid).ok()).flatten() else { return };
-    let _ = write(&way, &[END]);
-    let longest = u16::try_from(limit::LAST_WORDS.as_millis()).unwrap_or(u16::MAX);
-    let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-    // One that takes longer is ended with whatever else is left.
-    let _ = poll(&mut ended, PollTimeout::from(longest));
-    let _ = wait::reap(pid);
+    let present = taken();
+    if let Some(Scribe { way, .. }) = &present {
+        let _ = write(way, &[END]);
+    }
+    let present = present.as_ref().map(|scribe| scribe.pid).filter(|pid| wait::is_made(*pid));
+    let all = foreign::scribes().into_iter().chain(present).filter(|pid| wait::is_child(*pid));
+    let mut at_work: Vec<(Pid, OwnedFd)> =
+        all.filter_map(|pid| Some((pid, signal::pidfd(pid).ok()?))).collect();
+    let until = clock::now().after(limit::LAST_WORDS);
+    loop {
+        at_work.retain(|(pid, pidfd)| {
+            let has_ended = signal::has_ended(pidfd.as_fd());
+            if has_ended {
+                let _ = wait::reap(*pid);
+                foreign::closer_ended(*pid);
+            }
+            !has_ended
+        });
+        let left = until.since(clock::now());
+        // Those that take longer are ended with whatever else is left.
+        if at_work.is_empty() || left.is_zero() {
+            return;
+        }
+        let all = at_work.iter();
+        let mut asked: Vec<_> =
+            all.map(|(_, pidfd)| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)).collect();
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        if poll(&mut asked, left).is_err_and(|why| why != Errno::EINTR) {
+            return;
+        }
+    }
 }
 
+/// None in a child: its copy is of no use to it.
 fn taken() -> Option<Scribe> {
+    if SPEAKER.get() != Some(&getpid()) {
+        return None;
+    }
     PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok().flatten()
 }

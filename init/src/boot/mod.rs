@@ -107,6 +107,8 @@ pub(crate) fn hush_panics(mode: Mode) {
     std::panic::set_hook(Box::new(move |panic| {
         last_word(mode, format_args!("{panic}"));
         fault::by_panic();
+        // Nobody goes on.
+        scribe::finish();
     }));
 }
 
