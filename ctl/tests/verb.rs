@@ -67,14 +67,21 @@ fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
         let mut command = place.command(words);
         (words, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     });
+    let logs = [&["logs", "web"][..], &["logs", "-f", "web"]];
+    let logs = logs.map(|words| {
+        std::thread::spawn({
+            let mut command = place.command(words);
+            move || command.output().unwrap()
+        })
+    });
     for (words, child) in begun.collect::<Vec<_>>() {
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", err(&ended));
         let said = err(&ended);
         assert!(said.contains("control.sock within 5s\nhint: "), "{words:?}: {said}");
     }
-    for words in [&["logs", "web"][..], &["logs", "-f", "web"]] {
-        let said = err(&place.initctl(words));
+    for ended in logs {
+        let said = err(&ended.join().unwrap());
         assert!(said.contains("the logger does not answer; reading its files"), "{said}");
     }
 }
