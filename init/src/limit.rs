@@ -3,6 +3,14 @@
 
 use std::time::Duration;
 
+/// A pause between two tries. The tests beside the code make as many, each a tenth as long.
+const fn paced(pause: Duration) -> Duration {
+    match pause.checked_div(10) {
+        Some(tenth) if cfg!(test) => tenth,
+        _ => pause,
+    }
+}
+
 /// Connections to the control socket at once.
 pub(crate) const CLIENTS: usize = 256;
 /// Of those, by one uid other than root.
@@ -78,9 +86,9 @@ pub(crate) const BOOT_PAUSE_LONGEST: Duration = Duration::from_secs(4);
 /// What init can not do without is asked for so often at once as it begins …
 pub(crate) const ASKED_AT_ONCE: u32 = 3;
 /// … and where the want may pass, again after this, and twice as long each time …
-pub(crate) const INSISTENCE_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
 /// … up to this.
-pub(crate) const INSISTENCE_LONGEST: Duration = Duration::from_millis(512);
+pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Memory the loader may use, bytes of address space.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 /// Threads the loader reads unit files with.
@@ -125,6 +133,8 @@ const _: () = {
     assert!(7 * UNMOUNT_LEAST.as_secs() + UNMOUNT_ONE.as_secs() < last);
     assert!(FINAL_SYNC_LONGEST.as_secs() + 7 * UNMOUNT_ONE.as_secs() < UNMOUNT_LONGEST.as_secs());
 };
+/// Between two looks at who does that.
+pub(crate) const UNMOUNT_PAUSE: Duration = paced(Duration::from_millis(5));
 /// File systems that are asked, or taken away, at one time.
 pub(crate) const UNMOUNT_AT_ONCE: usize = 256;
 /// Bytes of this program, copied to memory when its file is gone.
@@ -160,7 +170,7 @@ pub(crate) const PID_FILE_PAUSE: Duration = Duration::from_millis(100);
 /// The logger has this long to write what it has, at the end.
 pub(crate) const LOGGER_FINISH: Duration = Duration::from_secs(3);
 /// Between two emergency shells.
-pub(crate) const SHELL_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const SHELL_PAUSE: Duration = paced(Duration::from_secs(1));
 /// Descriptors of one client that wait for the line they came with.
 pub(crate) const DESCRIPTORS: usize = 4;
 /// Loads that wait for the one under way.

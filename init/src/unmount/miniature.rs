@@ -3,6 +3,7 @@
 //! kernel would be told (SysRq, the table of swap spaces) are files.
 
 use super::all;
+use crate::spawn::tests::is_alone;
 use crate::sys::{Pid, process, signal, wait};
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
@@ -93,6 +94,11 @@ fn mounted(pid: &str) -> String {
 
 #[test]
 fn mounts_upon_mounts_are_taken_away_however_many_there_are() {
+    // Each fork copies the tables of all that the tests beside it have in memory.
+    let own = "unmount::miniature::mounts_upon_mounts_are_taken_away_however_many_there_are";
+    if !is_alone(own) {
+        return;
+    }
     let place = Place::new("deep");
     let furnish = |top: &Path| {
         let mut at = top.to_owned();

@@ -25,7 +25,6 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// What the end itself stands on, with what the kernel has mounted below it.
 const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
@@ -34,7 +33,7 @@ const INITRAMFS: &str = "/run/initramfs";
 
 /// Between two looks.
 fn pause() {
-    clock::pause(Duration::from_millis(5));
+    clock::pause(limit::UNMOUNT_PAUSE);
 }
 
 /// Does it all in a child, each step of which has its own limit.
