@@ -103,7 +103,8 @@ impl Init {
             // Its end is reaped.
             let _ = wait::kill_made(writer, 9);
         }
-        if let Some(before) = keeper.abandon_writer(now) {
+        let goes_further = self.lineage.before.is_some();
+        if let Some(before) = keeper.abandon_writer(now, goes_further) {
             self.arm_again();
             // Until now a crash would have gone there.
             drop(before);

@@ -175,15 +175,16 @@ impl Keeper {
 
     /// One that was killed and does not end (its memory is on a dead disk, its cgroup is frozen)
     /// may write into what it has at any time: that is left to it. What is given is where the
-    /// state was kept; nothing is until it is written anew, by init itself.
-    pub(crate) fn abandon_writer(&mut self, now: Time) -> Option<[File; 2]> {
+    /// state was kept; nothing is until it is written anew, by init itself. `goes_further`: until then a crash goes
+    /// back to what an image before this one has left, and not to that.
+    pub(crate) fn abandon_writer(&mut self, now: Time, goes_further: bool) -> Option<[File; 2]> {
         let writer = self.writer.as_mut().filter(|w| w.is_killed && w.until <= now)?;
         let Ok(fresh) = fresh() else {
             writer.until = now.after(limit::KEEPING_AGAIN);
             return None;
         };
         self.stuck = self.writer.take().map(|writer| writer.child);
-        self.stands = None;
+        self.stands = self.stands.filter(|_| goes_further);
         Some(std::mem::replace(&mut self.memory, fresh))
     }
 
@@ -406,7 +407,10 @@ mod tests {
         assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
         assert_eq!(keeper.late_writer(late), None, "it is killed once");
         let killed = late.after(limit::KEEPING_KILLED);
-        assert_eq!((keeper.due(), keeper.abandon_writer(late).is_some()), (Some(killed), false));
+        assert_eq!(
+            (keeper.due(), keeper.abandon_writer(late, false).is_some()),
+            (Some(killed), false)
+        );
         // Where writing takes long (a load, a machine that slept) it does not rest long.
         let mut keeper = Keeper::new(Time::ZERO).unwrap();
         let slow = Time::ZERO.after(limit::KEEPING_REST);
@@ -422,7 +426,8 @@ mod tests {
         let late = Time::ZERO.after(limit::KEEPING_LONGEST);
         assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
         let killed = late.after(limit::KEEPING_KILLED);
-        let before = keeper.abandon_writer(killed).unwrap();
+        let before = keeper.abandon_writer(killed, false).unwrap();
+        assert_eq!(keeper.generations(), [None; 2]);
         assert!(!keeper.is_being_written() && keeper.has_stuck_writer());
         assert!(state_of(&keeper).is_err(), "an ever older state is none");
         // What it has is not what the next image is handed.
@@ -434,6 +439,19 @@ mod tests {
         assert_eq!(keeper.ended(Pid::from_raw(9), Exit::Code(0), killed), None);
         assert!(!keeper.has_stuck_writer());
         assert_eq!(state_of(&keeper).unwrap().state, b"two");
+    }
+
+    #[test]
+    fn what_is_gone_back_to_is_not_what_a_writer_that_can_not_be_killed_has() {
+        let mut keeper = Keeper::new(Time::ZERO).unwrap();
+        keeper.goes_on_from(7);
+        keeper.is_of(8, Time::ZERO);
+        keeper.begin();
+        keeper.begun(Pid::from_raw(9), Time::ZERO);
+        let late = Time::ZERO.after(limit::KEEPING_LONGEST);
+        assert_eq!(keeper.late_writer(late), Some(Pid::from_raw(9)));
+        assert!(keeper.abandon_writer(late.after(limit::KEEPING_KILLED), true).is_some());
+        assert_eq!(keeper.generations(), [Some(7), None]);
     }
 
     #[test]
