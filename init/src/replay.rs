@@ -46,20 +46,6 @@ fn is_known(at: &Time) -> bool {
     *at > Time::ZERO
 }
 
-/// Who was found to have become its program in this turn: before anybody's end or wish, and after.
-fn executed_in(turn: &[Note]) -> (Vec<i32>, Vec<i32>) {
-    let is_late = |note: &Note| matches!(note.what, What::Ended(_) | What::Wished(_));
-    let late = turn.iter().position(is_late).unwrap_or(turn.len());
-    let (early, late) = turn.split_at(late);
-    let executed = |notes: &[Note]| {
-        let of = |note: &Note| {
-            if let What::Learnt(Learnt::Executed(pid)) = note.what { Some(pid) } else { None }
-        };
-        notes.iter().filter_map(of).collect()
-    };
-    (executed(early), executed(late))
-}
-
 impl Init {
     /// Once, before the first turn.
     pub(crate) fn go_back_to_now(&mut self, notes: Vec<Note>) {
@@ -93,7 +79,7 @@ impl Init {
         self.hear_these(heard);
         self.settle();
         self.now = clock::now();
-        self.looks_from_now_on();
+        self.all_is_put();
         self.find_what_is_so();
         self.machine.nothing_begun_before();
         self.kill_unclaimed();
@@ -141,7 +127,7 @@ impl Init {
         self.now = latest.filter(is_known).unwrap_or(self.now);
         let (mut ends, mut seen, mut wished) = (Vec::new(), Vec::new(), Vec::new());
         let (mut opened, mut first, mut then) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut left, mut executed) = (Vec::new(), executed_in(&notes));
+        let (mut left, mut executed, mut late) = (Vec::new(), Vec::new(), Vec::new());
         for note in notes {
             match note.what {
                 What::Heard(bytes) => heard.push(Datagram::again(note.pid, &bytes)),
@@ -149,11 +135,14 @@ impl Init {
                 What::Seen(run) => seen.push(run),
                 What::Wished(wish) => match *wish {
                     Wished::Event(event @ Event::Fire(_)) => self.facts.push_back(event),
-                    // That there was this turn is all it says: what is due follows.
-                    Wished::Event(Event::Tick) => {}
                     wish @ (Wished::Event(_) | Wished::End(_) | Wished::Haste(_)) => {
-                        wished.push(wish);
+                        wished.push((wish, Vec::new()));
                     }
+                },
+                What::Learnt(Learnt::Executed(pid)) => match wished.last_mut() {
+                    Some((_, after)) => after.push(pid),
+                    None if ends.is_empty() => executed.push(pid),
+                    None => late.push(pid),
                 },
                 What::Opened(note) => opened.push(note.run),
                 What::Learnt(learnt @ Learnt::Left(_)) => left.push(learnt),
@@ -163,8 +152,7 @@ impl Init {
             }
         }
         self.settle();
-        let (early, late) = &mut executed;
-        self.executed_in_turn(early);
+        self.executed_in_turn(&mut executed);
         opened.into_iter().for_each(|run| self.opened_before(run));
         self.settle();
         // Some of it was said by who was begun by the rest.
@@ -177,6 +165,7 @@ impl Init {
         self.settle();
         seen.into_iter().for_each(|run| self.seen_before(run));
         self.settle();
+        self.are_emptied(&first);
         self.learnt_in_turn(first);
         let ends = ends.into_iter().map(|ended| {
             wait::reaped_before(ended.pid);
@@ -190,22 +179,33 @@ impl Init {
         self.learnt_in_turn(then);
         self.emptied();
         self.settle();
-        early.append(late);
-        self.executed_in_turn(early);
-        wished.into_iter().for_each(|wish| self.wished_before(wish));
-        self.settle();
+        executed.append(&mut late);
+        self.executed_in_turn(&mut executed);
+        self.wished_in_turn(wished, &mut executed);
         self.runs_due();
         if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
             self.facts.push_back(Event::Tick);
         }
         self.settle();
-        self.executed_in_turn(early);
+        self.executed_in_turn(&mut executed);
         self.find_what_is_so();
+    }
+
+    /// Each with those that had become their programs after it.
+    fn wished_in_turn(&mut self, wished: Vec<(Wished, Vec<i32>)>, executed: &mut Vec<i32>) {
+        for (wish, mut after) in wished {
+            self.wished_before(wish);
+            self.settle();
+            executed.append(&mut after);
+            self.executed_in_turn(executed);
+        }
     }
 
     /// It was granted then; refused now, it has no effect.
     fn wished_before(&mut self, wish: Wished) {
         match wish {
+            // That there was this turn is all it says: what is due follows.
+            Wished::Event(Event::Tick) => {}
             Wished::Event(event) => drop(self.wish(event)),
             Wished::End(how) => self.shut_down(how),
             Wished::Haste(haste) => _ = self.hasten(haste),
@@ -221,7 +221,7 @@ impl Init {
         });
     }
 
-    /// Of these nothing was left as the end of the last was told.
+    /// Of these nothing was left as what was learnt, or the end of the last, was told.
     fn are_emptied(&mut self, learnt: &[Learnt]) {
         let Some(known) = &mut self.lineage.known else { return };
         for learnt in learnt {

@@ -51,17 +51,21 @@ impl Learnt {
             // As the past is put again.
             Learnt::GaveUp(_) | Learnt::Held(..) => writer::put_meanwhile(Kind::Learnt, &text),
             Learnt::Left(_) => writer::put_left(Kind::Learnt, None, &text),
-            // A look tells it too, too soon or too late.
-            Learnt::Executed(_) | Learnt::Emptied(_) => {
-                let Ok(no_more) = postcard::to_allocvec(&Learnt::Unnoted) else { return };
-                writer::put_if_few(Kind::Learnt, &text, &no_more);
-            }
+            Learnt::Executed(_) | Learnt::Emptied(_) if writer::are_put_again() => {}
+            Learnt::Executed(_) | Learnt::Emptied(_) => self.note_if_few(),
             Learnt::Drained(_)
             | Learnt::Unfound(..)
             | Learnt::Over(..)
             | Learnt::Done(..)
             | Learnt::Unnoted => writer::put_text(Kind::Learnt, &text),
         }
+    }
+
+    /// A look tells it too, too soon or too late. Noted as the past is put again, too.
+    fn note_if_few(&self) {
+        let Ok(text) = postcard::to_allocvec(self) else { return };
+        let Ok(no_more) = postcard::to_allocvec(&Learnt::Unnoted) else { return };
+        writer::put_if_few(Kind::Learnt, &text, &no_more);
     }
 
     /// What was found out in this turn, as it is put again after a crash.
@@ -101,6 +105,8 @@ pub(crate) struct Known {
     pub(crate) emptied: BTreeSet<RunId>,
     /// What a look gives is so by now: all turns are put, or it was noted no more.
     pub(crate) looks: bool,
+    /// All turns are put: what a look gives is new.
+    pub(crate) is_put: bool,
 }
 
 impl Known {
@@ -167,6 +173,13 @@ impl Known {
     pub(crate) fn note_new(&self, learnt: &Learnt) {
         if !self.has(learnt) {
             learnt.note_late(self.turn);
+        }
+    }
+
+    /// A look has told it. By nobody before the crash, where all is put.
+    pub(crate) fn note_told(&self, learnt: &Learnt) {
+        if self.is_put {
+            learnt.note_if_few();
         }
     }
 

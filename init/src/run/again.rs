@@ -37,28 +37,36 @@ impl Init {
         true
     }
 
+    /// What followed from that may have been begun again already, in the same turn.
     fn emptied_before(&mut self, run: RunId) {
-        if let Some(known) = &mut self.lineage.known {
-            known.emptied.insert(run);
+        if self.lineage.known.as_ref().is_some_and(|known| known.emptied.contains(&run)) {
+            self.course(run, |_| vec![Deed::Look]);
         }
-        self.course(run, |_| vec![Deed::Look]);
+    }
+
+    /// What is found out from now on is found out once more in another crash, and noted for that.
+    pub(crate) fn all_is_put(&mut self) {
+        if let Some(known) = &mut self.lineage.known {
+            known.is_put = true;
+        }
+        self.looks_from_now_on();
     }
 
     /// As it is put again.
-    pub(crate) fn looks_from_now_on(&mut self) {
+    fn looks_from_now_on(&mut self) {
         if let Some(known) = &mut self.lineage.known {
             known.looks = true;
         }
         self.look_at_all();
     }
 
-    /// Whether something of the run lives, or did then.
+    /// Whether something of the run lives, or did then, or will be found.
     pub(super) fn has_something(&mut self, run: RunId) -> bool {
         let lives = !self.tracker.is_empty(run);
         match &self.lineage.known {
             Some(known) if known.emptied.contains(&run) => false,
             Some(known) if !known.looks => true,
-            Some(_) | None => lives,
+            Some(_) | None => !self.was_gone(run) && (lives || self.will_be_found(run)),
         }
     }
 
@@ -147,7 +155,7 @@ impl Init {
 
     /// Nothing is left of it that can be seen now, but then there was a main process, or init had
     /// not given up the search.
-    pub(super) fn will_be_found(&self, run: RunId) -> bool {
+    fn will_be_found(&self, run: RunId) -> bool {
         let seeks = self.runs.get(run).is_some_and(|running| running.search.is_some());
         seeks && self.lineage.known.as_ref().is_some_and(|known| known.has_sought(run))
     }
@@ -169,6 +177,14 @@ impl Init {
     pub(super) fn note_learnt(&self, learnt: &Learnt) {
         match &self.lineage.known {
             Some(known) => known.note_new(learnt),
+            None => learnt.note(),
+        }
+    }
+
+    /// A look has told it, and no other may tell it so soon.
+    pub(super) fn note_told(&self, learnt: &Learnt) {
+        match &self.lineage.known {
+            Some(known) => known.note_told(learnt),
             None => learnt.note(),
         }
     }

@@ -315,8 +315,9 @@ impl Init {
         match started.report.verdict() {
             Verdict::Pending => return false,
             Verdict::Executed => {
+                let pid = started.pid;
                 if matches!(part, Part::Start(_)) {
-                    Learnt::Executed(started.pid).note();
+                    self.note_told(&Learnt::Executed(pid));
                 }
                 self.executed(run, part, token);
             }

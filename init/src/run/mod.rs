@@ -123,13 +123,13 @@ impl Init {
             Deed::SeekPidFile => self.seek_pid_file(run),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
-                let something =
-                    !self.was_gone(run) && (self.has_something(run) || self.will_be_found(run));
-                let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+                let something = self.has_something(run);
+                let Some(running) = self.runs.get(run) else { return Vec::new() };
                 let lines = !running.lines.is_empty();
                 if !something && !lines && running.procedure.waits_for_the_last() {
-                    Learnt::Emptied(run).note();
+                    self.note_told(&Learnt::Emptied(run));
                 }
+                let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
                 return running.procedure.looked(something, lines);
             }
             Deed::Forget => self.forget_run(run),

@@ -161,8 +161,10 @@ impl Procedure {
             || self.stopping
             || self.closing
             || self.failure.is_some()
+            || self.skipped.is_some()
             || self.headless;
-        (ends && !self.gone_told) || self.step == Step::Seeking
+        // One that stayed up though nothing was left of it is over once more as it is stopped.
+        (ends && (!self.gone_told || self.stopping)) || self.step == Step::Seeking
     }
 
     fn main_ended(&mut self, exit: Exit) -> Deeds {

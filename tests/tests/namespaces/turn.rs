@@ -179,3 +179,156 @@ fn who_is_killed_as_nobodys_has_ended_before_its_unit_is_begun_again() {
         init.finish_after_crash();
     }
 }
+
+/// It had ended well, and was up with nothing of it alive, until it was stopped.
+#[test]
+fn a_script_that_was_stopped_before_a_crash_is_not_run_beside_what_was_begun_then() {
+    let stops = ["exec-stop: /bin/true", "exec-stop-post: /bin/true"];
+    for (wrapper, stop) in BOTH.into_iter().flat_map(|wrapper| stops.map(|stop| (wrapper, stop))) {
+        let text =
+            "type: oneshot\nremain: yes\nexec-start: DAEMON --trace DIR/web.trace --exit 0\n";
+        let init = at_work(&format!("{text}{stop}"), wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        for times in 1..=2 {
+            until("it is done", || (starts(&init, "web") == times).then_some(()));
+            init.when_state("web", "exited");
+            if times == 1 {
+                init.tell("restart", &json!({"targets": ["web"]}));
+            }
+        }
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.status().state("web"), "exited", "{}", init.output());
+        assert_eq!(starts(&init, "web"), 2, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn what_was_skipped_before_a_crash_is_skipped_after_it() {
+    let conditions = ["condition-path-exists: DIR/never", "exec-condition: /bin/false"];
+    for (wrapper, condition) in BOTH.into_iter().flat_map(|one| conditions.map(|it| (one, it))) {
+        let init = at_work(&format!("{condition}\nexec-start: DAEMON"), wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "exited");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        let status = init.status();
+        assert_eq!((status.state("web"), status.reason("web")), ("exited", "skipped"));
+        init.finish_after_crash();
+    }
+}
+
+/// What it leaves is no part of what had ended before.
+#[test]
+fn what_is_run_when_nothing_is_left_may_leave_something_and_that_is_waited_for_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "stop-timeout: 60s\nexec-start: DAEMON --trace DIR/web.trace\nexec-stop-post: /bin/bash -c '(trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & until [ -s DIR/lingers ]; do sleep 0.02; done'";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        until_begun(&init, "web");
+        init.tell("restart", &json!({"targets": ["web"]}));
+        let lingers = || init.sandbox.read("lingers").trim().parse::<i32>().ok();
+        let number = until("it lingers", lingers);
+        let lingering = init.process().neighbour(number).unwrap();
+        init.when_state("web", "stopping");
+        until("it alone is left", || (init.processes_of("web") == [lingering]).then_some(()));
+        init.tell("ping", &json!({}));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.status().state("web"), "stopping", "{}", init.output());
+        assert_eq!(starts(&init, "web"), 1, "{}", init.output());
+        assert!(lingering.state().is_some());
+        lingering.end();
+        until("it is begun anew", || (starts(&init, "web") == 2).then_some(()));
+        init.finish_after_crash();
+    }
+}
+
+/// What followed from it was begun as init went back, or after that, and no state was kept.
+#[test]
+fn what_a_look_told_after_a_crash_is_known_after_another() {
+    for wrapper in BOTH {
+        let files = Sandbox::new();
+        files.unit("web", "stop-timeout: 60s\nrestart: always\nrestart-delay: 10ms\nexec-start: /bin/bash -c 'rm -f DIR/lingers; (trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & echo start >>DIR/web.trace; exec sleep 1000'");
+        files.unit("all", "type: virtual\nwants: web");
+        let mut init = Boot::new(files).through(wrapper).start("all");
+        init.expect_crashes();
+        keeps_no_more(&init);
+        for crashes in 1..=2 {
+            init.when_state("web", "running");
+            until("it has begun", || (starts(&init, "web") == crashes).then_some(()));
+            let (main, lingering) = (init.main_of("web"), lingers(&init));
+            main.signal(Signal::SIGKILL);
+            init.when_state("web", "stopping");
+            let holds = crashes == 1;
+            if holds {
+                init.process().signal(Signal::SIGSTOP);
+                until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+            }
+            lingering.end();
+            if holds {
+                crash(&init, Signal::SIGSEGV);
+                init.process().signal(Signal::SIGCONT);
+                has_survived(&init, 1);
+            }
+            until("it has begun anew", || (starts(&init, "web") > crashes).then_some(()));
+        }
+        init.when_state("web", "running");
+        let main = init.main_of("web");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 2);
+        init.tell("ping", &json!({}));
+        init.when_state("web", "running");
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 3), "{}", init.output());
+        init.processes_of("web").into_iter().for_each(Process::end);
+        init.finish_after_crash();
+    }
+}
+
+fn lingers(init: &Init) -> Process {
+    let number = || init.sandbox.read("lingers").trim().parse::<i32>().ok();
+    until("it lingers", || init.process().neighbour(number()?))
+}
+
+#[test]
+fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
+    for wrapper in BOTH {
+        let files = Sandbox::new();
+        let many: Vec<String> = (0..40).map(|number| format!("a{number:02}")).collect();
+        for name in &many {
+            files.unit(name, "restart: never\nexec-start: DAEMON");
+        }
+        files.unit(
+            "web",
+            "restart: never\nwaits-for: a00\nexec-start: DAEMON --trace DIR/web.trace",
+        );
+        files.unit("many", &format!("type: virtual\nwants: {}", many.join(", ")));
+        files.unit("all", "type: virtual");
+        let mut init = Boot::new(files).through(wrapper).start("all");
+        init.expect_crashes();
+        keeps_no_more(&init);
+        let mut client = init.client().unwrap();
+        init.process().signal(Signal::SIGSTOP);
+        until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+        client.send("want", &json!({"target": "web"}));
+        client.send("want", &json!({"target": "many"}));
+        client.send("restart", &json!({"targets": ["web"]}));
+        init.process().signal(Signal::SIGCONT);
+        init.tell("ping", &json!({}));
+        init.when_state("web", "running");
+        many.iter().for_each(|name| _ = init.when_state(name, "running"));
+        until_begun(&init, "web");
+        let (main, times) = (init.main_of("web"), starts(&init, "web"));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        init.when_state("web", "running");
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, times), "{}", init.output());
+        init.finish_after_crash();
+    }
+}

@@ -43,9 +43,6 @@ pub(crate) fn put_of_others(kind: Kind, text: &[u8]) {
 /// What may be found out again, though not when it was: nothing else has less room for it. Where there is none
 /// it is noted, once, that such a thing is not noted from here on.
 pub(crate) fn put_if_few(kind: Kind, text: &[u8], no_more: &[u8]) {
-    if QUIET.load(Ordering::Relaxed) {
-        return;
-    }
     if is_within(notes::ENTRIES / 2, text.len()) {
         put(kind, 0, 0, text);
     } else if !SKIPPED.swap(true, Ordering::SeqCst) {
