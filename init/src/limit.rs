@@ -58,7 +58,7 @@ pub(crate) const STATUS_TEXT: usize = 1024;
 pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
 /// Cgroups made ahead for units that wait.
 pub(crate) const CGROUPS_AHEAD: usize = 256;
-/// After a crash what is begun waits, once, for those to end that were killed as nobody's: so long at most, from then on.
+/// After a crash what is begun waits for those to end that were killed as nobody's: so long at most from then on, and in all.
 pub(crate) const DYING: Duration = Duration::from_millis(500);
 /// And for so many of them.
 pub(crate) const DYING_KNOWN: usize = 1024;

@@ -10,8 +10,10 @@ use crate::limit;
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::time::Time;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(super) struct Dying {
     cgroups: Vec<String>,
     /// Since the first of them was killed.
     until: Option<Time>,
+    /// So long others have been waited for.
+    waited: Duration,
 }
 
 impl Dying {
@@ -44,22 +48,30 @@ impl Dying {
 
     /// Until they have ended.
     pub(super) fn wait(&mut self, hierarchy: Option<&Hierarchy>) {
-        let Dying { children, cgroups, until } = std::mem::take(self);
-        let Some(until) = until else { return };
-        for pid in children {
-            // Not reaped, so the pid is its own.
-            let pidfd = signal::pidfd(pid).ok().filter(|_| wait::is_living_child(pid));
-            if let Some(pidfd) = pidfd {
-                wait_for(pidfd.as_fd(), PollFlags::POLLIN, until);
-            }
+        let Some(until) = self.until.take() else { return };
+        let (children, cgroups) =
+            (std::mem::take(&mut self.children), std::mem::take(&mut self.cgroups));
+        let began = clock::now();
+        // Who does not end is no reason to wait that long for each of many.
+        let until = until.min(began.after(limit::DYING.saturating_sub(self.waited)));
+        wait_for_all(&children, &cgroups, hierarchy, until);
+        self.waited = self.waited.saturating_add(clock::now().since(began));
+    }
+}
+
+fn wait_for_all(children: &[Pid], cgroups: &[String], hierarchy: Option<&Hierarchy>, until: Time) {
+    for pid in children {
+        // Not reaped, so the pid is its own.
+        let pidfd = signal::pidfd(*pid).ok().filter(|_| wait::is_living_child(*pid));
+        if let Some(pidfd) = pidfd {
+            wait_for(pidfd.as_fd(), PollFlags::POLLIN, until);
         }
-        let Some(hierarchy) = hierarchy else { return };
-        for name in cgroups {
-            let Some(events) = group::events(hierarchy.as_fd(), &name) else { continue };
-            // It is to be read before each wait: it tells of what is another since then.
-            while group::tells_of_life(&events)
-                && wait_for(events.as_fd(), PollFlags::POLLPRI, until)
-            {}
+    }
+    let Some(hierarchy) = hierarchy else { return };
+    for name in cgroups {
+        let Some(events) = group::events(hierarchy.as_fd(), name) else { continue };
+        // It is to be read before each wait: it tells of what is another since then.
+        while group::tells_of_life(&events) && wait_for(events.as_fd(), PollFlags::POLLPRI, until) {
         }
     }
 }
@@ -86,7 +98,66 @@ impl Tracker {
 
 /// False: it has taken too long.
 fn wait_for(what: BorrowedFd<'_>, flags: PollFlags, until: Time) -> bool {
-    let left = until.since(clock::now());
-    let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-    poll(&mut [PollFd::new(what, flags)], left).is_ok_and(|told| told > 0)
+    loop {
+        // Not a moment longer, however often it tells something.
+        let left = until.since(clock::now());
+        if left.is_zero() {
+            return false;
+        }
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(what, flags)], left) {
+            Err(Errno::EINTR) => {}
+            told => return told.is_ok_and(|told| told > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process;
+
+    #[test]
+    fn who_does_not_end_is_waited_for_once_however_many_there_are() {
+        let stays = || {
+            process::fork(&[], || {
+                loop {
+                    nix::unistd::pause();
+                }
+            })
+            .unwrap()
+        };
+        let (children, began) = ([stays(), stays(), stays()], clock::now());
+        let mut dying = Dying::default();
+        for child in children {
+            dying.add_child(child);
+            dying.wait(None);
+        }
+        let took = clock::now().since(began);
+        children.into_iter().for_each(|child| {
+            signal::kill(child, 9).unwrap();
+            wait::await_end(child).unwrap();
+        });
+        assert!(took >= limit::DYING / 2 && took < limit::DYING * 2, "{took:?}");
+    }
+
+    #[test]
+    fn who_ends_is_waited_for_no_longer_than_that_and_the_next_one_too() {
+        let mut dying = Dying::default();
+        let began = clock::now();
+        for _ in 0..3 {
+            let child = process::fork(&[], || {
+                loop {
+                    nix::unistd::pause();
+                }
+            })
+            .unwrap();
+            signal::kill(child, 9).unwrap();
+            dying.add_child(child);
+            dying.wait(None);
+            assert!(!wait::is_living_child(child));
+            wait::await_end(child).unwrap();
+        }
+        assert!(clock::now().since(began) < limit::DYING);
+    }
 }

@@ -332,3 +332,30 @@ fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
         init.finish_after_crash();
     }
 }
+
+#[test]
+fn what_was_wished_while_what_a_run_leaves_was_removed_is_not_done_to_the_next_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "runtime-directory: web\nexec-start: DAEMON --trace DIR/web.trace";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        until_begun(&init, "web");
+        let mut client = init.client().unwrap();
+        let mut steps = Steps::of(&init);
+        client.send("restart", &json!({"targets": ["web"]}));
+        let helper = steps.until_forked(|_| !clones(&init));
+        drop(steps);
+        init.tell("restart", &json!({"targets": ["web"]}));
+        helper.signal(Signal::SIGCONT);
+        until("it has begun anew", || (starts(&init, "web") == 2).then_some(()));
+        init.when_state("web", "running");
+        let main = init.main_of("web");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        init.when_state("web", "running");
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 2), "{}", init.output());
+        init.finish_after_crash();
+    }
+}
