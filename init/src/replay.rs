@@ -68,8 +68,8 @@ impl Init {
         let mut heard = notify.map(|notify| notify.take_waiting()).unwrap_or_default();
         let is_heeded = !notes.is_empty();
         for notes in turns::of(notes) {
-            if let (Some(known), Some(note)) = (&mut self.lineage.known, notes.first()) {
-                known.turn = note.turn;
+            if let Some(known) = &mut self.lineage.known {
+                known.begins_turn(&notes);
             }
             self.replay_turn(std::mem::take(&mut heard), notes);
         }

@@ -96,6 +96,10 @@ pub(crate) struct Known {
     unknown: BTreeSet<RunId>,
     speakers: Vec<(RunId, i32)>,
     done: BTreeMap<(RunId, Part), Exit>,
+    /// Of these the turn in which they were done has come.
+    done_by_now: BTreeSet<(RunId, Part)>,
+    /// Of these it has not, and they were ordered again.
+    awaited: BTreeSet<(RunId, Part)>,
     /// The turn that is being put.
     pub(crate) turn: u32,
     /// Main processes that have ended so; whether another goes on for them is noted later, or has not
@@ -220,10 +224,47 @@ impl Known {
         at.map(|at| self.speakers.remove(at));
     }
 
-    /// It was done for the run, and ended so.
-    pub(crate) fn take_done(&mut self, run: RunId, part: Part) -> Option<Exit> {
-        self.done.remove(&(run, part))
+    /// With these the next turn begins.
+    pub(crate) fn begins_turn(&mut self, notes: &[Note]) {
+        for note in notes {
+            self.turn = note.turn;
+            if let What::Learnt(Learnt::Done(run, part, _)) = note.what {
+                self.done_by_now.insert((run, part));
+            }
+        }
     }
+
+    /// It was done for the run.
+    pub(crate) fn take_done(&mut self, run: RunId, part: Part) -> Option<Done> {
+        let of = (run, part);
+        if self.done_by_now.contains(&of) {
+            return self.done.remove(&of).map(Done::Now);
+        }
+        self.done.contains_key(&of).then(|| {
+            self.awaited.insert(of);
+            Done::Later
+        })
+    }
+
+    /// How it ended, if it was ordered before.
+    pub(crate) fn take_awaited(&mut self, run: RunId, part: Part) -> Option<Exit> {
+        let of = (run, part);
+        if self.awaited.remove(&of) { self.done.remove(&of) } else { None }
+    }
+
+    /// Something of the run is under way until its turn comes.
+    pub(crate) fn awaits(&self, run: RunId) -> bool {
+        self.awaited.iter().any(|(of, _)| *of == run)
+    }
+}
+
+/// What init does itself was done before a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// And had ended so by the turn that is put again.
+    Now(Exit),
+    /// In a turn that is still to come.
+    Later,
 }
 
 #[cfg(test)]
@@ -293,8 +334,16 @@ mod tests {
         known.has_found(run, 42);
         assert_eq!((known.next_of(run), known.finds(run, 42)), (Some(41), false));
         assert_eq!(known.take_done(run, Part::Unlink), None);
-        assert_eq!(known.take_done(run, Part::Clean), Some(Exit::Code(0)));
-        assert_eq!(known.take_done(run, Part::Clean), None);
+        assert_eq!(known.take_done(run, Part::Clean), Some(Done::Later));
+        assert!(known.awaits(run) && !known.awaits(RunId(8)));
+        assert_eq!(known.take_awaited(run, Part::Clean), Some(Exit::Code(0)));
+        assert_eq!(known.take_awaited(run, Part::Clean), None);
+        assert!(known.take_done(run, Part::Clean).is_none() && !known.awaits(run));
+        let unlinked = [note(Learnt::Done(run, Part::Unlink, Exit::Code(3)))];
+        let mut known = Known::among(&unlinked);
+        known.begins_turn(&unlinked);
+        assert_eq!(known.take_done(run, Part::Unlink), Some(Done::Now(Exit::Code(3))));
+        assert_eq!(known.take_awaited(run, Part::Unlink), None);
         assert!(!known.has_sought(RunId(9)));
     }
 }

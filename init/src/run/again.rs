@@ -5,7 +5,7 @@ use super::procedure::{Deed, Part, Procedure};
 use super::running::Main;
 use crate::clock;
 use crate::event_loop::Init;
-use crate::journal::learnt::Learnt;
+use crate::journal::learnt::{Done, Learnt};
 use crate::process::{self, Stat};
 use crate::sys::{Pid, inherit, signal};
 use groundstate_units::machine::event::RunId;
@@ -78,11 +78,8 @@ impl Init {
             Learnt::Unfound(run, why) => self.unfound_before(run, why),
             Learnt::Over(run, exit) => self.over_before(run, exit),
             // It is asked for when it is to be done, heard or taken up.
-            Learnt::Done(..)
-            | Learnt::Spoke(..)
-            | Learnt::GaveUp(_)
-            | Learnt::Held(..)
-            | Learnt::Executed(_) => {}
+            Learnt::Spoke(..) | Learnt::GaveUp(_) | Learnt::Held(..) | Learnt::Executed(_) => {}
+            Learnt::Done(run, part, _) => self.done_before(run, part),
             Learnt::Emptied(run) => self.emptied_before(run),
             Learnt::Unnoted => self.looks_from_now_on(),
             Learnt::Left(left) => self.tracker.left_before(&left, clock::ticks_at(self.now)),
@@ -198,8 +195,21 @@ impl Init {
     }
 
     /// What init does itself for the run was done, and is not done once more under the next one.
-    pub(super) fn was_done(&mut self, run: RunId, part: Part) -> Option<Exit> {
+    pub(super) fn was_done(&mut self, run: RunId, part: Part) -> Option<Done> {
         self.lineage.known.as_mut()?.take_done(run, part)
+    }
+
+    fn done_before(&mut self, run: RunId, part: Part) {
+        let known = self.lineage.known.as_mut();
+        if let Some(exit) = known.and_then(|known| known.take_awaited(run, part)) {
+            self.course(run, |procedure| procedure.exited(part, exit));
+        }
+    }
+
+    /// A process of it that init has made was at work then, or is now.
+    pub(super) fn has_lines(&self, run: RunId) -> bool {
+        let awaits = self.lineage.known.as_ref().is_some_and(|known| known.awaits(run));
+        awaits || self.runs.get(run).is_some_and(|running| !running.lines.is_empty())
     }
 
     /// Once all that was noted is put: what had not been found out is asked now.

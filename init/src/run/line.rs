@@ -6,7 +6,7 @@ use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::learnt::Learnt;
+use crate::journal::learnt::{Done, Learnt};
 use crate::journal::notes::{self, Aside, Begun, More};
 use crate::limit;
 use crate::logger;
@@ -287,8 +287,10 @@ impl Init {
 
     /// What a run leaves is removed by a child of init's own.
     pub(super) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
-        if self.was_done(run, Part::Clean).is_some() {
-            return vec![Deed::Look];
+        match self.was_done(run, Part::Clean) {
+            Some(Done::Now(_)) => return vec![Deed::Look],
+            Some(Done::Later) => return Vec::new(),
+            None => {}
         }
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let particular = running.spec().and_then(|spec| spec.particular.clone());

@@ -9,7 +9,7 @@ use super::procedure::{Deed, Part, Procedure};
 use super::running::Search;
 use crate::event_loop::Init;
 use crate::journal::carried;
-use crate::journal::learnt::Learnt;
+use crate::journal::learnt::{Done, Learnt};
 use crate::limit;
 use crate::mounted;
 use crate::sys::{Pid, process, wait};
@@ -70,8 +70,10 @@ impl Init {
     pub(super) fn remove_pid_file(&mut self, run: RunId) -> Vec<Deed> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
-        if let Some(exit) = self.was_done(run, Part::Unlink) {
-            return self.go_on_from(run, Part::Unlink, exit);
+        match self.was_done(run, Part::Unlink) {
+            Some(Done::Now(exit)) => return self.go_on_from(run, Part::Unlink, exit),
+            Some(Done::Later) => return Vec::new(),
+            None => {}
         }
         let removed = if mounted::is_in_memory(&path) {
             pid_file::remove(&path, By::Init)

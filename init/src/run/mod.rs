@@ -125,7 +125,7 @@ impl Init {
             Deed::Look => {
                 let something = self.has_something(run);
                 let Some(running) = self.runs.get(run) else { return Vec::new() };
-                let lines = !running.lines.is_empty();
+                let lines = self.has_lines(run);
                 if !something && !lines && running.procedure.waits_for_the_last() {
                     self.note_told(&Learnt::Emptied(run));
                 }

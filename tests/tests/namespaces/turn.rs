@@ -336,7 +336,8 @@ fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
 #[test]
 fn what_was_wished_while_what_a_run_leaves_was_removed_is_not_done_to_the_next_after_a_crash() {
     for wrapper in BOTH {
-        let text = "runtime-directory: web\nexec-start: DAEMON --trace DIR/web.trace";
+        let text =
+            "restart-delay: 1ms\nruntime-dir: turn-web\nexec-start: DAEMON --trace DIR/web.trace";
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
