@@ -48,8 +48,8 @@ pub(super) struct Aimed {
     older: Option<Option<Print>>,
     /// It fired last though it was not to be told whether the change counts.
     in_doubt: bool,
-    /// When a change was last seen.
-    changed: Option<Time>,
+    /// The latest change that events told of: after which point, and by when.
+    changed: Option<(Time, Time)>,
     /// Without events: a difference is a change.
     compare: bool,
 }
@@ -130,10 +130,10 @@ impl Aimed {
         }
     }
 
-    /// Takes in what was seen.
-    pub(super) fn note(&mut self, seen: Seen, now: Time) {
+    /// Takes in what was seen now. There was nothing to be seen at that point.
+    pub(super) fn note(&mut self, seen: Seen, after: Time, now: Time) {
         match seen {
-            Seen::Change => self.changed = Some(now),
+            Seen::Change => self.changed = Some((after, now)),
             Seen::Perhaps => self.compare = true,
         }
     }
@@ -147,14 +147,25 @@ impl Aimed {
                 fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some())
             }
             Look::Changed | Look::Modified => {
+                let changed = self.changed.take().filter(|(_, by)| *by >= since);
+                let is_late = changed.is_some_and(|(after, _)| after < since);
+                // An event in a directory need not change the directory.
+                if is_late && !self.path.is_dir() && self.is_not_as_it_was() {
+                    self.compare = true;
+                    return self.differs(since);
+                }
                 let differs = self.differs(since);
-                let changed = self.changed.take().is_some_and(|at| at >= since);
-                if changed {
+                if changed.is_some() {
                     (self.older, self.in_doubt) = (None, false);
                 }
-                changed || differs
+                changed.is_some() || differs
             }
         }
+    }
+
+    /// So that it tells itself when it was changed.
+    fn is_not_as_it_was(&self) -> bool {
+        self.older.unwrap_or(self.print) != Print::of(&self.path)
     }
 
     /// It is not as it was, and became so after that point.
@@ -286,10 +297,10 @@ mod tests {
                     (late, later) = (Time::from_nanos(1), Time::from_nanos(1));
                 }
                 if is_looked_at {
-                    aimed.note(Seen::Perhaps, clock::now());
+                    aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
                 }
                 let at_once = aimed.seen(late);
-                aimed.note(Seen::Perhaps, clock::now());
+                aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
                 let afterwards = aimed.seen(later);
                 let told = (is_after && is_looked_at, is_after && !is_looked_at);
                 assert_eq!((at_once, afterwards), told);

@@ -43,8 +43,8 @@ fn watch_on<'o>(link: Link<'o>, apart: Option<Apart<'o>>) -> u8 {
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
     let (runs, watches) = (BTreeMap::new(), BTreeMap::new());
-    let looked_at = clock::now();
-    let watcher = Watcher { link, inotify, polling, looked_at, runs, watches, apart };
+    let (looked_at, quiet_at) = (clock::now(), Time::ZERO);
+    let watcher = Watcher { link, inotify, polling, looked_at, quiet_at, runs, watches, apart };
     u8::from(watcher.run().is_err())
 }
 
@@ -76,6 +76,8 @@ struct Watcher<'o> {
     polling: bool,
     /// When that was done last.
     looked_at: Time,
+    /// When there was last no event that had not been read.
+    quiet_at: Time,
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
     /// None: it is one of these itself.
@@ -255,8 +257,9 @@ impl Watcher<'_> {
                 return;
             }
             if let Some(watching) = self.runs.get_mut(&run) {
-                let now = clock::now();
-                watching.aims.iter_mut().for_each(|aimed| aimed.note(Seen::Perhaps, now));
+                let (after, now) = (self.quiet_at, clock::now());
+                let all = watching.aims.iter_mut();
+                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
             }
         }
         self.polling = true;
@@ -318,12 +321,17 @@ impl Watcher<'_> {
 
     fn events(&mut self) -> io::Result<()> {
         let Some(inotify) = &self.inotify else { return Ok(()) };
+        let begun = clock::now();
         let events = match inotify.read_events() {
             Ok(events) => events,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
+            Err(Errno::EAGAIN) => {
+                self.quiet_at = begun;
+                return Ok(());
+            }
+            Err(Errno::EINTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let now = clock::now();
+        let (after, now) = (self.quiet_at, clock::now());
         let mut concerned = BTreeMap::new();
         for event in &events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
@@ -335,7 +343,7 @@ impl Watcher<'_> {
             if let Some(watching) = self.runs.get_mut(&run) {
                 for index in changed {
                     if let Some(aimed) = watching.aims.get_mut(index) {
-                        aimed.note(Seen::Change, now);
+                        aimed.note(Seen::Change, after, now);
                     }
                 }
             }
@@ -361,8 +369,9 @@ impl Watcher<'_> {
     fn look_at_all(&mut self) -> io::Result<()> {
         for run in self.runs.keys().copied().collect::<Vec<_>>() {
             if let Some(watching) = self.runs.get_mut(&run) {
-                let now = clock::now();
-                watching.aims.iter_mut().for_each(|aimed| aimed.note(Seen::Perhaps, now));
+                let (after, now) = (self.quiet_at, clock::now());
+                let all = watching.aims.iter_mut();
+                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
             }
             self.look_at(run)?;
         }

@@ -117,6 +117,27 @@ fn what_is_changed_or_removed_while_the_activated_unit_is_up_does_not_fire() {
 }
 
 #[test]
+fn what_is_changed_while_the_activated_unit_is_up_does_not_fire_however_late_the_lookout_looks() {
+    /// Times of files are not exact, and the lookout has looked, where it looks from time to time.
+    const LATER: Duration = Duration::from_secs(3);
+    let all = ["true", NO_INOTIFY].map(|inotify| (inotify, watched(inotify)));
+    let lookouts = all.each_ref().map(|(_, init)| lookout(init));
+    for ((_, init), lookout) in all.iter().zip(&lookouts) {
+        lookout.signal(Signal::SIGSTOP);
+        init.sandbox.put("in/conf", "its own");
+    }
+    let _ = within(Duration::from_secs(1), || None::<()>);
+    for ((_, init), lookout) in all.iter().zip(&lookouts) {
+        init.sandbox.order("order", "ready");
+        init.when_state("job", "disabled");
+        lookout.signal(Signal::SIGCONT);
+    }
+    let again = || all.iter().find(|(_, init)| starts(&init.sandbox, "job") > 1);
+    assert_eq!(within(LATER, || again().map(|(way, _)| way)), None);
+    all.into_iter().for_each(|(_, init)| init.finish());
+}
+
+#[test]
 fn a_path_that_can_not_be_watched_is_looked_at_though_another_that_is_watched_is_busy() {
     let files = Sandbox::new();
     for place in ["busy", "quiet"] {
