@@ -7,13 +7,22 @@ use std::path::Path;
 use std::time::Duration;
 
 /// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub(super) struct Print {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+    /// The directory it is in by itself, by no link. No part of its state.
+    dir: Option<(u64, u64)>,
+}
+
+impl PartialEq for Print {
+    fn eq(&self, other: &Print) -> bool {
+        let of = |it: &Print| (it.device, it.inode, it.size, it.modified, it.changed);
+        of(self) == of(other)
+    }
 }
 
 /// A change, as seen from a point of time.
@@ -35,8 +44,15 @@ impl Print {
             size: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: changed(&found),
+            dir: dir_of(path),
         })
     }
+}
+
+fn dir_of(path: &Path) -> Option<(u64, u64)> {
+    let is_link = fs::symlink_metadata(path).ok()?.is_symlink();
+    let dir = path.parent().filter(|_| !is_link).and_then(|dir| fs::metadata(dir).ok())?;
+    Some((dir.dev(), dir.ino()))
 }
 
 fn changed(found: &Metadata) -> (i64, i64) {
@@ -48,8 +64,12 @@ pub(super) fn when(path: &Path, from: Option<Print>, to: Option<Print>, since: D
     let is_same =
         from.zip(to).is_some_and(|(from, to)| (from.device, from.inode) == (to.device, to.inode));
     let own = to.map(|to| to.changed);
-    // What led to another one, or to none, is not told by the file that is there now.
-    let way = if is_same { None } else { way_changed(path) };
+    // One that was put in another's place is changed by that.
+    let is_put_there = from
+        .zip(to)
+        .is_some_and(|(from, to)| from.dir.zip(to.dir).is_some_and(|(from, to)| from == to));
+    // What else led to another one, or to none, is not told by the file that is there now.
+    let way = if is_same || is_put_there { None } else { way_changed(path) };
     // Nothing tells: better once too often.
     own.max(way).map_or(When::About, |latest| compare(latest, since))
 }
@@ -96,6 +116,33 @@ mod tests {
         assert_eq!(at(99_000), When::About);
         assert_eq!(at(98_000), When::Before);
         assert_eq!(at(102_000), When::After);
+    }
+
+    #[test]
+    fn what_was_put_in_its_place_is_as_old_as_that_whatever_else_comes_into_the_directory() {
+        let dir = std::env::temp_dir().join(format!("gs-busy-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("x");
+        fs::write(&path, "").unwrap();
+        let before = Print::of(&path);
+        fs::write(dir.join("new"), "").unwrap();
+        fs::rename(dir.join("new"), &path).unwrap();
+        let now = Print::of(&path);
+        let time = |(seconds, nanos): (i64, i64)| {
+            Duration::new(seconds.unsigned_abs(), u32::try_from(nanos).unwrap())
+        };
+        let since = time(now.unwrap().changed) + Duration::from_millis(200);
+        while time(changed(&fs::metadata(&dir).unwrap())) < since {
+            fs::write(dir.join("another"), "").unwrap();
+            fs::remove_file(dir.join("another")).unwrap();
+            std::thread::yield_now();
+        }
+        assert_eq!(when(&path, before, now, since), When::Before);
+        // Links in it are told of by it alone.
+        std::os::unix::fs::symlink("x", dir.join("link")).unwrap();
+        let link = dir.join("link");
+        assert_eq!(when(&link, before, Print::of(&link), since), When::After);
+        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
