@@ -125,6 +125,11 @@ pub(crate) fn closes_also(pid: Pid) {
     with(|closing| closing.children.insert(pid, 1));
 }
 
+/// This child has written what init says, and does so no more once it has come to the end.
+pub(crate) fn writes_still(pid: Pid) {
+    with(|closing| closing.children.insert(pid, 0));
+}
+
 /// Before another image goes on: who is at it shares the table of this one, and would keep all that
 /// is in it open for as long as it waits.
 pub(crate) fn end_closers() {

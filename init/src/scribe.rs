@@ -143,21 +143,20 @@ pub(crate) fn pid() -> Option<Pid> {
 /// Another image is about to go on, and begins another. Who waits for ever to close something for this one
 /// ([`foreign`]) has the pipe too: its end would never come.
 pub(crate) fn dismiss() {
-    if let Some(Scribe { way, .. }) = taken() {
-        // With no room for that it is waiting.
-        let _ = write(&way, &[END]);
+    let Some(Scribe { pid, way }) = taken() else { return };
+    // With no room for that it is waiting.
+    let _ = write(&way, &[END]);
+    // Where this image goes on after all, it is one of those there may be, until it has ended.
+    if wait::is_made(pid) {
+        foreign::writes_still(pid);
     }
 }
 
 /// Nothing is said any more: the last words have a moment to be written, those of images before this one too, as
 /// init ends.
 pub(crate) fn finish() {
-    let present = taken();
-    if let Some(Scribe { way, .. }) = &present {
-        let _ = write(way, &[END]);
-    }
-    let present = present.as_ref().map(|scribe| scribe.pid).filter(|pid| wait::is_made(*pid));
-    let all = foreign::scribes().into_iter().chain(present).filter(|pid| wait::is_child(*pid));
+    dismiss();
+    let all = foreign::scribes().into_iter().filter(|pid| wait::is_child(*pid));
     let mut at_work: Vec<(Pid, OwnedFd)> =
         all.filter_map(|pid| Some((pid, signal::pidfd(pid).ok()?))).collect();
     let until = clock::now().after(limit::LAST_WORDS);
@@ -191,4 +190,43 @@ fn taken() -> Option<Scribe> {
         return None;
     }
     PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::tests::is_alone;
+
+    #[test]
+    fn who_is_done_without_and_does_not_end_is_one_of_those_there_may_be() {
+        if !is_alone(
+            "scribe::tests::who_is_done_without_and_does_not_end_is_one_of_those_there_may_be",
+        ) {
+            return;
+        }
+        is_needed();
+        for count in 1..=limit::SCRIBES_LEFT {
+            begin();
+            signal::kill(pid().unwrap(), 19).unwrap();
+            if count % 2 == 0 {
+                dismiss()
+            } else {
+                finish()
+            }
+            assert_eq!(foreign::scribes().len(), count);
+        }
+        assert_eq!(say(b""), Err(Errno::EAGAIN));
+        for pid in foreign::scribes() {
+            signal::kill(pid, 9).unwrap();
+            wait::await_end(pid).unwrap();
+            assert!(foreign::closer_ended(pid));
+        }
+        assert_eq!(say(b""), Ok(0));
+        // What has ended is none of them.
+        let ended = pid().unwrap();
+        signal::kill(ended, 9).unwrap();
+        wait::await_end(ended).unwrap();
+        dismiss();
+        assert_eq!(foreign::scribes(), []);
+    }
 }
