@@ -88,8 +88,10 @@ impl Init {
     /// Keeps the state, if it is time.
     pub(crate) fn keep_state(&mut self) {
         let (now, number) = (clock::now(), self.machine.generation().number);
-        let Some(keeper) = &mut self.lineage.keeper else { return };
-        keeper.is_of(number, now);
+        if let Some(keeper) = &mut self.lineage.keeper {
+            keeper.is_of(number, now);
+        }
+        // Where nothing can be kept nothing is gone back to, and what the units came in is let go of.
         self.kept(Keeper::outlived);
         let Some(keeper) = &mut self.lineage.keeper else { return };
         if keeper.due().is_none_or(|due| now < due) {
