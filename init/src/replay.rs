@@ -139,11 +139,13 @@ impl Init {
                         wished.push((wish, Vec::new()));
                     }
                 },
-                What::Learnt(Learnt::Executed(pid)) => match wished.last_mut() {
-                    Some((_, after)) => after.push(pid),
-                    None if ends.is_empty() => executed.push(pid),
-                    None => late.push(pid),
-                },
+                What::Learnt(learnt @ (Learnt::Executed(_) | Learnt::Emptied(_)))
+                    if !wished.is_empty() =>
+                {
+                    wished.last_mut().into_iter().for_each(|(_, after)| after.push(learnt.clone()));
+                }
+                What::Learnt(Learnt::Executed(pid)) if ends.is_empty() => executed.push(pid),
+                What::Learnt(Learnt::Executed(pid)) => late.push(pid),
                 What::Opened(note) => opened.push(note.run),
                 What::Learnt(learnt @ Learnt::Left(_)) => left.push(learnt),
                 What::Learnt(learnt) if ends.is_empty() => first.push(learnt),
@@ -181,24 +183,47 @@ impl Init {
         self.settle();
         executed.append(&mut late);
         self.executed_in_turn(&mut executed);
-        self.wished_in_turn(wished, &mut executed);
+        let due = self.wished_in_turn(wished, &mut executed);
+        self.due_in_turn();
+        self.learnt_in_turn(due);
+        self.executed_in_turn(&mut executed);
+        self.find_what_is_so();
+    }
+
+    fn due_in_turn(&mut self) {
         self.runs_due();
         if self.machine.next_deadline().is_some_and(|at| at <= self.now) {
             self.facts.push_back(Event::Tick);
         }
         self.settle();
-        self.executed_in_turn(&mut executed);
-        self.find_what_is_so();
     }
 
-    /// Each with those that had become their programs after it.
-    fn wished_in_turn(&mut self, wished: Vec<(Wished, Vec<i32>)>, executed: &mut Vec<i32>) {
-        for (wish, mut after) in wished {
+    /// Each with those that had become their programs after it, and of which nothing was left any more. Gives those of
+    /// what is due: that is done when all are.
+    fn wished_in_turn(
+        &mut self,
+        wished: Vec<(Wished, Vec<Learnt>)>,
+        executed: &mut Vec<i32>,
+    ) -> Vec<Learnt> {
+        let mut due = Vec::new();
+        for (wish, after) in wished {
+            self.are_emptied(&after);
+            let is_time = matches!(wish, Wished::Event(Event::Tick));
             self.wished_before(wish);
             self.settle();
-            executed.append(&mut after);
-            self.executed_in_turn(executed);
+            for learnt in after {
+                if let Learnt::Executed(pid) = learnt {
+                    executed.push(pid);
+                } else if is_time {
+                    due.push(learnt);
+                } else {
+                    self.learnt_before(learnt);
+                }
+                self.settle();
+                self.executed_in_turn(executed);
+            }
         }
+        due
     }
 
     /// It was granted then; refused now, it has no effect.

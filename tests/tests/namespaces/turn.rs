@@ -360,3 +360,34 @@ fn what_was_wished_while_what_a_run_leaves_was_removed_is_not_done_to_the_next_a
         init.finish_after_crash();
     }
 }
+
+#[test]
+fn what_was_gone_once_it_was_wished_away_had_not_ended_by_itself_before() {
+    let text = "type: background-scripted\nexec-start: /bin/sh -c 'setsid sleep 1000 &'\nexec-stop-post: DAEMON --trace DIR/web.trace";
+    let init = at_work(text, &[]);
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let alone = || <[Process; 1]>::try_from(init.processes_of("web")).ok();
+    let [daemon] = until("it is alone", alone);
+    keeps(&init);
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("unwant", &json!({"target": "web"}));
+    let has_ended = || !daemon.is_alive() || daemon.state() == Some('Z');
+    steps.until(|call| {
+        let is_signal = [libc::SYS_kill, libc::SYS_pidfd_send_signal].contains(&call.number);
+        is_signal && until("it ends", || has_ended().then_some(true))
+    });
+    steps.until(|call| has_its_program(&init, call));
+    until_begun(&init, "web");
+    let last = init.processes_of("web");
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    init.tell("ping", &json!({}));
+    assert_eq!(init.processes_of("web"), last, "{}", init.output());
+    assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
+    last.into_iter().for_each(Process::end);
+    init.when_state("web", "disabled");
+    init.finish_after_crash();
+}
