@@ -25,10 +25,12 @@ use std::time::{Duration, Instant};
 pub const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-/// Writes numbered lines at intervals, some of what it begins outlives it, and it holds a lock. With a second
-/// argument it writes its pid there.
+/// Writes numbered lines at intervals, some of what it begins outlives it, and it holds a lock: who takes that for it may
+/// be killed before it has. With a second argument it writes its pid there.
 const SERVICE: &str = r#"exec 9>DIR/$1.lock
-flock -n 9 || echo "$1 $$" >>DIR/twice
+until flock -n 9; do
+  [ $? != 1 ] || { echo "$1 $$" >>DIR/twice; break; }
+done
 [ -z "$2" ] || echo $$ >"$2"
 trap 'exit 0' TERM
 trap : HUP
