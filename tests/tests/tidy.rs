@@ -31,7 +31,7 @@ const PAUSES: [&str; 8] = [
     "init/src/spawn/outfit.rs",
 ];
 /// Documents whose tables name tests: the stage `tables` looks whether those have passed.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 9] = [
     "units/README.md",
     "cluster/README.md",
     "SECURITY.md",
@@ -39,6 +39,8 @@ const TABLES: [&str; 7] = [
     "tests/probes.tsv",
     "tests/directives.tsv",
     "tests/tricky.tsv",
+    "tests/faults.tsv",
+    "tests/promises.tsv",
 ];
 /// What answers on the command line before anything runs.
 const PRINTERS: [&str; 1] = ["init/src/options.rs"];
