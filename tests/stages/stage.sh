@@ -1,5 +1,6 @@
 # What the stages share; sourced. The working directory is the top of the repository.
 WORK=tests/.work
+mkdir -p "$WORK"
 RESULTS=$WORK/results.tsv
 AGAIN=$WORK/again
 # Tests that found nothing to test with, each with why; see src/not_run.rs.
