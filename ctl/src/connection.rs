@@ -5,17 +5,20 @@
 use crate::exit::{Exit, Trouble};
 use groundstate_units::control::answer::{Failure, Line};
 use groundstate_units::control::request::{Request, Role, Verb};
-use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg,
-    setsockopt, socket,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, getsockopt,
+    sendmsg, setsockopt, socket,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, ErrorKind, IoSlice, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Whoever listens says that he is there by then.
@@ -47,9 +50,11 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// [`Exit::NoInit`] where nobody listens, [`Exit::Denied`] where the path is closed to us.
+    /// [`Exit::NoInit`] where no process listens, [`Exit::Denied`] where the path is closed to
+    /// the caller, or where another user than root may listen there.
     pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
         let stream = connected(path).map_err(|error| absent(path, &error))?;
+        check_owners(path, &stream)?;
         let reader = BufReader::new(stream);
         let path = path.to_string();
         let (limit, asked) = (None, None);
@@ -271,7 +276,31 @@ fn connected(path: &str) -> std::io::Result<UnixStream> {
     Ok(stream.into())
 }
 
-/// Nobody has said anything within the time.
+/// What init answers is believed: the client writes the policy file that init names, and prints
+/// the logs that it is given. So the socket must be root's or the caller's own. PID 1 of this pid
+/// namespace is trusted whatever its user is.
+fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Trouble> {
+    let fault = |error: std::io::Error| Trouble::file(path, &error);
+    let peer = getsockopt(stream, PeerCredentials).map_err(|error| fault(error.into()))?;
+    if peer.pid() == 1 {
+        return Ok(());
+    }
+    let directory = Path::new(path).parent().filter(|dir| !dir.as_os_str().is_empty());
+    let directory = std::fs::metadata(directory.unwrap_or(Path::new("."))).map_err(fault)?;
+    let own = geteuid().as_raw();
+    let owners = [("its directory belongs to", directory.uid()), ("it is served by", peer.uid())];
+    match owners.into_iter().find(|(_, uid)| *uid != 0 && *uid != own) {
+        None => Ok(()),
+        Some((what, uid)) => {
+            let message = format!("{path} is not trusted: {what} uid {uid}");
+            let hint = "only sockets of root and of the caller are used; run this as that user \
+                        to ask an instance of another user";
+            Err(Trouble::Failed(Exit::Denied, Failure::new(Failure::DENIED, message, hint)))
+        }
+    }
+}
+
+/// No answer has come within the time.
 fn silent(path: &str, limit: Option<Duration>) -> Trouble {
     let within = limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
     let message = format!("no answer from {path}{within}");

@@ -8,7 +8,7 @@ use crate::style::{Style, Tone};
 use crate::typed;
 use crate::verb::check;
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
-use groundstate_units::control::place::{Places, control_socket};
+use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket};
 use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::wall::Wall;
 use nix::unistd::geteuid;
@@ -33,12 +33,15 @@ pub(crate) struct Session {
 impl Session {
     /// From the command line and the environment.
     pub(crate) fn new(common: &Common) -> Session {
+        Session::of(common, Instance::Any)
+    }
+
+    /// The same, for an instance that the caller names.
+    pub(crate) fn of(common: &Common, instance: Instance) -> Session {
         let places = Places::of(geteuid().as_raw(), variable);
-        let socket = match &common.socket {
-            Some(path) => path.to_string_lossy().into_owned(),
-            None => variable("GROUNDSTATE_SOCKET")
-                .unwrap_or_else(|| control_socket(&places.runtime_dir)),
-        };
+        let told = common.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let told = told.or_else(|| variable("GROUNDSTATE_SOCKET"));
+        let socket = told.unwrap_or_else(|| default_socket(&places, instance));
         let style = Style {
             colour: colour(common.color, stdout().is_terminal()),
             width: stdout().is_terminal().then(columns),
@@ -149,6 +152,29 @@ impl Session {
             };
         }
         Trouble::Failed(exit, failure)
+    }
+}
+
+/// Which init is meant where no socket is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instance {
+    /// The instance of this user; without one, that of the machine.
+    Any,
+    /// That of the machine.
+    System,
+    /// That of this user.
+    User,
+}
+
+/// The control socket of an instance.
+fn default_socket(places: &Places, instance: Instance) -> String {
+    let own = control_socket(&places.runtime_dir);
+    let system = control_socket(SYSTEM_RUNTIME);
+    let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
+    match instance {
+        Instance::Any if !is_there(&own) && is_there(&system) => system,
+        Instance::Any | Instance::User => own,
+        Instance::System => system,
     }
 }
 

@@ -18,8 +18,15 @@ pub struct Places {
     pub policy: String,
 }
 
-/// Unit directory of the distribution.
+/// Unit directory of the distribution, for the init of a machine or a container.
 pub const VENDOR_UNITS: &str = "/usr/lib/groundstate/units";
+
+/// Unit directory of the distribution for instances of users. It is another one, so that an
+/// instance of a user does not start the boot set of the machine.
+pub const USER_VENDOR_UNITS: &str = "/usr/lib/groundstate/user-units";
+
+/// Runtime directory of the init of this machine or container.
+pub const SYSTEM_RUNTIME: &str = "/run/groundstate";
 
 impl Places {
     /// The defaults of a user. `variable` looks up the environment; empty counts as unset.
@@ -32,7 +39,8 @@ impl Places {
         let set = |name: &str| variable(name).filter(|value| value.starts_with('/'));
         if uid == 0 {
             let (log, state) = ("/var/log/groundstate", "/var/lib/groundstate");
-            return Places::under("/etc/groundstate", "/run/groundstate", log, state);
+            let vendor = VENDOR_UNITS;
+            return Places::under("/etc/groundstate", SYSTEM_RUNTIME, log, (state, vendor));
         }
         let temporary = set("TMPDIR").unwrap_or_else(|| "/tmp".to_string());
         let private = format!("{temporary}/groundstate-{uid}");
@@ -45,16 +53,21 @@ impl Places {
         let state = set("XDG_STATE_HOME")
             .or_else(|| in_home(".local/state"))
             .map_or_else(|| format!("{private}/log"), |dir| format!("{dir}/groundstate"));
-        Places::under(&config, &runtime, &state, &state)
+        Places::under(&config, &runtime, &state, (&state, USER_VENDOR_UNITS))
     }
 
-    fn under(config: &str, runtime_dir: &str, log_dir: &str, state_dir: &str) -> Places {
+    fn under(
+        config: &str,
+        runtime_dir: &str,
+        log_dir: &str,
+        (state_dir, vendor): (&str, &str),
+    ) -> Places {
         Places {
             config: format!("{config}/init.yaml"),
             unit_dirs: vec![
                 format!("{config}/units"),
                 runtime_units(runtime_dir),
-                VENDOR_UNITS.to_string(),
+                vendor.to_string(),
             ],
             runtime_dir: runtime_dir.to_string(),
             log_dir: log_dir.to_string(),
@@ -111,6 +124,7 @@ mod tests {
         let home = Places::of(1000, |name| (name == "HOME").then(|| "/home/u".to_string()));
         assert_eq!(home.policy, "/home/u/.config/groundstate/policy.yaml");
         assert_eq!(home.log_dir, "/home/u/.local/state/groundstate");
+        assert_eq!(home.unit_dirs.last().map(String::as_str), Some(USER_VENDOR_UNITS));
         let relative = Places::of(1000, |_| Some("not/absolute".to_string()));
         assert_eq!(relative, bare);
     }
