@@ -51,11 +51,17 @@ pub fn shim() -> ExitCode {
     let words: Vec<String> = typed.collect();
     ExitCode::from(match called.as_str() {
         "journalctl" => journalctl::main(&words),
+        "shutdown" | "telinit" | "init" | "runlevel" => return initctl(),
         _ => systemctl::main(&called, &words),
     })
 }
 
 fn run(typed: Vec<String>) -> Result<Exit, Trouble> {
+    if let Some((called, words)) = typed.split_first()
+        && called.rsplit('/').next() == Some("runlevel")
+    {
+        return verb::runlevel::run(words);
+    }
     let mut command = arguments::Arguments::command();
     let verbs: Vec<String> =
         command.get_subcommands().map(|verb| verb.get_name().to_string()).collect();

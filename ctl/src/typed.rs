@@ -4,6 +4,7 @@
 
 use crate::exit::{Exit, Trouble};
 use crate::session;
+use crate::verb::runlevel;
 use groundstate_units::name::slips;
 
 /// Flags of [`crate::arguments::Common`] whose value may be the next word.
@@ -26,7 +27,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("reload-configuration", "`initctl reload`"),
     ("daemon-reexec", "`initctl upgrade`"),
     ("isolate", "`initctl set-target TARGET`"),
-    ("runlevel", "`initctl status`"),
+    ("runlevel", "`initctl status`, or call the program as `runlevel`"),
     ("init", "`initctl set-target TARGET`"),
     ("default", "`initctl set-target TARGET --persist`"),
     ("set-default", "`initctl set-target TARGET --persist`"),
@@ -57,7 +58,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("lint", "`initctl check`"),
     ("dump", "`initctl graph`"),
     ("shutdown", "`initctl poweroff`"),
-    ("kexec", "`initctl reboot`"),
+    ("kexec", "no kernel that kexec has loaded can be booted; `initctl reboot`"),
+    ("soft-reboot", "`initctl reboot` restarts the machine, `initctl upgrade` init alone"),
     ("rescue", "`initctl set-target rescue`"),
     ("emergency", "`initctl set-target emergency`"),
 ];
@@ -74,7 +76,7 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
     let rest = match called {
         "poweroff" | "reboot" | "halt" => named(called, rest)?,
         "shutdown" => shutdown(rest)?,
-        "telinit" => telinit(rest)?,
+        "telinit" | "init" => telinit(rest)?,
         _ => rest,
     };
     let mut words = vec!["initctl".to_string()];
@@ -201,8 +203,7 @@ now, +0             do not ask at a terminal; no later time is known
 what follows `now`, a message to users, is passed over; -c: nothing is ever planned
 ";
 const TELINIT: &str = "telinit LEVEL";
-const TELINIT_LEVELS: &str =
-    "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade";
+const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade";
 
 /// What is understood, for who asked for it.
 fn help(usage: &str, text: &str) -> Trouble {
@@ -256,12 +257,14 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
     let Some(level) = levels.first().map(String::as_str) else {
         return Err(Trouble::usage("telinit needs a level", TELINIT_LEVELS));
     };
+    let target: String;
     let ours: &[&str] = match level {
         "0" => &["poweroff", "--yes"],
         "6" => &["reboot", "--yes"],
-        "1" | "s" | "S" => &["set-target", "rescue"],
-        "2" | "3" | "4" => &["set-target", "multi-user"],
-        "5" => &["set-target", "graphical"],
+        "1" | "s" | "S" | "2" | "3" | "4" | "5" => {
+            target = runlevel::target(level, &flags);
+            &["set-target", &target]
+        }
         "q" | "Q" => &["reload"],
         "u" | "U" => &["upgrade"],
         _ => {
@@ -331,7 +334,7 @@ mod tests {
             ("shutdown +5", "! shutdown [-h | -P | -r | -H] [now]"),
             (
                 "telinit",
-                "! 0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical, q reload, u upgrade",
+                "! 0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade",
             ),
             ("telinit 6", "initctl reboot --yes"),
             ("telinit q", "initctl reload"),

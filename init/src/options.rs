@@ -7,7 +7,8 @@ use crate::boot::Mode;
 use crate::weight::Own;
 use groundstate_units::name::Name;
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 /// What was asked for; `None` where nothing was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,8 @@ Groundstate's init: PID 1 of a machine or a container, or a supervisor.
   --record FILE       write each event and its actions, one JSON object a line
   --version           print the version
   --help              print this
+
+Where it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
 ";
 
 impl Options {
@@ -103,6 +106,11 @@ impl Options {
         if let Some(text) = &self.say {
             print!("{text}");
             return Some(ExitCode::SUCCESS);
+        }
+        if mode == Mode::Supervisor
+            && let Some(level) = run_level(std::env::args_os().skip(1))
+        {
+            return Some(telinit(&level));
         }
         if mode == Mode::Supervisor && !self.unknown.is_empty() {
             self.unknown.iter().for_each(|wrong| eprintln!("init: {wrong}"));
@@ -157,6 +165,28 @@ impl Options {
     }
 }
 
+/// The one word of a command line like `init 6`, by which telinit(8) is called.
+fn run_level(mut words: impl Iterator<Item = OsString>) -> Option<String> {
+    let word = words.next()?.into_string().ok()?;
+    let is_level =
+        matches!(word.as_bytes(), [b'0'..=b'6' | b's' | b'S' | b'q' | b'Q' | b'u' | b'U']);
+    (is_level && words.next().is_none()).then_some(word)
+}
+
+/// Where the package puts initctl, for a PATH that does not name it.
+const INITCTL: &str = "/usr/bin/initctl";
+
+/// Becomes `telinit LEVEL`; returns where that fails.
+#[allow(clippy::print_stderr, reason = "nothing runs yet")]
+fn telinit(level: &str) -> ExitCode {
+    let become_it = |program: &str| Command::new(program).arg0("telinit").arg(level).exec();
+    let error = [become_it("initctl"), become_it(INITCTL)].into_iter().next_back();
+    if let Some(error) = error {
+        eprintln!("init: cannot run {INITCTL}: {error}");
+    }
+    ExitCode::from(69)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +211,16 @@ mod tests {
         assert_eq!(score("keep").oom_score, Own::Kept);
         for wrong in ["-1001", "1001", "", "low", "99999999999"] {
             assert_eq!((score(wrong).oom_score, score(wrong).unknown.len()), (Own::default(), 1));
+        }
+    }
+
+    #[test]
+    fn a_single_level_is_telinit_and_nothing_else_is() {
+        let level = |words: &[&str]| run_level(words.iter().map(OsString::from));
+        assert_eq!(level(&["6"]).as_deref(), Some("6"));
+        assert_eq!(level(&["S"]).as_deref(), Some("S"));
+        for other in [&[][..], &["7"], &["66"], &["5", "foo"], &["--help"], &["single"]] {
+            assert_eq!(level(other), None, "{other:?}");
         }
     }
 

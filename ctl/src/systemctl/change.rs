@@ -5,7 +5,7 @@
 use super::enablement::Enablement;
 use super::instance;
 use super::manager::{default_target, is_offline};
-use super::snapshot::{Found, Snapshot, session};
+use super::snapshot::{Found, Snapshot, session_of};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
 use super::{FAILED, NOT_INSTALLED, Outcome, complain};
@@ -33,7 +33,7 @@ enum Deed {
 
 /// `start`, `stop` and their kin.
 pub(super) fn run(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     if is_offline(&session, asked)? {
         return Ok(0);
     }
@@ -239,7 +239,7 @@ fn status(session: &Session) -> Result<Status, Trouble> {
 
 /// `isolate X`, `default`, `rescue`, `emergency`: a new goal, without an overlay.
 pub(super) fn goal(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
     let name = match asked.verb.as_str() {
         "isolate" => asked.names.first().cloned().unwrap_or_default(),
@@ -262,7 +262,7 @@ pub(super) fn goal(asked: &Asked) -> Outcome {
 
 /// `kill`: to every process unless `--kill-who=main`.
 pub(super) fn kill(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let word = asked.signal.as_deref().unwrap_or("TERM");
     let Some(signal) = signal::number(word) else {
         complain(&format!("Failed to parse signal string {word}."));
@@ -296,7 +296,7 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
 
 /// `reset-failed`: failures are forgotten; what is needed is tried again.
 pub(super) fn reset_failed(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
     let mut units: Vec<&UnitStatus> = Vec::new();
     let mut exit = 0;

@@ -1,6 +1,6 @@
 //! `list-dependencies`: what a unit pulls in, as a tree; with `--reverse` what pulls it in.
 
-use super::snapshot::{Found, Snapshot, session};
+use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
 use crate::session;
@@ -14,7 +14,7 @@ const DEPTH: usize = 32;
 
 /// `list-dependencies`.
 pub(super) fn run(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let names = match asked.names.is_empty() {

@@ -2,7 +2,7 @@
 //! link or by policy, static where there is nothing to enable.
 
 use super::shown;
-use super::snapshot::{session, with_suffix};
+use super::snapshot::{session_of, with_suffix};
 use super::unit_file::{Folders, UnitFile, template_of};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
@@ -157,7 +157,7 @@ fn points_at(link: &Path, own: &str, name: &str) -> bool {
 
 /// `is-enabled`: 0 when any is; what can not be enabled counts as enabled, as in systemd.
 pub(super) fn is_enabled(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
     let mut any = false;
     for name in &asked.names {

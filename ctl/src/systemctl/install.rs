@@ -3,7 +3,7 @@
 //! Debian's own programs read and make those, and init reads them too.
 
 use super::enablement::Enablement;
-use super::snapshot::{session, with_suffix};
+use super::snapshot::{session_of, with_suffix};
 use super::unit_file::{Folders, Install, UnitFile};
 use super::words::Asked;
 use super::{FAILED, Outcome, change, complain, manager};
@@ -24,7 +24,7 @@ const ALSO: usize = 64;
 
 /// Does it.
 pub(super) fn run(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
     let job = Job { session: &session, asked, enablement: &enablement };
     let exit = match asked.verb.as_str() {

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::enablement::Enablement;
 use super::shown::Shown;
-use super::snapshot::{Snapshot, session, with_suffix};
+use super::snapshot::{Snapshot, session_of, with_suffix};
 use super::unit_file::UnitFile;
 use super::words::Asked;
 use crate::session;
@@ -22,7 +22,7 @@ struct Row<'a> {
 
 /// `list-units`; `list-sockets` and the like are it with a `--type`.
 pub(super) fn units(asked: &Asked) -> Outcome {
-    let snapshot = Snapshot::take(&session())?;
+    let snapshot = Snapshot::take(&session_of(asked.user))?;
     let mut types = asked.types.clone();
     if let Some(kind) = asked.verb.strip_prefix("list-").and_then(|rest| rest.strip_suffix('s'))
         && kind != "unit"
@@ -96,7 +96,7 @@ fn table(shown: &[Shown], asked: &Asked) -> String {
 
 /// `list-unit-files`.
 pub(super) fn unit_files(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
     let fits = |file: &&UnitFile| {
         let kind = file.name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
@@ -138,7 +138,7 @@ pub(super) fn preset(state: &str) -> Option<&'static str> {
 
 /// `list-jobs`: what moves.
 pub(super) fn jobs(asked: &Asked) -> Outcome {
-    let snapshot = Snapshot::take(&session())?;
+    let snapshot = Snapshot::take(&session_of(asked.user))?;
     let moving = |state: State| match state {
         State::Starting => Some(("start", "running")),
         State::Waiting => Some(("start", "waiting")),

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::property::stamp;
-use super::snapshot::{session, with_suffix};
+use super::snapshot::{session_of, with_suffix};
 use super::words::Asked;
 use crate::session;
 use crate::span;
@@ -15,7 +15,7 @@ use groundstate_units::wall::Wall;
 
 /// `list-timers`: the next one first.
 pub(super) fn timers(asked: &Asked) -> Outcome {
-    let (answer, _) = session().ask_as::<Timers>(Verb::Timers {})?;
+    let (answer, _) = session_of(asked.user).ask_as::<Timers>(Verb::Timers {})?;
     let now = Wall::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers = answer.timers;
     timers.retain(|timer| is_meant(asked, &timer.unit, timer.state));
@@ -42,7 +42,7 @@ pub(super) fn timers(asked: &Asked) -> Outcome {
 
 /// `list-sockets`: a line for each address.
 pub(super) fn sockets(asked: &Asked) -> Outcome {
-    let (answer, _) = session().ask_as::<Sockets>(Verb::Sockets {})?;
+    let (answer, _) = session_of(asked.user).ask_as::<Sockets>(Verb::Sockets {})?;
     let mut rows = Vec::new();
     for socket in answer.sockets.iter().filter(|one| is_meant(asked, &one.unit, one.state)) {
         for listen in &socket.listen {

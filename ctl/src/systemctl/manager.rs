@@ -1,10 +1,10 @@
 //! What is asked of the manager and not of a unit: `daemon-reload`, `get-default`, power,
 //! the environment.
 
-use super::snapshot::session;
+use super::snapshot::session_of;
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
-use crate::exit::{Exit, Trouble};
+use crate::exit::Trouble;
 use crate::policy_file;
 use crate::session::{self, Session};
 use groundstate_units::control::answer::{Cause, Changed, Pong, Status};
@@ -36,7 +36,7 @@ pub(super) fn version() -> Outcome {
 
 /// `daemon-reload`. Without an init, in a tree that is being built, there is nothing to tell.
 pub(super) fn reload(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     if is_offline(&session, asked)? {
         return Ok(0);
     }
@@ -48,7 +48,7 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
 
 /// `daemon-reexec`: init goes on as the binary that is installed now, and reads its files anew.
 pub(super) fn reexec(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     if is_offline(&session, asked)? {
         return Ok(0);
     }
@@ -118,7 +118,7 @@ fn in_chroot() -> bool {
 
 /// `get-default`.
 pub(super) fn get_default(asked: &Asked) -> Outcome {
-    let name = default_target(&session(), asked)?;
+    let name = default_target(&session_of(asked.user), asked)?;
     session::print(&if name.contains('.') { name } else { format!("{name}.target") })?;
     Ok(0)
 }
@@ -133,7 +133,7 @@ pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String,
 
 /// `set-default`.
 pub(super) fn set_default(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let Some(name) = asked.names.first() else {
         complain("Too few arguments.");
         return Ok(FAILED);
@@ -161,30 +161,124 @@ fn config(session: &Session, asked: &Asked) -> Result<String, Trouble> {
     Ok(init.map_or_else(|| session.places.config.clone(), |init| init.paths.config))
 }
 
-/// `poweroff` and its kin.
+/// `poweroff`, `reboot`, `halt`, `exit`.
 pub(super) fn power(asked: &Asked) -> Outcome {
-    let code = asked.names.first().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let verb = match asked.verb.as_str() {
-        "reboot" | "kexec" | "soft-reboot" => Verb::Reboot {},
-        "halt" => Verb::Halt {},
-        "exit" => Verb::Exit { code },
-        _ => Verb::Poweroff {},
+    let verb = match (asked.verb.as_str(), asked.names.as_slice()) {
+        ("reboot", []) => Verb::Reboot {},
+        ("halt", []) => Verb::Halt {},
+        ("poweroff", []) => Verb::Poweroff {},
+        ("exit", []) => Verb::Exit { code: 0 },
+        ("exit", [code]) => match code.parse() {
+            Ok(code) => Verb::Exit { code },
+            Err(_) => return Ok(not_done(asked, &format!("{code} is no exit code from 0 to 255"))),
+        },
+        ("reboot", [_]) => {
+            return Ok(not_done(asked, "init passes no argument to the boot loader"));
+        }
+        _ => {
+            complain("Too many arguments.");
+            return Ok(FAILED);
+        }
     };
-    session().ask(verb)?;
+    match asked.when.as_deref() {
+        None | Some("" | "now") => {}
+        Some("cancel") => return Ok(not_done(asked, "no shutdown is scheduled")),
+        Some(when) => {
+            let why = format!("init schedules no shutdown, and cannot wait until {when}");
+            return Ok(not_done(asked, &why));
+        }
+    }
+    if asked.dry_run {
+        complain(&format!("{}: init would stop all units; nothing was done", asked.verb));
+        return Ok(0);
+    }
+    let session = session_of(asked.user);
+    session.ask(verb)?;
+    if asked.force > 0 {
+        session.ask(Verb::Hasten { at_once: asked.force > 1 })?;
+    }
     Ok(0)
 }
 
-/// `show-environment`: what init gives its services is a matter of its configuration.
-pub(super) fn environment() -> Outcome {
-    session::print("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")?;
+/// `Failed to VERB: …`.
+fn not_done(asked: &Asked, why: &str) -> u8 {
+    complain(&format!("Failed to {}: {why}", asked.verb));
+    FAILED
+}
+
+/// `switch-root ROOT [INIT]`.
+pub(super) fn switch_root(asked: &Asked) -> Outcome {
+    let (root, init) = match asked.names.as_slice() {
+        [root] => (root.clone(), None),
+        [root, init] => (root.clone(), Some(init.clone())),
+        _ => {
+            complain("switch-root takes a root directory and, if need be, a path of an init.");
+            return Ok(FAILED);
+        }
+    };
+    session_of(asked.user).ask(Verb::SwitchRoot { root, init })?;
     Ok(0)
 }
 
-/// What only systemd has a use for.
-pub(super) fn ignored(asked: &Asked) -> Outcome {
-    let message = format!("systemctl {}: there is no such thing here", asked.verb);
-    Err(Trouble::Failed(
-        Exit::Usage,
-        groundstate_units::control::answer::Failure::new("usage", message, ""),
-    ))
+/// Verbs of systemctl(1) that init has no counterpart for, and what does the job instead.
+const REFUSED: [(&str, &str); 21] = [
+    (
+        "soft-reboot",
+        "init cannot restart user space alone: `systemctl reboot` restarts the machine, \
+         `systemctl daemon-reexec` replaces init and keeps the services",
+    ),
+    (
+        "kexec",
+        "init does not boot a kernel that kexec has loaded: `systemctl reboot` goes through the \
+         firmware",
+    ),
+    ("suspend", NO_SLEEP),
+    ("hibernate", NO_SLEEP),
+    ("hybrid-sleep", NO_SLEEP),
+    ("suspend-then-hibernate", NO_SLEEP),
+    ("set-environment", NO_ENVIRONMENT),
+    ("unset-environment", NO_ENVIRONMENT),
+    ("import-environment", NO_ENVIRONMENT),
+    (
+        "set-property",
+        "resource limits belong into the unit: `systemctl edit`, then `systemctl daemon-reload`",
+    ),
+    ("freeze", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
+    ("thaw", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
+    ("clean", "init removes no state of units: remove the directories by hand"),
+    ("bind", "init mounts nothing into a running service: use BindPaths= in the unit"),
+    ("mount-image", "init mounts no images into services"),
+    ("cancel", "init has no jobs that could be cancelled: `systemctl stop` takes back a start"),
+    ("log-level", "the level of init's own messages is fixed"),
+    ("log-target", "init's own messages go to the console and the kernel log"),
+    ("service-watchdogs", "watchdogs of services cannot be switched off as a whole"),
+    ("list-machines", "init knows no containers"),
+    ("daemon", "it is no verb of systemctl"),
+];
+const NO_SLEEP: &str = "init does not put the machine to sleep: write to /sys/power/state";
+const NO_ENVIRONMENT: &str = "init has no environment block that changes at run time: use Environment= or \
+     EnvironmentFile= in a unit or a drop-in, or `env:` in init.yaml for all units";
+
+/// Why a verb of systemctl(1) is refused.
+pub(super) fn refusal(verb: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(refused, _)| *refused == verb).map(|(_, why)| *why)
+}
+
+/// Says why it is refused.
+pub(super) fn refused(asked: &Asked, why: &str) -> Outcome {
+    Ok(not_done(asked, why))
+}
+
+/// `show-environment`: the variables that init gives to every unit.
+pub(super) fn environment(asked: &Asked) -> Outcome {
+    let path = config(&session_of(asked.user), asked)?;
+    let text = std::fs::read(&path).unwrap_or_default();
+    let (settings, _) = settings_file::read(&path.as_str().into(), &text);
+    let mut lines = vec![];
+    if !settings.env.iter().any(|(name, _)| name == "PATH") {
+        lines.push("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_string());
+    }
+    lines.extend(settings.env.iter().map(|(name, value)| format!("{name}={value}")));
+    session::print(&lines.join("\n"))?;
+    Ok(0)
 }

@@ -91,7 +91,14 @@ const OF_UNITS: [&str; 16] = [
     "set-default",
 ];
 
+/// Verbs that `--dry-run` is understood with.
+const DRY: [&str; 4] = ["poweroff", "reboot", "halt", "exit"];
+
 fn run(asked: &Asked) -> Outcome {
+    if asked.dry_run && !DRY.contains(&asked.verb.as_str()) {
+        complain(&format!("systemctl: --dry-run does not go with {}", asked.verb));
+        return Ok(FAILED);
+    }
     if asked.names.is_empty() && OF_UNITS.contains(&asked.verb.as_str()) {
         complain("Too few arguments.");
         return Ok(FAILED);
@@ -134,13 +141,15 @@ fn run(asked: &Asked) -> Outcome {
         "get-default" => manager::get_default(asked),
         "set-default" => manager::set_default(asked),
         "default" | "rescue" | "emergency" => change::goal(asked),
-        "poweroff" | "reboot" | "halt" | "kexec" | "exit" | "soft-reboot" => manager::power(asked),
-        "show-environment" => manager::environment(),
-        "daemon" | "log-level" | "log-target" | "service-watchdogs" | "set-environment"
-        | "unset-environment" | "import-environment" => manager::ignored(asked),
-        other => {
-            complain(&format!("Unknown command verb {other}."));
-            Ok(FAILED)
-        }
+        "poweroff" | "reboot" | "halt" | "exit" => manager::power(asked),
+        "switch-root" => manager::switch_root(asked),
+        "show-environment" => manager::environment(asked),
+        other => match manager::refusal(other) {
+            Some(why) => manager::refused(asked, why),
+            None => {
+                complain(&format!("Unknown command verb {other}."));
+                Ok(FAILED)
+            }
+        },
     }
 }

@@ -5,7 +5,7 @@ use super::Outcome;
 use super::enablement::Enablement;
 use super::question::system_word;
 use super::shown::Shown;
-use super::snapshot::{Found, Snapshot, session};
+use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use crate::exit::Trouble;
 use crate::session;
@@ -19,7 +19,7 @@ type Properties = Vec<(&'static str, String)>;
 
 /// `show`.
 pub(super) fn run(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
     if asked.names.is_empty() {
         print(asked, &manager(&snapshot))?;

@@ -1,6 +1,6 @@
 //! `is-active`, `is-failed`, `is-system-running`: one word a line, and the exit status.
 
-use super::snapshot::{Found, Snapshot, session};
+use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome};
 use crate::session;
@@ -19,7 +19,7 @@ pub(super) fn is_failed(asked: &Asked) -> Outcome {
 }
 
 fn ask(asked: &Asked, good: &[&str]) -> Outcome {
-    let snapshot = Snapshot::take(&session())?;
+    let snapshot = Snapshot::take(&session_of(asked.user))?;
     let (mut any, mut known) = (false, false);
     for found in snapshot.chosen(&asked.names) {
         let word = match found {
@@ -43,7 +43,7 @@ fn ask(asked: &Asked, good: &[&str]) -> Outcome {
 
 /// `is-system-running`.
 pub(super) fn is_system_running(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     if asked.wait {
         session.connect()?.ask_within::<Settled>(&Verb::Wait {}, None)?;
     }

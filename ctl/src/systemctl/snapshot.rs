@@ -4,7 +4,7 @@ use super::shown::{self, Shown, has_suffix, is_glob};
 use crate::arguments::{Colour, Common};
 use crate::exit::Trouble;
 use crate::policy_file;
-use crate::session::Session;
+use crate::session::{Instance, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::glob;
@@ -12,7 +12,18 @@ use groundstate_units::policy::Policy;
 
 /// A way to init, as the environment says.
 pub(crate) fn session() -> Session {
-    Session::new(&Common { socket: None, json: false, color: Colour::Never })
+    session_of(None)
+}
+
+/// The same; for the instance of this user, or of the machine, where the caller names one.
+pub(super) fn session_of(user: Option<bool>) -> Session {
+    let common = Common { socket: None, json: false, color: Colour::Never };
+    let instance = match user {
+        None => Instance::Any,
+        Some(true) => Instance::User,
+        Some(false) => Instance::System,
+    };
+    Session::of(&common, instance)
 }
 
 /// Everything there is.

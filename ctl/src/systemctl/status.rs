@@ -5,7 +5,7 @@ use super::enablement::Enablement;
 use super::list::preset;
 use super::property::stamp;
 use super::question::system_word;
-use super::snapshot::{Found, Snapshot, session};
+use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome, complain};
 use crate::log_source;
@@ -21,7 +21,7 @@ const LINES: u64 = 10;
 
 /// `status`: 0 when all are active, 3 when one is not, 4 when one is nobody.
 pub(super) fn run(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
     let enablement = Enablement::of(&session, None)?;
     if asked.names.is_empty() {
@@ -114,7 +114,7 @@ fn block(
 
 /// `cat`.
 pub(super) fn cat(asked: &Asked) -> Outcome {
-    let session = session();
+    let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
     let mut exit = 0;
     for name in &asked.names {

@@ -32,8 +32,14 @@ pub(super) struct Asked {
     pub(super) wait: bool,
     /// `--reverse`.
     pub(super) reverse: bool,
-    /// `--force`.
-    pub(super) force: bool,
+    /// `--force`, once or twice.
+    pub(super) force: u8,
+    /// `--dry-run`.
+    pub(super) dry_run: bool,
+    /// `--user`, or `--system`.
+    pub(super) user: Option<bool>,
+    /// `--when`.
+    pub(super) when: Option<String>,
     /// `--type`.
     pub(super) types: Vec<String>,
     /// `--state`, and `--failed`.
@@ -183,16 +189,24 @@ impl Asked {
             "--full" => self.full = true,
             "--wait" => self.wait = true,
             "--reverse" => self.reverse = true,
-            "--force" => self.force = true,
+            "--force" => self.force = self.force.saturating_add(1),
+            "--dry-run" => self.dry_run = true,
+            "--firmware-setup" => {
+                return Err("systemctl: --firmware-setup is not supported: init does not write \
+                            EFI variables"
+                    .to_string());
+            }
             "--failed" => self.states.push("failed".to_string()),
             "--help" => self.verb = "help".to_string(),
             "--version" => self.verb = "version".to_string(),
-            "--user" | "--global" => {
-                return Err("systemctl: there is no manager for users here".to_string());
+            "--user" => self.user = Some(true),
+            "--system" => self.user = Some(false),
+            "--global" => {
+                return Err("systemctl: --global is not supported: enable the unit for each user"
+                    .to_string());
             }
             // How to print, what to ask first, what to tell whom: nothing of it applies here.
-            "--system"
-            | "--no-pager"
+            "--no-pager"
             | "--no-ask-password"
             | "--no-wall"
             | "--recursive"
@@ -200,14 +214,12 @@ impl Asked {
             | "--before"
             | "--ignore-inhibitors"
             | "--show-types"
-            | "--dry-run"
             | "--no-warn"
             | "--show-transaction"
             | "--with-dependencies"
             | "--mkdir"
             | "--marked"
-            | "--read-only"
-            | "--firmware-setup" => {}
+            | "--read-only" => {}
             _ => return Err(format!("systemctl: unrecognized option '{flag}'")),
         }
         Ok(())
@@ -229,6 +241,8 @@ impl Asked {
             "--signal" => self.signal = Some(value),
             "--kill-who" | "--kill-whom" => self.kill_who = Some(value),
             "--root" => self.root = Some(value),
+            "--when" => self.when = Some(value),
+            "--job-mode" => return job_mode(&value),
             "--legend" => self.no_legend = matches!(value.as_str(), "no" | "false" | "0"),
             "--host" | "--machine" | "--image" => {
                 return Err(format!(
@@ -238,6 +252,14 @@ impl Asked {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// A job never waits behind another one here, so the modes that only differ in that are the same.
+fn job_mode(mode: &str) -> Result<(), String> {
+    match mode {
+        "replace" | "replace-irreversibly" | "fail" => Ok(()),
+        _ => Err(format!("systemctl: --job-mode={mode} is not supported: init has no jobs")),
     }
 }
 
@@ -271,7 +293,16 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_said() {
-        for line in ["--no-such", "-Z", "show -p", "-n x status", "--user status", "-M c status"] {
+        for line in [
+            "--no-such",
+            "-Z",
+            "show -p",
+            "-n x status",
+            "--global enable x",
+            "-M c status",
+            "reboot --firmware-setup",
+            "start --job-mode=isolate x",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

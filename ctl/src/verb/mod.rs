@@ -16,6 +16,7 @@ mod plan;
 mod policy;
 mod power;
 mod prod;
+pub(crate) mod runlevel;
 mod source;
 mod stats;
 mod status;

@@ -5,9 +5,9 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-fn one_unit() -> Init {
+pub(crate) fn one_unit() -> Init {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web");
     files.unit("bad", "type: oneshot\nexec-start: DAEMON --exit 9");
@@ -17,7 +17,7 @@ fn one_unit() -> Init {
 }
 
 /// initctl as uid 65534.
-fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
+pub(crate) fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(program("GROUNDSTATE_INITCTL", "initctl"))
@@ -79,79 +79,6 @@ fn root_of_another_user_namespace_is_not_root() {
         .expect("unshare runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("\"denied\""), "{said}");
-    init.finish();
-}
-
-/// Runs initctl with these words as uid 65534, with the sandbox's `run` in the place of
-/// /run/groundstate and without a directory of that user.
-fn as_nobody_of_the_machine(init: &Init, words: &str) -> Output {
-    let script = format!(
-        "mount -t tmpfs tmpfs /run && mkdir /run/groundstate && \
-         mount --bind {} /run/groundstate && exec env -i HOME=/nonexistent TMPDIR=/run setpriv \
-         --reuid=65534 --regid=65534 --clear-groups {} {words}",
-        init.sandbox.at("run"),
-        program("GROUNDSTATE_INITCTL", "initctl"),
-    );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output();
-    output.expect("unshare runs")
-}
-
-#[test]
-fn initctl_of_a_user_without_an_instance_asks_the_init_of_the_machine() {
-    if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
-    }
-    let init = one_unit();
-    let output = as_nobody_of_the_machine(&init, "status --check web");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("web"), "{said}");
-    init.finish();
-}
-
-#[test]
-fn initctl_refuses_a_socket_whose_directory_belongs_to_another_user() {
-    if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
-    }
-    let init = one_unit();
-    let own = |uid| std::os::unix::fs::chown(init.sandbox.path("run"), Some(uid), None).unwrap();
-    own(65533);
-    let asked = |output: Output| (output.status.code(), String::from_utf8(output.stderr).unwrap());
-    let (code, said) = asked(init.initctl(&["status"]));
-    assert!(code == Some(77) && said.contains("belongs to uid 65533"), "{code:?} {said}");
-    let (code, said) = asked(init.initctl(&["logs", "web"]));
-    assert!(code == Some(77) && said.contains("belongs to uid 65533"), "{code:?} {said}");
-    assert_eq!(as_nobody(&init, &["status"]).0, 77);
-    own(65534);
-    assert_eq!(as_nobody(&init, &["status"]).0, 0, "its own directory, root's init");
-    own(0);
-    assert_eq!(asked(init.initctl(&["status"])).0, Some(0));
-    init.finish();
-}
-
-#[test]
-fn initctl_refuses_a_socket_that_another_user_serves() {
-    if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
-    }
-    let files = Sandbox::new();
-    files.unit("web", "exec-start: DAEMON --name web");
-    for part in ["run", "log"] {
-        std::os::unix::fs::chown(files.path(part), Some(65534), Some(65534)).unwrap();
-    }
-    let words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let init = Boot::new(files).way(Way::Supervisor).through(&words).unrecorded().start("web");
-    init.when_state("web", "running");
-    std::fs::create_dir(init.sandbox.path("trap")).unwrap();
-    let trap = init.sandbox.path("trap/control.sock");
-    std::fs::hard_link(init.sandbox.path("run/control.sock"), &trap).unwrap();
-    let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
-    let output = command.arg("--socket").arg(&trap).arg("status").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(77), "{said}");
-    assert!(said.contains("is served by uid 65534"), "{said}");
-    assert_eq!(as_nobody(&init, &["status"]).0, 0, "its own user may ask it");
     init.finish();
 }
 

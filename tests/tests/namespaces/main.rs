@@ -97,9 +97,11 @@ mod store;
 mod stranger;
 mod streams;
 mod survival;
+mod systemctl;
 mod template;
 mod timer;
 #[cfg(target_arch = "x86_64")]
+mod trust;
 mod turn;
 mod twice;
 mod types;

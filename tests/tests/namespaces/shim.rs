@@ -16,14 +16,14 @@ pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
 }
 
 /// What it prints, and its exit code.
-fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
+pub(crate) fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
     let output = shim(init, "systemctl", words);
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).trim().to_string();
     (text, output.status.code().unwrap_or(-1))
 }
 
-fn service(files: &Sandbox, name: &str, lines: &str) {
+pub(crate) fn service(files: &Sandbox, name: &str, lines: &str) {
     let text = format!("[Service]\n{lines}\n[Install]\nWantedBy=multi-user.target\n");
     files.put(&format!("units/{name}.service"), &text);
 }
