@@ -3,9 +3,10 @@
 //! "COMMAND LINES", without its `;` lists.
 //!
 //! Before the program may stand, in any order, each once: `-` (a failure counts as
-//! success), `+` (as init itself, whatever the unit says of its rights), `!` or `!!` (as
-//! init's own user, all else as the unit says), `@` (the second word is the program's name
-//! for itself), `:` (no variable is replaced).
+//! success), `+` (as init itself, whatever the unit says of its rights), `!` (as init's own
+//! user, all else as the unit says), `@` (the second word is the program's name for itself),
+//! `:` (no variable is replaced). `!!` is accepted instead of `!` and changes nothing: it is
+//! for kernels without ambient capabilities, and Groundstate runs on none of them.
 //!
 //! Words are split at white space. Quotes, single or double, hold a word together,
 //! anywhere in it, and are removed; the C escapes are known in and out of quotes.
@@ -75,31 +76,34 @@ pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
 
 /// What stands before the program, whether `:` is among it, and the rest.
 fn prefixes(text: &str) -> Result<(Prefixes, bool, &str), Mistake> {
-    let (mut found, mut literal) = (Prefixes::default(), false);
+    let mut found = Prefixes::default();
+    let (mut literal, mut rights) = (false, false);
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
+        let ambient = rest.starts_with("!!");
         let one = match first {
             '-' => Prefixes::FORGIVEN,
             '+' => Prefixes::PRIVILEGED,
+            '!' if ambient => Prefixes::default(),
             '!' => Prefixes::OWN_USER,
             '@' => Prefixes::NAMED,
             ':' => Prefixes::default(),
             _ => break,
         };
-        let again =
-            if first == ':' { std::mem::replace(&mut literal, true) } else { found.has(one) };
-        found = found.and(one);
-        let rights = Prefixes::PRIVILEGED.and(Prefixes::OWN_USER);
-        if again || found.has(rights) {
-            let hint = "each of `- + ! @ :` once, and only one of `+` and `!`";
+        let again = match first {
+            ':' => std::mem::replace(&mut literal, true),
+            '+' | '!' => std::mem::replace(&mut rights, true),
+            _ => found.has(one),
+        };
+        if again {
+            let hint = "each of `- + ! @ :` once, and only one of `+`, `!` and `!!`";
             return mistake(
                 format!("`{text:.8}` begins with prefixes that do not go together"),
                 hint,
             );
         }
-        // `!!` means `!` where the kernel has ambient capabilities, as all of today have.
-        let width = if rest.starts_with("!!") { 2 } else { 1 };
-        rest = rest.get(width..).unwrap_or_default();
+        found = found.and(one);
+        rest = rest.get(if ambient { 2 } else { 1 }..).unwrap_or_default();
     }
     Ok((found, literal, rest))
 }
@@ -334,6 +338,10 @@ mod tests {
             "@/bin/x",
             "+!/bin/x",
             "!!!/bin/x",
+            "+!!/bin/x",
+            "!!+/bin/x",
+            "!!-!/bin/x",
+            "!-!/bin/x",
             "|/bin/x",
             "::x",
             "-",
@@ -366,7 +374,7 @@ mod tests {
             ("+-/bin/a b", vec![0, 1], vec!["/bin/a", "b"]),
             ("-+/bin/a", vec![0, 1], vec!["/bin/a"]),
             ("!a", vec![2], vec!["a"]),
-            ("!!/bin/a", vec![2], vec!["/bin/a"]),
+            ("!!/bin/a", vec![], vec!["/bin/a"]),
             ("@/bin/a b $A", vec![3], vec!["/bin/a", "b", "one", "two", "three"]),
             (":/bin/a $A ${A} $$", vec![], vec!["/bin/a", "$A", "${A}", "$$"]),
             ("-@:- a", vec![], vec![]),

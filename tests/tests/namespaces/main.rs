@@ -68,6 +68,7 @@ mod path;
 mod pid_file;
 mod pipe;
 mod plenty;
+mod prefix;
 mod process;
 mod prod;
 mod purpose;

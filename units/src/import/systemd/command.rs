@@ -5,15 +5,65 @@
 use super::conversion::Conversion;
 use super::unit_text::UnitOption;
 use super::word::{self, Word};
-use crate::exec_line;
 
 /// A command before it is written.
 struct Command {
+    prefixes: Prefixes,
+    words: Vec<String>,
+}
+
+/// What stands before the program.
+#[derive(Clone, Copy, Default)]
+struct Prefixes {
     ignore_failure: bool,
     own_name: bool,
     verbatim: bool,
-    privileged: &'static str,
-    words: Vec<String>,
+    rights: Rights,
+    /// `|`.
+    shell: bool,
+    /// One stands twice, or beside one that excludes it: systemd takes it for the program.
+    is_double: bool,
+}
+
+/// Which of the unit's restrictions hold for a command.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Rights {
+    /// All.
+    #[default]
+    Unit,
+    /// `+`: none.
+    Full,
+    /// `!`: all but the user and the groups.
+    OwnUser,
+    /// `!!`: all. It means `!` only for kernels without ambient capabilities.
+    Ambient,
+}
+
+impl Prefixes {
+    /// The prefixes and the rest.
+    fn split(text: &str) -> (Prefixes, &str) {
+        let mut found = Prefixes::default();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let again = match c {
+                '-' => std::mem::replace(&mut found.ignore_failure, true),
+                '@' => std::mem::replace(&mut found.own_name, true),
+                ':' => std::mem::replace(&mut found.verbatim, true),
+                '|' => std::mem::replace(&mut found.shell, true),
+                '+' => std::mem::replace(&mut found.rights, Rights::Full) != Rights::Unit,
+                // The two marks of `!!` may stand apart.
+                '!' if found.rights == Rights::OwnUser => {
+                    found.rights = Rights::Ambient;
+                    false
+                }
+                '!' => std::mem::replace(&mut found.rights, Rights::OwnUser) != Rights::Unit,
+                _ => break,
+            };
+            found.is_double |= again;
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        }
+        (found, rest)
+    }
 }
 
 /// All commands of a directive become lines of a native key. How many there are.
@@ -28,10 +78,10 @@ pub(super) fn convert<'a>(
         let Some(words) = words(this, option) else { continue };
         for words in words.split(|word| word.text == ";" && !word.quoted) {
             let Some(mut command) = command(this, option, words) else { continue };
-            if privileged && command.privileged.is_empty() {
-                command.privileged = "+";
+            if privileged {
+                command.prefixes.rights = Rights::Full;
             }
-            let line = write(this, option, &command);
+            let line = write(&command);
             count += usize::from(this.add_line(key, &line, option));
         }
     }
@@ -56,34 +106,23 @@ fn command<'a>(
     option: &'a UnitOption,
     words: &[Word],
 ) -> Option<Command> {
-    let mut command = Command {
-        ignore_failure: false,
-        own_name: false,
-        verbatim: false,
-        privileged: "",
-        words: Vec::new(),
-    };
     let (first, rest) = words.split_first()?;
-    let mut program = first.text.as_str();
-    let mut shell = false;
-    while let Some(c) = program.chars().next() {
-        match c {
-            '-' => command.ignore_failure = true,
-            '@' => command.own_name = true,
-            ':' => command.verbatim = true,
-            '+' => command.privileged = "+",
-            '|' => shell = true,
-            '!' if command.privileged == "!" => command.privileged = "!!",
-            '!' => command.privileged = "!",
-            _ => break,
-        }
-        program = program.get(c.len_utf8()..).unwrap_or_default();
-    }
-    if shell {
-        let message = format!("{}=: the prefix `|` is not known", option.name);
-        this.refuse_at(option, option.spot(first.offset), &message, "write /bin/sh -c '…'");
+    let (prefixes, program) = Prefixes::split(&first.text);
+    let text = first.text.as_str();
+    let wrong = if prefixes.shell {
+        Some((format!("{}=: the prefix `|` is not known", option.name), "write /bin/sh -c '…'"))
+    } else {
+        prefixes.is_double.then(|| {
+            let message =
+                format!("{}=: the prefixes of `{text:.16}` do not go together", option.name);
+            (message, "each of `- @ :` once, and only one of `+`, `!` and `!!`")
+        })
+    };
+    if let Some((message, hint)) = wrong {
+        this.refuse_at(option, option.spot(first.offset), &message, hint);
         return None;
     }
+    let mut command = Command { prefixes, words: Vec::new() };
     let rest = rest.iter().map(|word| match word.text.as_str() {
         "\\;" => ";",
         text => text,
@@ -103,36 +142,19 @@ fn command<'a>(
     Some(command)
 }
 
-/// The native line. A prefix the native grammar does not take (yet) is told and left out.
-fn write<'a>(this: &mut Conversion<'a>, option: &'a UnitOption, command: &Command) -> String {
-    let mut line = String::new();
-    let prefixes = [
-        ("-", command.ignore_failure, "its failure counts"),
-        ("@", command.own_name, "it runs under its own name"),
-        (":", command.verbatim, "variables are replaced"),
-        (command.privileged, !command.privileged.is_empty(), "it runs as the unit's user"),
+/// The native line.
+fn write(command: &Command) -> String {
+    let Prefixes { ignore_failure, own_name, verbatim, rights, .. } = command.prefixes;
+    let marks = [
+        (ignore_failure, "-"),
+        (own_name, "@"),
+        (verbatim, ":"),
+        (rights == Rights::Full, "+"),
+        (rights == Rights::OwnUser, "!"),
     ];
-    let mut own_name = false;
-    for (prefix, asked, otherwise) in prefixes {
-        if !asked {
-            continue;
-        }
-        let sample = if prefix == "@" { "@/bin/true true" } else { &format!("{prefix}/bin/true") };
-        if exec_line::parse(sample).is_ok() {
-            line.push_str(prefix);
-            own_name |= prefix == "@";
-        } else {
-            let message = format!(
-                "{}=: the prefix `{prefix}` is not supported yet: {otherwise}",
-                option.name
-            );
-            this.warn(option, "not-supported", &message, "");
-        }
-    }
-    // Without its prefix the second word is no argument.
-    let skip = usize::from(command.own_name && !own_name);
-    let words = command.words.iter().enumerate().filter(|(index, _)| *index != 1 || skip == 0);
-    let words: Vec<String> = words.map(|(_, word)| word::quote(word)).collect();
+    let mut line: String =
+        marks.iter().filter(|(asked, _)| *asked).map(|(_, mark)| *mark).collect();
+    let words: Vec<String> = command.words.iter().map(|word| word::quote(word)).collect();
     line.push_str(&words.join(" "));
     line
 }

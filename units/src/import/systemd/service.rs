@@ -5,7 +5,6 @@
 use super::conversion::Conversion;
 use super::span::{self, Span};
 use super::{command, restart};
-use crate::exec_line;
 use crate::key;
 use crate::limit;
 use crate::spec::Kind;
@@ -61,11 +60,13 @@ fn forking(this: &mut Conversion<'_>) -> Kind {
 fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
     let privileged = this.flag(SECTION, "PermissionsStartOnly", false);
     if let Some(option) = this.last(SECTION, "PermissionsStartOnly") {
-        let known = !privileged || exec_line::parse("+/bin/true").is_ok();
-        if known {
-            this.leave_out(option, "it is a prefix of the commands now");
+        if privileged && this.last(SECTION, "RootDirectory").is_some() {
+            let message = "PermissionsStartOnly= beside RootDirectory=: no command runs with full \
+                           rights within a root directory";
+            let hint = "put `+` before the commands that may run outside of it";
+            this.refuse(option, message, hint);
         } else {
-            this.lose(option, "not supported yet");
+            this.leave_out(option, "it is a prefix of the commands now");
         }
     }
     let several = this.all(SECTION, "ExecStart");

@@ -9,6 +9,7 @@ use crate::diagnostic::Severity;
 mod fleet;
 mod growth;
 mod output;
+mod prefix;
 
 fn import(name: &str, text: &str) -> Imported {
     let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];

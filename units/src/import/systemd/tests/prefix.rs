@@ -1,0 +1,47 @@
+//! The prefixes of commands.
+
+use super::*;
+
+#[test]
+fn prefixes_are_written_in_one_order_and_double_exclamation_mark_is_dropped() {
+    for (prefixes, native) in [
+        ("", ""),
+        ("-", "-"),
+        ("!", "!"),
+        ("!!", ""),
+        ("!-!", "-"),
+        ("-!!", "-"),
+        ("!!@", "@"),
+        ("+@:-", "-@:+"),
+        ("!:-@", "-@:!"),
+    ] {
+        let text = format!("[Service]\nType=oneshot\nExecStart={prefixes}/bin/a b\n");
+        let web = import("web.service", &text);
+        clean(&web);
+        let word = if prefixes.contains('@') { "b" } else { "/bin/a b" };
+        let expected = match prefixes.contains('@') {
+            true => format!("{native}/bin/a {word}"),
+            false => format!("{native}{word}"),
+        };
+        assert_eq!(values(&web, "exec-start"), [expected], "{prefixes}");
+    }
+}
+
+#[test]
+fn prefixes_that_do_not_go_together_refuse_the_unit() {
+    for prefixes in [
+        "--", "@@", "::", "++", "+!", "!+", "!!+", "+!!", "!!!", "!!!!", "-!!-!", "|", "|-", "-|!!",
+    ] {
+        let text = format!("[Service]\nType=oneshot\nExecStart={prefixes}/bin/a b\n");
+        let web = import("web.service", &text);
+        assert_eq!(said(&web, Severity::Error).len(), 1, "{prefixes}");
+    }
+}
+
+#[test]
+fn full_rights_of_commands_within_a_root_directory_are_refused() {
+    let text = "User=nobody\nRootDirectory=/srv\nPermissionsStartOnly=yes\nExecStop=/bin/b\n";
+    assert_eq!(said(&service(text), Severity::Error).len(), 1);
+    let stop = service("User=nobody\nPermissionsStartOnly=yes\nExecStop=!/bin/b\n");
+    assert_eq!(values(&stop, "exec-stop"), ["+/bin/b"]);
+}
