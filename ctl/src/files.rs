@@ -58,6 +58,37 @@ fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata
     }
 }
 
+/// The same below another root, as far as no symbolic link leads out of it.
+pub(crate) struct Rooted<'a>(pub(crate) &'a str);
+
+impl Rooted<'_> {
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+}
+
+impl Files for Rooted<'_> {
+    fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
+        Disk.list(&self.at(directory), limit)
+    }
+
+    fn stat(&self, path: &str) -> Result<Stat, Problem> {
+        Disk.stat(&self.at(path))
+    }
+
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        Disk.stat_outside(&self.at(path))
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        Disk.link(&self.at(path))
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
+        Disk.read(&self.at(path), limit)
+    }
+}
+
 impl Files for Disk {
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
         let mut names = Vec::new();

@@ -8,7 +8,7 @@ use super::manager::{default_target, is_offline};
 use super::snapshot::{Found, Snapshot, session_of};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
-use super::{FAILED, NOT_INSTALLED, Outcome, complain};
+use super::{FAILED, NOT_INSTALLED, Outcome, complain, rival};
 use crate::exit::Trouble;
 use crate::session::Session;
 use groundstate_units::control::answer::{Settled, Status, UnitStatus};
@@ -174,12 +174,17 @@ pub(super) fn wanted(asked: &Asked, name: &str) {
 fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
     let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
     let mut now = status(session)?;
-    let named = |drop: &&String| **drop == unit.unit || unit.provides.contains(drop);
-    let dropped: Vec<String> = now.overlay.drop.iter().filter(named).cloned().collect();
-    for target in names(&dropped) {
-        session.ask(Verb::Unwant { target })?;
-        aloud(asked, &format!("{name} is no longer left out of the goal"));
+    for dropped in rival::dropped(session, &now, &unit.unit)? {
+        for target in names(std::slice::from_ref(&dropped)) {
+            session.ask(Verb::Unwant { target })?;
+        }
+        aloud(asked, &format!("{dropped} is no longer left out of the goal"));
         now = status(session)?;
+    }
+    // What is left out has no conflicts, so that they are looked for only now.
+    if rival::stopped(session, asked, &now, &name)? {
+        wanted(asked, name.as_str());
+        return Ok(());
     }
     let unit = now.units.iter().find(|one| one.unit == unit.unit);
     if unit.is_none_or(|unit| !unit.needed) {
@@ -207,27 +212,40 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Troub
     if !needed {
         return Ok(());
     }
-    let known = |name: &&String| {
-        now.targets.iter().any(|target| target.target == **name)
-            || now.units.iter().any(|unit| unit.unit == **name)
+    let drop = names(&now.overlay.drop).into_iter().chain([name.clone()]).collect();
+    overlay(session, &now, names(&now.overlay.want), drop)?;
+    left_out(asked, name.as_str());
+    Ok(())
+}
+
+pub(super) fn left_out(asked: &Asked, name: &str) {
+    let how = format!("initctl set-target … -{name}");
+    aloud(asked, &format!("{name} is left out of the goal until the next boot ({how})"));
+}
+
+/// The present goal with another overlay; what init does not know any more is not part of it.
+pub(super) fn overlay(
+    session: &Session,
+    now: &Status,
+    mut want: Vec<Name>,
+    mut drop: Vec<Name>,
+) -> Result<(), Trouble> {
+    let known = |name: &Name| {
+        now.targets.iter().any(|target| target.target == name.as_str())
+            || now.units.iter().any(|unit| unit.unit == name.as_str())
     };
-    let kept = |list: &[String]| names(&list.iter().filter(known).cloned().collect::<Vec<_>>());
-    let mut drop = kept(&now.overlay.drop);
-    drop.push(name.clone());
-    let want = kept(&now.overlay.want);
+    want.retain(known);
+    drop.retain(known);
+    let still = want.clone();
     session.ask(Verb::SetTarget { targets: names(&now.goal), want, drop })?;
-    aloud(
-        asked,
-        &format!(
-            "{name} is left out of the goal until the next boot (initctl set-target … -{name})"
-        ),
-    );
     // The end of a wish made for a while is not part of a new goal.
     for (target, until) in now.overlay.want.iter().zip(&now.overlay.until) {
         let Some(until) = until.as_deref().and_then(Wall::parse) else { continue };
         let left = until.as_millis().saturating_sub(crate::session::now().as_millis());
         for target in names(std::slice::from_ref(target)) {
-            session.ask(Verb::Want { target, for_ms: Some(left) })?;
+            if still.contains(&target) {
+                session.ask(Verb::Want { target, for_ms: Some(left) })?;
+            }
         }
     }
     Ok(())
@@ -294,7 +312,8 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
     Ok(exit)
 }
 
-/// `reset-failed`: failures are forgotten; what is needed is tried again.
+/// `reset-failed`: a failed unit becomes inactive. One that the goal needs would be tried again as
+/// soon as its failure is forgotten, which `reset-failed` does not do: it is left out of the goal.
 pub(super) fn reset_failed(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
@@ -315,10 +334,16 @@ pub(super) fn reset_failed(asked: &Asked) -> Outcome {
         }
     }
     for unit in units.into_iter().filter(|unit| snapshot.shown(unit).active == "failed") {
+        if unit.needed {
+            stop(&session, asked, unit)?;
+            continue;
+        }
         let targets = names(std::slice::from_ref(&unit.unit));
-        // One that its file has failed stays so.
-        if session.ask(Verb::Retry { targets }).is_ok() {
-            aloud(asked, &format!("{} is tried again if it is needed", unit.unit));
+        // One whose file has a mistake stays failed.
+        if let Err(Trouble::Failed(_, why)) = session.ask(Verb::Retry { targets }) {
+            let name = snapshot.shown(unit).name;
+            complain(&format!("Failed to reset failed state of unit {name}: {}", why.message));
+            exit = FAILED;
         }
     }
     Ok(exit)

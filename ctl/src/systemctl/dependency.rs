@@ -89,13 +89,15 @@ impl Tree<'_> {
     }
 
     fn below(&self, unit: &str, stem: &str) -> Vec<Branch> {
-        let pulls = |kind: DependencyKind| {
-            use DependencyKind::{DependsMs, DependsOn, WaitsFor, Wants};
-            matches!(kind, DependsMs | DependsOn | WaitsFor | Wants)
+        let is_meant = |kind: DependencyKind| match self.asked.after || self.asked.before {
+            true => kind.orders(),
+            false => kind.pulls_in(),
         };
         let mut names = BTreeSet::new();
-        for edge in self.graph.edges.iter().filter(|edge| pulls(edge.kind)) {
-            match self.asked.reverse {
+        for edge in self.graph.edges.iter().filter(|edge| is_meant(edge.kind)) {
+            // `before: x` is an edge from the unit that comes first.
+            let turned = edge.kind == DependencyKind::Before;
+            match (self.asked.reverse || self.asked.before) != turned {
                 false if edge.from == unit => names.extend(edge.to.clone()),
                 true if edge.to.as_deref() == Some(unit) => names.extend([edge.from.clone()]),
                 _ => {}

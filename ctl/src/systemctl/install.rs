@@ -3,6 +3,7 @@
 //! Debian's own programs read and make those, and init reads them too.
 
 use super::enablement::Enablement;
+use super::link::{in_folder, make_link, points_to, remove_link};
 use super::snapshot::{session_of, with_suffix};
 use super::unit_file::{Folders, Install, UnitFile};
 use super::words::Asked;
@@ -15,8 +16,6 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// How many `Also=` are followed.
@@ -27,11 +26,24 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
     let job = Job { session: &session, asked, enablement: &enablement };
+    let all;
     let exit = match asked.verb.as_str() {
         "add-wants" | "add-requires" => job.add()?,
-        "preset-all" => 0,
-        "link" => job.link()?,
-        _ => job.each()?,
+        "preset-all" => {
+            all = enablement.all().into_iter().filter(|file| !file.masked).map(|file| file.name);
+            job.each(&all.collect::<Vec<_>>())?
+        }
+        "link" => job.link(&asked.names)?,
+        "revert" => job.revert()?,
+        "enable" | "reenable" => {
+            let (paths, _): (Vec<String>, Vec<String>) =
+                asked.names.iter().cloned().partition(|name| name.contains('/'));
+            match job.link(&paths)? {
+                0 => job.again()?,
+                exit => exit,
+            }
+        }
+        _ => job.each(&asked.names)?,
     };
     if exit != 0 {
         return Ok(exit);
@@ -44,6 +56,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Job<'a> {
     session: &'a Session,
     asked: &'a Asked,
@@ -64,25 +77,39 @@ impl Job<'_> {
         &self.enablement.folders
     }
 
-    fn each(&self) -> Outcome {
-        let mut left: Vec<String> = self.asked.names.iter().rev().cloned().collect();
+    /// `enable`, once files from elsewhere are linked.
+    fn again(&self) -> Outcome {
+        let enablement = Enablement::of(self.session, self.asked.root.as_deref())?;
+        Job { enablement: &enablement, ..*self }.each(&self.asked.names)
+    }
+
+    fn each(&self, names: &[String]) -> Outcome {
+        let mut left: Vec<String> = names.iter().rev().cloned().collect();
         let mut done: Vec<String> = Vec::new();
         while let Some(name) = left.pop() {
             // A path is the unit of its file.
             let name = with_suffix(name.rsplit('/').next().unwrap_or(&name));
-            if done.contains(&name) || done.len() > ALSO {
+            if done.contains(&name) || done.len() > names.len() + ALSO {
                 continue;
             }
             done.push(name.clone());
             let found = self.enablement.find(&name);
             let edit = match self.asked.verb.as_str() {
                 "enable" | "reenable" => Edit::Enable,
-                "disable" | "revert" => Edit::Disable,
+                "disable" => Edit::Disable,
                 "mask" => Edit::Mask,
                 "unmask" => Edit::Unmask,
                 _ if self.preset(&name) => Edit::Enable,
                 _ => Edit::Disable,
             };
+            let skipped = match self.asked.preset_mode.as_deref() {
+                Some("enable-only") => Edit::Disable,
+                Some("disable-only") => Edit::Enable,
+                _ => Edit::Mask,
+            };
+            if self.asked.verb.starts_with("preset") && edit == skipped {
+                continue;
+            }
             match (edit, found) {
                 (Edit::Mask | Edit::Unmask, _) => self.mask(&name, edit == Edit::Mask)?,
                 (_, None) => {
@@ -101,8 +128,13 @@ impl Job<'_> {
                 }
                 (_, Some(file)) => {
                     let install = self.folders().install(&file);
-                    if !done.is_empty() {
-                        left.extend(install.also.iter().cloned());
+                    left.extend(install.also.iter().cloned());
+                    // All files are asked for at once: templates and units without [Install] too.
+                    if self.asked.verb == "preset-all"
+                        && (install.is_empty()
+                            || (name.contains("@.") && install.default_instance.is_none()))
+                    {
+                        continue;
                     }
                     self.set(&file, &install, edit)?;
                 }
@@ -269,11 +301,60 @@ impl Job<'_> {
         Ok(0)
     }
 
-    /// `link FILE…`: a unit file from elsewhere becomes one of this machine's own.
-    fn link(&self) -> Outcome {
-        for path in &self.asked.names {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            make_link(&self.config()?.join(name), path, self.asked)?;
+    /// `link FILE…`: a unit file from elsewhere becomes one of this machine's own. A file that is in
+    /// one of the directories that are read needs no link.
+    fn link(&self, paths: &[String]) -> Outcome {
+        for path in paths {
+            let root = self.asked.root.as_deref().unwrap_or_default();
+            let whole = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+            let name = whole.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let found = PathBuf::from(format!("{root}{}", whole.display()));
+            let (verb, shown) = (&self.asked.verb, whole.display());
+            let problem = match fs::metadata(&found) {
+                Err(error) => error.to_string(),
+                Ok(file) if !file.is_file() => "it is no regular file".to_string(),
+                Ok(_) if !super::shown::has_suffix(&name) => "it has no name of a unit".to_string(),
+                Ok(_) => String::new(),
+            };
+            if !problem.is_empty() {
+                complain(&format!("Failed to {verb} unit: {shown}: {problem}"));
+                return Ok(FAILED);
+            }
+            let is_read =
+                found.parent().is_some_and(|dir| self.folders().dirs.iter().any(|d| d == dir));
+            if !is_read {
+                let link = self.config()?.join(&*name);
+                // A file of this machine's own is not lost for a link.
+                if fs::symlink_metadata(&link).is_ok_and(|old| old.is_file()) {
+                    complain(&format!("Failed to {verb} unit: {} exists", link.display()));
+                    return Ok(FAILED);
+                }
+                make_link(&link, &whole.to_string_lossy(), self.asked)?;
+            }
+        }
+        Ok(0)
+    }
+
+    /// `revert`: what was changed of a unit for this machine goes, as far as the unit has a file in
+    /// another directory; drop-ins go in any case.
+    fn revert(&self) -> Outcome {
+        for name in self.asked.names.iter().map(|name| with_suffix(name)) {
+            for dir in [false, true].iter().filter_map(|passing| self.folders().config(*passing)) {
+                let drop_ins = dir.join(format!("{name}.d"));
+                if drop_ins.is_dir() {
+                    fs::remove_dir_all(&drop_ins)
+                        .map_err(|error| Trouble::file(&drop_ins.to_string_lossy(), &error))?;
+                    if !self.asked.quiet {
+                        complain(&format!("Removed \"{}\".", drop_ins.display()));
+                    }
+                }
+                let own = dir.join(&name);
+                let others = self.folders().dirs.iter().filter(|other| **other != dir);
+                let is_elsewhere = others.into_iter().any(|other| other.join(&name).exists());
+                if fs::symlink_metadata(&own).is_ok() && is_elsewhere {
+                    remove_link(&own, self.asked)?;
+                }
+            }
         }
         Ok(0)
     }
@@ -304,51 +385,4 @@ impl Job<'_> {
         });
         word != Some("disable")
     }
-}
-
-/// The links of a `.wants` folder that are this unit's.
-fn in_folder(folder: &Path, name: &str, instances: bool) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let is_its = |path: &PathBuf| {
-        let own = path.file_name().map(|own| own.to_string_lossy().into_owned());
-        own.is_some_and(|own| {
-            own == name
-                || (instances && super::unit_file::template_of(&own).is_some_and(|one| one == name))
-        })
-    };
-    entries.flatten().map(|entry| entry.path()).filter(is_its).collect()
-}
-
-fn points_to(link: &Path, name: &str) -> bool {
-    let to = fs::read_link(link).ok();
-    to.as_deref().and_then(Path::file_name).is_some_and(|to| to.to_string_lossy() == name)
-}
-
-fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Trouble> {
-    let failed = |error| Trouble::file(&link.to_string_lossy(), &error);
-    if let Some(dir) = link.parent() {
-        fs::create_dir_all(dir).map_err(failed)?;
-    }
-    if fs::read_link(link).is_ok_and(|old| old == Path::new(to)) {
-        return Ok(());
-    }
-    match symlink(to, link) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && fs::read_link(link).is_ok() => {
-            fs::remove_file(link).map_err(failed)?;
-            symlink(to, link).map_err(failed)?;
-        }
-        other => other.map_err(failed)?,
-    }
-    if !asked.quiet {
-        complain(&format!("Created symlink {} → {to}.", link.display()));
-    }
-    Ok(())
-}
-
-fn remove_link(link: &Path, asked: &Asked) -> Result<(), Trouble> {
-    fs::remove_file(link).map_err(|error| Trouble::file(&link.to_string_lossy(), &error))?;
-    if !asked.quiet {
-        complain(&format!("Removed \"{}\".", link.display()));
-    }
-    Ok(())
 }

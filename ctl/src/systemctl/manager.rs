@@ -1,14 +1,17 @@
 //! What is asked of the manager and not of a unit: `daemon-reload`, `get-default`, power,
 //! the environment.
 
-use super::snapshot::session_of;
+use super::enablement::Enablement;
+use super::snapshot::{session_of, with_suffix};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
 use crate::exit::Trouble;
+use crate::files::Rooted;
 use crate::policy_file;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Cause, Changed, Pong, Status};
+use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Status};
 use groundstate_units::control::request::Verb;
+use groundstate_units::load::{Options, load};
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::settings_file;
@@ -20,7 +23,7 @@ pub(super) fn help() -> Outcome {
         "systemctl [OPTIONS…] COMMAND [UNIT…]: systemd's words for Groundstate's init.\n\n\
          is-active is-failed is-enabled is-system-running status show cat list-units\n\
          list-unit-files list-dependencies list-jobs start stop restart try-restart reload\n\
-         reload-or-restart kill reset-failed isolate enable disable mask unmask preset\n\
+         reload-or-restart kill reset-failed isolate enable disable mask unmask preset edit\n\
          daemon-reload daemon-reexec get-default set-default poweroff reboot halt\n\n\
          start and stop change the overlay of the goal (`initctl status` shows it);\n\
          `initctl --help` says what else there is.\n",
@@ -41,9 +44,34 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
         return Ok(0);
     }
     let (before, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    forget(&session, &before, &before.overlay.want)?;
     told(&session, Verb::Reload { no_restart: true })?;
+    let (now, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    forget(&session, &now, &now.overlay.drop)?;
     again(&session, &before)?;
     Ok(0)
+}
+
+/// Takes those of the overlay back whose unit file has been removed. A want of such a unit would
+/// have the reload refused; one that is left out would be left out again when its package comes back.
+fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Trouble> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let enablement = Enablement::of(session, None)?;
+    for name in names {
+        let provided = now.targets.iter().find(|target| target.target == *name);
+        let unit = provided.and_then(|target| target.unit.as_ref()).unwrap_or(name);
+        let unit = now.units.iter().find(|one| one.unit == *unit || one.provides.contains(name));
+        let is_there = match unit {
+            Some(unit) => unit.file.is_empty() || std::fs::metadata(&unit.file).is_ok(),
+            None => enablement.find(&with_suffix(name)).is_some(),
+        };
+        if let (false, Ok(target)) = (is_there, Name::new(name)) {
+            session.ask(Verb::Unwant { target })?;
+        }
+    }
+    Ok(())
 }
 
 /// `daemon-reexec`: init goes on as the binary that is installed now, and reads its files anew.
@@ -138,19 +166,67 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
         complain("Too few arguments.");
         return Ok(FAILED);
     };
-    let mut wanted = name.clone();
-    if session.init()?.is_some() && asked.root.is_none() {
-        let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-        let known = |name: &str| status.targets.iter().any(|target| target.target == name);
-        if !known(&wanted) {
-            wanted = wanted.strip_suffix(".target").unwrap_or(&wanted).to_string();
-        }
-    }
-    let name = Name::new(&wanted).map_err(|error| Trouble::usage(format!("{error}"), ""))?;
+    let bare = name.strip_suffix(".target").unwrap_or(name);
+    let tried = [name.clone(), bare.to_string(), format!("{bare}.target")];
+    let tried: Vec<Name> = tried.iter().filter_map(|name| Name::new(name).ok()).collect();
     let path = config(&session, asked)?;
+    let found = match session.init()?.filter(|_| asked.root.is_none()) {
+        Some(_) => had_by(&session, &tried)?,
+        None => Ok(offline_target(asked.root.as_deref().unwrap_or_default(), &tried)),
+    };
+    let name = match found {
+        Ok(Some(name)) => name,
+        Ok(None) => {
+            complain(&format!("Failed to set default target: no unit provides {bare}.target."));
+            return Ok(FAILED);
+        }
+        Err(why) => {
+            complain(&format!("Failed to set default target: {why}"));
+            return Ok(FAILED);
+        }
+    };
     policy_file::set_default_target(&path, &name)?;
     complain(&format!("{path}: default-target: {name}"));
     Ok(0)
+}
+
+/// The first of these targets that init could have as its goal, or why the one that is provided
+/// cannot be the goal.
+fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Trouble> {
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    for name in tried {
+        let (want, drop) = (Vec::new(), Vec::new());
+        let plan = Verb::Plan { targets: vec![name.clone()], want, drop, reload: false };
+        match session.ask_as::<Plan>(plan) {
+            Ok((plan, _)) => {
+                let mut targets = status.targets.iter();
+                let target = targets.find(|target| target.target == name.as_str());
+                let unit =
+                    target.and_then(|target| target.unit.as_deref()).unwrap_or(name.as_str());
+                let mut up = plan.start.iter().flatten().chain(&plan.keep);
+                if !up.any(|up| up == unit) {
+                    return Ok(Err(format!("{unit} cannot start (initctl why {name})")));
+                }
+                return Ok(Ok(Some(name.clone())));
+            }
+            Err(Trouble::Failed(_, why)) if why.kind == Failure::UNKNOWN_TARGET => {}
+            Err(Trouble::Failed(_, why)) => return Ok(Err(why.message)),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Ok(None))
+}
+
+/// The same in a tree of files.
+fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
+    let options = Options { wanted: tried.to_vec(), ..Options::system(0) };
+    let generation = load(&Rooted(root), &options, None).generation;
+    let is_provided = |name: &&Name| {
+        let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
+        target.is_some_and(|target| !target.candidates.is_empty())
+            || generation.find_unit(name.as_str()).is_some()
+    };
+    tried.iter().find(is_provided).cloned()
 }
 
 fn config(session: &Session, asked: &Asked) -> Result<String, Trouble> {

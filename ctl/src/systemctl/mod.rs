@@ -7,15 +7,21 @@
 //! 3 for a unit that is not active, 4 for none of that name, 5 for a start of such a one.
 
 mod change;
+mod definition;
 mod dependency;
+mod edit;
 mod enablement;
 mod install;
 mod instance;
+mod link;
 mod list;
 mod list_trigger;
 mod manager;
+mod mangle;
+mod pids;
 mod property;
 mod question;
+mod rival;
 
 mod snapshot;
 mod status;
@@ -46,7 +52,7 @@ const NOT_INSTALLED: u8 = 5;
 /// Does what was asked.
 pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     let asked = match Asked::parse(called, words) {
-        Ok(asked) => asked,
+        Ok(asked) => mangle::mangled(asked),
         Err(complaint) => {
             complain(&complaint);
             return FAILED;
@@ -72,7 +78,8 @@ fn complain(text: &str) {
 }
 
 /// Verbs that mean nothing without a unit.
-const OF_UNITS: [&str; 16] = [
+const OF_UNITS: [&str; 17] = [
+    "edit",
     "is-active",
     "is-failed",
     "is-enabled",
@@ -136,6 +143,7 @@ fn run(asked: &Asked) -> Outcome {
         "reset-failed" => change::reset_failed(asked),
         "enable" | "disable" | "reenable" | "mask" | "unmask" | "preset" | "preset-all"
         | "add-wants" | "add-requires" | "revert" | "link" => install::run(asked),
+        "edit" => edit::run(asked),
         "daemon-reload" => manager::reload(asked),
         "daemon-reexec" => manager::reexec(asked),
         "get-default" => manager::get_default(asked),

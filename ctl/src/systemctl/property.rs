@@ -2,20 +2,24 @@
 //! programs ask for; one that is not here is left out, as systemctl leaves out unknown ones.
 
 use super::Outcome;
+use super::definition::{Definitions, Properties, usage};
 use super::enablement::Enablement;
+use super::pids;
 use super::question::system_word;
 use super::shown::Shown;
 use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use crate::exit::Trouble;
-use crate::session;
+use crate::files::Disk;
+use crate::session::{self, Session};
 use crate::systemctl::list::preset;
-use groundstate_units::control::answer::{Cause, Graph, UnitStatus};
+use groundstate_units::control::answer::{Cause, Graph, Located, UnitStatus};
 use groundstate_units::control::request::Verb;
+use groundstate_units::files::Files;
+use groundstate_units::generation::Stamp;
 use groundstate_units::machine::reason::State;
+use groundstate_units::name::Name;
 use groundstate_units::spec::{DependencyKind, Kind};
-
-type Properties = Vec<(&'static str, String)>;
 
 /// `show`.
 pub(super) fn run(asked: &Asked) -> Outcome {
@@ -27,14 +31,28 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     }
     let enablement = Enablement::of(&session, None)?;
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
-    for (at, found) in snapshot.chosen(&asked.names).into_iter().enumerate() {
+    let names = pids::named(&session, &asked.names)?;
+    let chosen = snapshot.chosen(&names);
+    let units: Vec<String> = chosen
+        .iter()
+        .filter_map(|found| match found {
+            Found::Unit(unit) => Some(unit.unit.clone()),
+            Found::Nobody(_) => None,
+        })
+        .collect();
+    let definitions = Definitions::read(&session, &units);
+    for (at, found) in chosen.into_iter().enumerate() {
         if at > 0 {
             session::print("\n")?;
         }
         let properties = match found {
             Found::Unit(unit) => {
-                let mut all = of_unit(unit, &snapshot.shown(unit), &enablement);
+                let shown = snapshot.shown(unit);
+                let mut all = of_unit(unit, &shown, &enablement);
+                all.extend(on_disk(&session, unit, &shown, &enablement));
                 all.extend(edges(unit, &graph));
+                all.extend(definitions.of(unit, &stamp(&unit.since)));
+                all.extend(usage(unit.main_pid));
                 all
             }
             Found::Nobody(name) => of_nobody(&name, &enablement),
@@ -56,7 +74,7 @@ fn print(asked: &Asked, properties: &Properties) -> Result<(), Trouble> {
     }
     // In systemd the order is that of the properties; by program they are asked for one by one.
     for name in &asked.properties {
-        if let Some((name, value)) = properties.iter().find(|(known, _)| known == name) {
+        for (name, value) in properties.iter().filter(|(known, _)| known == name) {
             put(name, value);
         }
     }
@@ -98,7 +116,6 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
     };
     vec![
         ("Type", service_type(unit.kind).to_string()),
-        ("Restart", String::new()),
         ("MainPID", pid.clone()),
         ("ExecMainPID", pid),
         ("ExecMainCode", code.to_string()),
@@ -126,19 +143,49 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
         ("CanStop", "yes".to_string()),
         ("CanReload", if unit.can_reload { "yes" } else { "no" }.to_string()),
         ("CanIsolate", "yes".to_string()),
-        ("NeedDaemonReload", "no".to_string()),
         ("Job", "0".to_string()),
         ("InvocationID", unit.run.map(|run| format!("{run:032x}")).unwrap_or_default()),
     ]
 }
 
-fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
-    let masked = enablement.find(name).filter(|file| file.masked);
-    let file_state = masked.map(|file| enablement.state(&file)).unwrap_or_default();
-    let (load, error) = match file_state {
-        "" => ("not-found", format!("Unit {name} not found.")),
-        _ => ("masked", format!("Unit {name} is masked.")),
+/// `DropInPaths`, and whether the files are other ones than init has read.
+fn on_disk(
+    session: &Session,
+    unit: &UnitStatus,
+    shown: &Shown,
+    enablement: &Enablement,
+) -> Properties {
+    let located = Name::new(&unit.unit).ok().and_then(|target| {
+        session.ask_as::<Located>(Verb::Cat { target }).ok().map(|(located, _)| located)
+    });
+    let Some(located) = located else {
+        return vec![("NeedDaemonReload", "no".to_string())];
     };
+    let files = std::iter::once(&located.file).chain(&located.drop_ins);
+    let is_other =
+        |(path, stamp): (&String, &Stamp)| Disk.stat(path).ok().map(|it| it.stamp) != Some(*stamp);
+    let fresh = enablement.folders.drop_ins(&shown.name);
+    let is_new = |path: &std::path::PathBuf| {
+        let real = |path: &std::path::Path| std::fs::canonicalize(path).ok();
+        !located.drop_ins.iter().any(|known| real(known.as_ref()) == real(path))
+    };
+    let reload = files.zip(&located.stamps).any(is_other) || fresh.iter().any(is_new);
+    vec![
+        ("DropInPaths", located.drop_ins.join(" ")),
+        ("NeedDaemonReload", if reload { "yes" } else { "no" }.to_string()),
+    ]
+}
+
+/// A unit that init has not loaded: it is masked, an instance that was never asked for, or not there.
+fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
+    let file = enablement.find(name);
+    let file_state = file.as_ref().map(|file| enablement.state(file)).unwrap_or_default();
+    let (load, error) = match &file {
+        None => ("not-found", format!("Unit {name} not found.")),
+        Some(file) if file.masked => ("masked", format!("Unit {name} is masked.")),
+        Some(_) => ("loaded", String::new()),
+    };
+    let path = file.filter(|file| !file.masked).map(|file| file.shown).unwrap_or_default();
     vec![
         ("MainPID", "0".to_string()),
         ("Result", "success".to_string()),
@@ -149,8 +196,13 @@ fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
         ("LoadError", error),
         ("ActiveState", "inactive".to_string()),
         ("SubState", "dead".to_string()),
-        ("FragmentPath", String::new()),
+        ("FragmentPath", path),
+        ("SourcePath", String::new()),
         ("UnitFileState", file_state.to_string()),
+        ("UnitFilePreset", preset(file_state).unwrap_or_default().to_string()),
+        ("CanStart", "yes".to_string()),
+        ("CanStop", "yes".to_string()),
+        ("CanReload", "no".to_string()),
         ("NeedDaemonReload", "no".to_string()),
     ]
 }

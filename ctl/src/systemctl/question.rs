@@ -1,5 +1,6 @@
 //! `is-active`, `is-failed`, `is-system-running`: one word a line, and the exit status.
 
+use super::enablement::Enablement;
 use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome};
@@ -19,7 +20,8 @@ pub(super) fn is_failed(asked: &Asked) -> Outcome {
 }
 
 fn ask(asked: &Asked, good: &[&str]) -> Outcome {
-    let snapshot = Snapshot::take(&session_of(asked.user))?;
+    let session = session_of(asked.user);
+    let snapshot = Snapshot::take(&session)?;
     let (mut any, mut known) = (false, false);
     for found in snapshot.chosen(&asked.names) {
         let word = match found {
@@ -27,7 +29,10 @@ fn ask(asked: &Asked, good: &[&str]) -> Outcome {
                 known = true;
                 snapshot.shown(unit).active
             }
-            Found::Nobody(_) => "inactive",
+            Found::Nobody(name) => {
+                known |= Enablement::of(&session, None)?.find(&name).is_some();
+                "inactive"
+            }
         };
         any |= good.contains(&word);
         if !asked.quiet {

@@ -8,6 +8,7 @@ use crate::session::{Instance, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::glob;
+use groundstate_units::import::systemd::native_name;
 use groundstate_units::policy::Policy;
 
 /// A way to init, as the environment says.
@@ -52,7 +53,8 @@ impl Snapshot {
     /// The unit a name means: with its suffix, or without where that is `.service`; a target's
     /// name is that of its provider.
     pub(super) fn find(&self, name: &str) -> Option<&UnitStatus> {
-        let mut tried = vec![name.to_string()];
+        let name = &native_name(name);
+        let mut tried = vec![name.clone()];
         match name.rsplit_once('.') {
             // A native unit needs no suffix.
             Some((stem, "service" | "target")) => tried.push(stem.to_string()),

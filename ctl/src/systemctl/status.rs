@@ -3,9 +3,11 @@
 
 use super::enablement::Enablement;
 use super::list::preset;
+use super::pids;
 use super::property::stamp;
 use super::question::system_word;
 use super::snapshot::{Found, Snapshot, session_of};
+use super::unit_file::UnitFile;
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome, complain};
 use crate::log_source;
@@ -13,6 +15,7 @@ use crate::session::{self, Session};
 use crate::span;
 use crate::style;
 use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::machine::reason::State;
 use groundstate_units::wall::Wall;
 use std::fmt::Write;
 
@@ -29,16 +32,23 @@ pub(super) fn run(asked: &Asked) -> Outcome {
         return Ok(0);
     }
     let mut exit = 0;
-    for (at, found) in snapshot.chosen(&asked.names).into_iter().enumerate() {
+    let names = pids::named(&session, &asked.names)?;
+    for (at, found) in snapshot.chosen(&names).into_iter().enumerate() {
+        if at > 0 {
+            session::print("\n")?;
+        }
         match found {
-            Found::Nobody(name) => {
-                complain(&format!("Unit {name} could not be found."));
-                exit = NO_SUCH_UNIT;
-            }
-            Found::Unit(unit) => {
-                if at > 0 {
-                    session::print("\n")?;
+            Found::Nobody(name) => match enablement.find(&name) {
+                Some(file) => {
+                    session::print(&not_loaded(&name, &file, &enablement))?;
+                    exit = if exit == 0 { NOT_RUNNING } else { exit };
                 }
+                None => {
+                    complain(&format!("Unit {name} could not be found."));
+                    exit = NO_SUCH_UNIT;
+                }
+            },
+            Found::Unit(unit) => {
                 session::print(&block(&session, &snapshot, &enablement, unit, asked))?;
                 let active = matches!(snapshot.shown(unit).active, "active" | "reloading");
                 exit = if active || exit != 0 { exit } else { NOT_RUNNING };
@@ -48,13 +58,33 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     Ok(exit)
 }
 
+/// A unit that init has not loaded: its file masks it, or is a template's of which nothing has asked
+/// for this instance.
+fn not_loaded(name: &str, file: &UnitFile, enablement: &Enablement) -> String {
+    let loaded = match file.masked {
+        true => format!("masked (Reason: Unit {name} is masked.)"),
+        false => format!("loaded ({}; {})", file.shown, enablement.state(file)),
+    };
+    format!("○ {name}\n     Loaded: {loaded}\n     Active: inactive (dead)\n")
+}
+
 fn system(snapshot: &Snapshot) -> String {
     let status = &snapshot.status;
-    let failed = status.units.iter().filter(|unit| snapshot.shown(unit).active == "failed");
+    let failed = |unit: &&UnitStatus| snapshot.shown(unit).active == "failed";
+    let all = || status.units.iter().filter(|unit| unit.state == State::Failed);
+    // Those that a mistake in a file, or a unit that they need, keeps from starting.
+    let blocked = all().filter(|unit| !failed(unit)).count();
     let mut text = format!("● {}\n", session::hostname());
     let _ = writeln!(text, "    State: {}", system_word(status.system));
     let _ = writeln!(text, "    Units: {} loaded", status.units.len());
-    let _ = writeln!(text, "   Failed: {} units", failed.count());
+    let failed = status.units.iter().filter(failed).count();
+    let _ = match blocked {
+        0 => writeln!(text, "   Failed: {failed} units"),
+        blocked => writeln!(
+            text,
+            "   Failed: {failed} units; {blocked} more cannot start (initctl status)"
+        ),
+    };
     let _ = writeln!(text, "    Since: {}", stamp(&status.booted));
     let _ = writeln!(text, "     Goal: {}", status.goal.join(" "));
     let signed = |sign: &str, names: &[String]| {

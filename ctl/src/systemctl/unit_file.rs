@@ -2,6 +2,8 @@
 //! which links point at them. What else a file says is for `units` to read.
 
 use groundstate_units::control::answer::Pong;
+use groundstate_units::control::place::VENDOR_UNITS;
+use groundstate_units::settings::Settings;
 use groundstate_units::settings_file;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +96,7 @@ impl Folders {
             Some(init) => {
                 dirs = [&init.paths.unit_dirs[..], &settings.import_dirs[..]].concat();
             }
-            None => dirs.extend(settings.unit_dirs.clone().unwrap_or_default()),
+            None => dirs.extend(own_dirs(&settings)),
         }
         let mut whole: Vec<PathBuf> = Vec::new();
         for dir in dirs.iter().map(|dir| below(&root, dir)) {
@@ -107,7 +109,7 @@ impl Folders {
         }
         let unit_dirs = match init {
             Some(init) => init.paths.unit_dirs.clone(),
-            None => settings.unit_dirs.clone().unwrap_or_default(),
+            None => own_dirs(&settings),
         };
         let own = unit_dirs.iter().map(|dir| below(&root, dir)).collect();
         Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default, own }
@@ -147,7 +149,9 @@ impl Folders {
 
     /// The file of a unit; that of its template for an instance without its own.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
-        self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
+        let found = self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?));
+        // init's name of a unit has `_x2d` where the name of the file has `\x2d`.
+        found.or_else(|| self.exactly(name, &name.replace("_x", "\\x")))
     }
 
     fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
@@ -206,7 +210,8 @@ impl Folders {
     /// `NAME.d/*.conf`, of the template too, in the order they count.
     pub(super) fn drop_ins(&self, name: &str) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
-        for owner in template_of(name).into_iter().chain([name.to_string()]) {
+        // A drop-in of an instance hides the template's of the same name.
+        for owner in [name.to_string()].into_iter().chain(template_of(name)) {
             for dir in &self.dirs {
                 let Ok(entries) = fs::read_dir(dir.join(format!("{owner}.d"))) else { continue };
                 let files = entries.flatten().map(|entry| entry.path());
@@ -237,6 +242,12 @@ impl Folders {
         found.sort_by(|a, b| a.name.cmp(&b.name));
         found
     }
+}
+
+/// init's own directories, where no init says which they are.
+fn own_dirs(settings: &Settings) -> Vec<String> {
+    let standard = || ["/etc/groundstate/units".to_string(), VENDOR_UNITS.to_string()].to_vec();
+    settings.unit_dirs.clone().unwrap_or_else(standard)
 }
 
 /// The template of an instance.

@@ -32,6 +32,12 @@ pub(super) struct Asked {
     pub(super) wait: bool,
     /// `--reverse`.
     pub(super) reverse: bool,
+    /// `--after`, for list-dependencies.
+    pub(super) after: bool,
+    /// `--before`, for list-dependencies.
+    pub(super) before: bool,
+    /// `--preset-mode`.
+    pub(super) preset_mode: Option<String>,
     /// `--force`, once or twice.
     pub(super) force: u8,
     /// `--dry-run`.
@@ -191,6 +197,8 @@ impl Asked {
             "--reverse" => self.reverse = true,
             "--force" => self.force = self.force.saturating_add(1),
             "--dry-run" => self.dry_run = true,
+            "--after" => self.after = true,
+            "--before" => self.before = true,
             "--firmware-setup" => {
                 return Err("systemctl: --firmware-setup is not supported: init does not write \
                             EFI variables"
@@ -210,8 +218,6 @@ impl Asked {
             | "--no-ask-password"
             | "--no-wall"
             | "--recursive"
-            | "--after"
-            | "--before"
             | "--ignore-inhibitors"
             | "--show-types"
             | "--no-warn"
@@ -242,6 +248,10 @@ impl Asked {
             "--kill-who" | "--kill-whom" => self.kill_who = Some(value),
             "--root" => self.root = Some(value),
             "--when" => self.when = Some(value),
+            "--preset-mode" => match value.as_str() {
+                "full" | "enable-only" | "disable-only" => self.preset_mode = Some(value),
+                _ => return Err(format!("Failed to parse preset mode: {value}.")),
+            },
             "--job-mode" => return job_mode(&value),
             "--legend" => self.no_legend = matches!(value.as_str(), "no" | "false" | "0"),
             "--host" | "--machine" | "--image" => {

@@ -64,7 +64,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
 }
 
 /// Where the init at the socket reads; without one, where this user's would.
-pub(super) fn configured(session: &Session, uid: u32) -> Options {
+pub(crate) fn configured(session: &Session, uid: u32) -> Options {
     let places = &session.places;
     if let Ok(Some(Pong { paths, .. })) = session.init() {
         // Those that are not there are no mistake: init knows them all the same.

@@ -71,6 +71,7 @@ mod plenty;
 mod prefix;
 mod process;
 mod prod;
+mod properties;
 mod purpose;
 mod race;
 mod reach;

@@ -6,11 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+/// Where the program is.
+pub(crate) fn program_path() -> PathBuf {
+    PathBuf::from(program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl")
+}
+
 /// The one program, called by one of its names.
 pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
-    let program =
-        PathBuf::from(program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl");
-    let mut command = Command::new(program);
+    let mut command = Command::new(program_path());
     command.arg0(name).env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock")).args(words);
     command.output().expect("systemctl runs")
 }

@@ -1,7 +1,7 @@
 //! systemctl(1) and the commands of System V, asked of a real init: what scripts, Ansible, Puppet
 //! and debhelper call, and what they read.
 
-use crate::shim::{service, shim, systemctl};
+use crate::shim::{program_path as shim_path, service, shim, systemctl};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::path::Path;
@@ -99,4 +99,216 @@ fn init_that_is_not_pid_1_passes_a_run_level_on() {
     assert_eq!(init.status().0["goal"][0], "multi-user");
     level(&init, "6");
     assert!(init.ended().success());
+}
+
+#[test]
+fn a_start_stops_the_units_that_it_conflicts_with() {
+    let files = Sandbox::new();
+    files.put(
+        "units/other.service",
+        "[Unit]\nConflicts=web.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+    );
+    files.put(
+        "units/outer.service",
+        "[Unit]\nRequires=other.service\nAfter=other.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+    );
+    let init = started(files);
+    let (said, code) = systemctl(&init, &["start", "other"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("web.service is left out of the goal"), "{said}");
+    assert_eq!(systemctl(&init, &["is-active", "other", "web"]).0, "active\ninactive");
+    let (said, code) = systemctl(&init, &["start", "web"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(systemctl(&init, &["is-active", "other", "web"]).0, "inactive\nactive");
+    // The rival of a unit that is pulled in.
+    assert_eq!(systemctl(&init, &["start", "outer"]).1, 0);
+    assert_eq!(
+        systemctl(&init, &["is-active", "outer", "other", "web"]).0,
+        "active\nactive\ninactive"
+    );
+    init.finish();
+}
+
+#[test]
+fn reset_failed_makes_a_failed_unit_inactive_and_starts_nothing() {
+    let files = Sandbox::new();
+    let trace = files.at("trace");
+    let command = format!("Type=oneshot\nExecStart=/bin/sh -c 'echo x >>{trace}; exit 1'");
+    service(&files, "bad", &command);
+    let init = started(files);
+    init.when_state("bad.service", "failed");
+    assert_eq!(systemctl(&init, &["is-failed", "bad"]), ("failed".to_string(), 0));
+    assert_eq!(systemctl(&init, &["reset-failed"]).1, 0);
+    init.when_state("bad.service", "disabled");
+    assert_eq!(systemctl(&init, &["is-failed", "bad"]), ("inactive".to_string(), 1));
+    assert_eq!(systemctl(&init, &["--failed", "--no-legend"]), (String::new(), 0));
+    assert_eq!(init.sandbox.read("trace"), "x\n");
+    let (said, code) = systemctl(&init, &["start", "bad"]);
+    assert!(code == 1 && said.contains("Job for bad.service failed"), "{said}");
+    assert_eq!(init.sandbox.read("trace"), "x\nx\n");
+    init.finish();
+}
+
+#[test]
+fn set_default_takes_a_target_that_a_unit_provides_and_no_other() {
+    let files = Sandbox::new();
+    files.put("init.yaml", "default-target: multi-user\n");
+    files.unit("desktop", "type: virtual\nprovides: desktop.target");
+    files.unit("broken", "type: virtual\ndepends-on: nobody-provides-this");
+    let init = started(files);
+    let default = || systemctl(&init, &["get-default"]).0;
+    let (said, code) = systemctl(&init, &["set-default", "graphical.target"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("no unit provides graphical.target"), "{said}");
+    assert_eq!(systemctl(&init, &["set-default", "broken.target"]).1, 1);
+    assert_eq!(default(), "multi-user.target");
+    assert_eq!(systemctl(&init, &["set-default", "desktop.target"]).1, 0);
+    assert_eq!(default(), "desktop.target");
+    assert_eq!(systemctl(&init, &["set-default", "multi-user.target"]).1, 0);
+    assert_eq!(init.sandbox.read("init.yaml"), "default-target: multi-user\n");
+    init.finish();
+}
+
+#[test]
+fn set_default_of_a_tree_of_files_refuses_a_target_that_no_unit_provides() {
+    let files = Sandbox::new();
+    std::fs::create_dir_all(files.path("root/etc/groundstate/units")).unwrap();
+    files.put("root/etc/groundstate/init.yaml", "default-target: multi-user\n");
+    files.put("root/etc/groundstate/units/kiosk.yaml", "unit: kiosk\ntype: virtual\n");
+    let init = started(files);
+    let root = format!("--root={}", init.sandbox.at("root"));
+    assert_eq!(systemctl(&init, &[&root, "set-default", "graphical.target"]).1, 1);
+    assert_eq!(systemctl(&init, &[&root, "set-default", "kiosk.target"]).1, 0);
+    assert_eq!(systemctl(&init, &[&root, "get-default"]).0, "kiosk.target");
+    init.finish();
+}
+
+#[test]
+fn daemon_reload_forgets_what_was_started_or_stopped_of_removed_units() {
+    let files = Sandbox::new();
+    files.put("units/side.service", "[Service]\nExecStart=/bin/sleep 1000\n");
+    service(&files, "more", "ExecStart=/bin/sleep 1000");
+    let init = started(files);
+    assert_eq!(systemctl(&init, &["start", "side"]).1, 0);
+    assert_eq!(systemctl(&init, &["stop", "more"]).1, 0);
+    let overlay = || init.status().0["overlay"].clone();
+    assert_eq!(overlay()["want"][0], "side.service");
+    assert_eq!(overlay()["drop"][0], "more.service");
+    for name in ["side", "more"] {
+        std::fs::remove_file(init.sandbox.path(&format!("units/{name}.service"))).unwrap();
+    }
+    assert_eq!(systemctl(&init, &["daemon-reload"]), (String::new(), 0));
+    assert_eq!(overlay()["want"].as_array().map(Vec::len), Some(0));
+    assert_eq!(overlay()["drop"].as_array().map(Vec::len), Some(0));
+    init.finish();
+}
+
+#[test]
+fn names_are_made_names_of_units_as_systemctl_does() {
+    let files = Sandbox::new();
+    files.put("units/t@.service", "[Service]\nExecStart=/bin/sleep 1000\n");
+    files.unit("data", "type: virtual\nprovides: srv-x.mount");
+    let init = started(files);
+    assert_eq!(systemctl(&init, &["start", "/srv/x"]).1, 0);
+    init.when_state("data", "running");
+    assert_eq!(systemctl(&init, &["is-active", "/srv/x", "/srv//x/"]).0, "active\nactive");
+    let (said, code) = systemctl(&init, &["start", "t@/srv/x"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("Invalid unit name \"t@/srv/x\" escaped as \"t@-srv-x\""), "{said}");
+    init.when_state("t@-srv-x.service", "running");
+    let (said, code) = systemctl(&init, &["start", "t@c\\x2dd.service"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(systemctl(&init, &["is-active", "t@c\\x2dd"]).0, "active");
+    assert_eq!(systemctl(&init, &["is-active", "t@c-d"]), ("inactive".to_string(), 3));
+    assert_eq!(systemctl(&init, &["stop", "t@c\\x2dd"]).1, 0);
+    init.finish();
+}
+
+#[test]
+fn edit_makes_a_drop_in_and_has_init_read_it() {
+    let init = started(Sandbox::new());
+    init.sandbox.put("editor.sh", "echo '[Service]' >$1; echo Nice=7 >>$1\n");
+    let edit = |editor: &str| {
+        let mut command = Command::new(shim_path());
+        command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock"));
+        let output = command.env("SYSTEMD_EDITOR", editor).args(["edit", "web"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = edit("false");
+    assert!(code == Some(1) && said.contains("nothing is changed"), "{said}");
+    let (code, said) = edit("true");
+    assert!(code == Some(0) && said.contains("temporary file is empty"), "{said}");
+    assert!(!init.sandbox.path("units/web.service.d").exists());
+    assert_eq!(
+        edit(&format!("/bin/sh {}", init.sandbox.at("editor.sh"))),
+        (Some(0), String::new())
+    );
+    assert_eq!(init.sandbox.read("units/web.service.d/override.conf"), "[Service]\nNice=7\n");
+    let (said, _) = systemctl(&init, &["show", "-p", "Nice", "-p", "NeedDaemonReload", "web"]);
+    assert_eq!(said, "Nice=7\nNeedDaemonReload=no");
+    init.finish();
+}
+
+#[test]
+fn enable_of_a_path_links_the_file_and_enables_the_unit() {
+    let files = Sandbox::new();
+    for dir in ["root/etc/systemd/system", "root/opt/app"] {
+        std::fs::create_dir_all(files.path(dir)).unwrap();
+    }
+    let text = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    files.put("root/opt/app/app.service", text);
+    let init = started(files);
+    let root = format!("--root={}", init.sandbox.at("root"));
+    let (said, code) = systemctl(&init, &[&root, "enable", "/opt/app/app.service"]);
+    assert_eq!(code, 0, "{said}");
+    let to = |link: &str| std::fs::read_link(init.sandbox.path(link)).unwrap();
+    let made = Path::new("/opt/app/app.service");
+    assert_eq!(to("root/etc/systemd/system/app.service"), made);
+    assert!(
+        init.sandbox
+            .path("root/etc/systemd/system/multi-user.target.wants/app.service")
+            .is_symlink()
+    );
+    assert_eq!(systemctl(&init, &[&root, "is-enabled", "app"]), ("enabled".to_string(), 0));
+    let (said, code) = systemctl(&init, &[&root, "enable", "/opt/app/none.service"]);
+    assert!(code == 1 && said.contains("/opt/app/none.service: No such file"), "{said}");
+    init.finish();
+}
+
+#[test]
+fn list_units_shows_the_units_of_the_states_and_types_asked_for() {
+    let files = Sandbox::new();
+    service(&files, "bad", "ExecStart=/bin/false");
+    files.put("units/idle.service", "[Service]\nExecStart=/bin/sleep 1000\n");
+    let init = started(files);
+    init.when_state("bad.service", "failed");
+    let list = |words: &[&str]| {
+        let (text, code) =
+            systemctl(&init, &[&["list-units", "--plain", "--no-legend"], words].concat());
+        assert_eq!(code, 0, "{words:?}: {text}");
+        let first = |line: &str| line.split_whitespace().next().unwrap_or_default().to_string();
+        text.lines().map(first).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(list(&["--state=failed"]), "bad.service");
+    assert_eq!(list(&["--failed"]), "bad.service");
+    assert_eq!(list(&["--type=service", "--state=running"]), "web.service");
+    assert_eq!(list(&["-t", "service"]), "bad.service web.service");
+    assert_eq!(list(&["--all", "--type=service"]), "bad.service idle.service web.service");
+    assert_eq!(
+        list(&["--state=inactive", "--state=failed", "-tservice"]),
+        "bad.service idle.service"
+    );
+    assert_eq!(list(&["w*"]), "web.service");
+    assert_eq!(list(&["idle"]), "idle.service");
+    let (files, code) =
+        systemctl(&init, &["list-unit-files", "--type", "service", "--full", "--all"]);
+    assert!(code == 0 && files.starts_with("UNIT FILE"), "{files}");
+    assert!(files.contains("web.service") && files.ends_with("unit files listed."), "{files}");
+    let enabled =
+        systemctl(&init, &["list-unit-files", "--no-legend", "--state=enabled", "web*"]).0;
+    assert_eq!(
+        enabled.split_whitespace().collect::<Vec<_>>(),
+        ["web.service", "enabled", "enabled"]
+    );
+    init.finish();
 }

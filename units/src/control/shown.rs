@@ -75,7 +75,12 @@ pub fn full_name(unit: &UnitStatus) -> String {
     if let Some(name) = names.into_iter().find(|name| has_suffix(name)) {
         return name.clone();
     }
-    let suffix = match unit.kind {
+    format!("{}.{}", unit.unit, suffix_of(unit.kind))
+}
+
+/// The suffix for a unit of this type whose name has none.
+pub fn suffix_of(kind: Kind) -> &'static str {
+    match kind {
         Kind::Virtual => "target",
         Kind::Socket => "socket",
         Kind::Timer => "timer",
@@ -85,8 +90,7 @@ pub fn full_name(unit: &UnitStatus) -> String {
         | Kind::BackgroundPidfile
         | Kind::BackgroundScripted
         | Kind::Oneshot => "service",
-    };
-    format!("{}.{suffix}", unit.unit)
+    }
 }
 
 fn states(unit: &UnitStatus, suffix: &str, broken: bool) -> (&'static str, &'static str) {

@@ -3,6 +3,7 @@
 //! See [`super`].
 
 use super::{Plan, Said, System};
+use crate::generation::Stamp;
 use serde::{Deserialize, Serialize};
 
 /// Answer of `stats`.
@@ -243,4 +244,7 @@ pub struct Located {
     /// What was laid over it, in order.
     #[serde(default)]
     pub drop_ins: Vec<String>,
+    /// The file and what was laid over it, as they were when they were read.
+    #[serde(default)]
+    pub stamps: Vec<Stamp>,
 }

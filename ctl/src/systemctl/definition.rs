@@ -1,0 +1,395 @@
+//! What `show` tells of a unit's definition: the commands, the environment, limits and the like, in
+//! systemd's names. The files are read here, with the caller's own rights, so that a value a caller
+//! may not read is not printed.
+
+use super::shown;
+use crate::files::Disk;
+use crate::session::Session;
+use crate::verb::check;
+use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::load::load;
+use groundstate_units::name::Name;
+use groundstate_units::spec::{
+    Credentials, DirectoryKind, ExecLine, KillMode, Kind, Log, NotifyAccess, Particular, Piece,
+    Prefixes, Restart, Run,
+};
+use nix::unistd::{Gid, Group, Uid, User, geteuid};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Names with values, in the order in which they are printed. A name may come more than once.
+pub(super) type Properties = Vec<(&'static str, String)>;
+
+/// The unit files as they stand now.
+pub(super) struct Definitions(Generation);
+
+impl Definitions {
+    /// Reads them as the loader of that init does; with the instances that are asked for.
+    pub(super) fn read(session: &Session, units: &[String]) -> Definitions {
+        let mut options = check::configured(session, geteuid().as_raw());
+        options.wanted = units.iter().filter_map(|unit| Name::new(unit).ok()).collect();
+        Definitions(load(&Disk, &options, None).generation)
+    }
+
+    /// What the files say of a unit; nothing where they cannot be read.
+    pub(super) fn of(&self, status: &UnitStatus, stamp: &str) -> Properties {
+        let Some(unit) = self.0.units.iter().find(|unit| unit.name.as_str() == status.unit) else {
+            return Vec::new();
+        };
+        let mut all = live(unit);
+        all.extend(self.triggers(unit));
+        if let Some(run) = Run::decode(&unit.run) {
+            all.extend(commands(&run, status, stamp));
+            all.extend(process(&run));
+        }
+        all
+    }
+
+    /// `Triggers` and `TriggeredBy`.
+    fn triggers(&self, unit: &Unit) -> Properties {
+        let full = |unit: &Unit| {
+            let names = unit.provides.iter().filter_map(|id| self.0.target(*id));
+            let names = names.map(|target| target.name.as_str());
+            full_name(unit.name.as_str(), names, unit.kind)
+        };
+        let provider = |activates| {
+            let fires = |other: &&Unit| other.provides.contains(&activates);
+            self.0.units.iter().find(fires).map(full)
+        };
+        let by = self.0.units.iter().filter(|other| {
+            other.activates.is_some_and(|activates| unit.provides.contains(&activates))
+        });
+        let by: Vec<String> = by.map(full).collect();
+        vec![
+            ("Triggers", unit.activates.and_then(provider).unwrap_or_default()),
+            ("TriggeredBy", by.join(" ")),
+        ]
+    }
+}
+
+fn full_name<'a>(own: &'a str, names: impl Iterator<Item = &'a str>, kind: Kind) -> String {
+    let mut names = std::iter::once(own).chain(names);
+    match names.find(|name| shown::has_suffix(name)) {
+        Some(name) => name.to_string(),
+        None => format!("{own}.{}", shown::suffix_of(kind)),
+    }
+}
+
+fn live(unit: &Unit) -> Properties {
+    let live = &unit.live;
+    let restart = if live.restart == Restart::Never { "no" } else { live.restart.as_str() };
+    vec![
+        ("Restart", restart.to_string()),
+        ("RestartUSec", span(Some(live.restart_delay))),
+        ("TimeoutStartUSec", span(live.start_timeout)),
+        ("TimeoutStopUSec", span(live.stop_timeout)),
+        ("RuntimeMaxUSec", span(live.run_timeout)),
+        ("KillSignal", live.stop_signal.to_string()),
+    ]
+}
+
+fn commands(run: &Run, status: &UnitStatus, stamp: &str) -> Properties {
+    let mut all = Vec::new();
+    let lists = [
+        ("ExecCondition", &run.exec_condition),
+        ("ExecStartPre", &run.exec_start_pre),
+        ("ExecStart", &run.exec_start),
+        ("ExecStartPost", &run.exec_start_post),
+        ("ExecReload", &run.exec_reload),
+        ("ExecStop", &run.exec_stop),
+        ("ExecStopPost", &run.exec_stop_post),
+    ];
+    for (name, lines) in lists {
+        for line in lines {
+            let pid = status.main_pid.filter(|_| name == "ExecStart");
+            all.push((name, command(line, pid, stamp)));
+        }
+    }
+    all
+}
+
+/// `{ path=/bin/x ; argv[]=/bin/x -a ; ignore_errors=no ; … }`.
+fn command(line: &ExecLine, pid: Option<u32>, stamp: &str) -> String {
+    let words: Vec<String> =
+        line.words.iter().map(|word| word.iter().map(piece).collect()).collect();
+    let path = words.first().cloned().unwrap_or_default();
+    let named = usize::from(line.prefixes.has(Prefixes::NAMED));
+    let argv = words.get(named..).unwrap_or_default().join(" ");
+    let forgiven = if line.prefixes.has(Prefixes::FORGIVEN) { "yes" } else { "no" };
+    let start = if pid.is_some() { stamp } else { "n/a" };
+    let pid = pid.unwrap_or(0);
+    format!(
+        "{{ path={path} ; argv[]={argv} ; ignore_errors={forgiven} ; start_time=[{start}] ; \
+         stop_time=[n/a] ; pid={pid} ; code=(null) ; status=0/0 }}"
+    )
+}
+
+fn piece(piece: &Piece) -> String {
+    match piece {
+        Piece::Literal(text) => text.clone(),
+        Piece::Variable(name) => format!("${{{name}}}"),
+        Piece::Split(name) => format!("${name}"),
+        Piece::MainPid => "$MAINPID".to_string(),
+    }
+}
+
+fn process(run: &Run) -> Properties {
+    let env: Vec<String> =
+        run.env.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
+    let access = match run.notify_access {
+        NotifyAccess::Main => "main",
+        NotifyAccess::Exec => "exec",
+        NotifyAccess::All => "all",
+        NotifyAccess::None => "none",
+    };
+    let output = match run.log {
+        Log::File => "journal",
+        Log::Kmsg => "kmsg",
+        Log::Syslog => "syslog",
+        Log::Console => "tty",
+        Log::Inherit => "inherit",
+        Log::Null => "null",
+    };
+    let remains = run.kind == Kind::Oneshot && run.remain;
+    let mut all = vec![
+        ("PIDFile", run.pid_file.clone().unwrap_or_default()),
+        ("NotifyAccess", access.to_string()),
+        ("RemainAfterExit", yes(remains)),
+        ("Environment", env.join(" ")),
+        ("UMask", format!("{:04o}", run.umask)),
+        ("StandardOutput", output.to_string()),
+    ];
+    for file in &run.env_file {
+        let optional = if file.optional { "yes" } else { "no" };
+        all.push(("EnvironmentFiles", format!("{} (ignore_errors={optional})", file.path)));
+    }
+    all.extend(user(run.credentials.as_ref()));
+    for limit in &run.limits {
+        let Some((name, soft)) = LIMITS.get(usize::from(limit.resource)) else { continue };
+        let value = |value: Option<u64>| value.map_or("infinity".to_string(), |v| v.to_string());
+        all.push((name, value(limit.hard)));
+        all.push((soft, value(limit.soft)));
+    }
+    let nothing = Particular::default();
+    let particular = run.particular.as_deref().unwrap_or(&nothing);
+    let mark = if particular.working_dir_optional { "!" } else { "" };
+    let folder = if run.working_dir == "/" { "" } else { run.working_dir.as_str() };
+    all.push(("WorkingDirectory", format!("{mark}{folder}")));
+    all.extend(rarer(particular));
+    all
+}
+
+/// `User` and `Group`, as names where the accounts have one.
+fn user(credentials: Option<&Credentials>) -> Properties {
+    let (mut user, mut group) = (String::new(), String::new());
+    match credentials.map(|credentials| &credentials.ids) {
+        None => {}
+        Some(Err(missing)) if missing.what == "group" => group.clone_from(&missing.name),
+        Some(Err(missing)) => user.clone_from(&missing.name),
+        Some(Ok(ids)) => {
+            let account = ids.uid.and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
+            user = match (&ids.user, ids.uid) {
+                (Some(name), _) => name.clone(),
+                (None, Some(uid)) => uid.to_string(),
+                (None, None) => String::new(),
+            };
+            let own = account.map(|account| account.gid.as_raw());
+            // The group of the account is what a unit without `Group=` gets.
+            if let Some(gid) = ids.gid.filter(|gid| own != Some(*gid)) {
+                let found = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
+                group = found.map_or_else(|| gid.to_string(), |group| group.name);
+            }
+        }
+    }
+    vec![("User", user), ("Group", group)]
+}
+
+fn rarer(particular: &Particular) -> Properties {
+    let ending = &particular.ending;
+    let mode = match ending.mode {
+        KillMode::Group => "control-group",
+        KillMode::Mixed => "mixed",
+        KillMode::Process => "process",
+        KillMode::None => "none",
+    };
+    let schedule = &particular.schedule;
+    let number = |value: Option<i16>| value.unwrap_or(0).to_string();
+    let watchdog = particular.watchdog.map_or("0".to_string(), |limit| span(Some(limit)));
+    let last = particular.cgroup.slice.rsplit('/').next().unwrap_or_default();
+    let slice = match last {
+        "" => "system.slice".to_string(),
+        last if last.ends_with(".slice") => last.to_string(),
+        last => format!("{last}.slice"),
+    };
+    let mut all = vec![
+        ("KillMode", mode.to_string()),
+        ("SendSIGKILL", yes(ending.kill)),
+        ("SendSIGHUP", yes(ending.hup)),
+        ("FinalKillSignal", ending.final_signal.to_string()),
+        ("WatchdogUSec", watchdog),
+        ("Nice", number(schedule.nice.map(i16::from))),
+        ("OOMScoreAdjust", number(schedule.oom_score_adjust)),
+        ("NoNewPrivileges", yes(particular.privileges.no_new)),
+        ("RootDirectory", particular.root_dir.clone().unwrap_or_default()),
+        ("SyslogIdentifier", particular.stdio.log_tag.clone()),
+        ("FileDescriptorStoreMax", particular.fd_store.most.to_string()),
+        ("Slice", slice),
+        ("Delegate", yes(particular.cgroup.delegate)),
+    ];
+    if let Some(number) = ending.reload_signal {
+        all.push(("ReloadSignal", number.to_string()));
+    }
+    for directories in &particular.directories {
+        let name = match directories.kind {
+            DirectoryKind::Runtime => "RuntimeDirectory",
+            DirectoryKind::State => "StateDirectory",
+            DirectoryKind::Cache => "CacheDirectory",
+            DirectoryKind::Log => "LogsDirectory",
+            DirectoryKind::Config => "ConfigurationDirectory",
+        };
+        all.push((name, directories.names.join(" ")));
+    }
+    let settings: BTreeMap<&str, &str> = particular
+        .cgroup
+        .settings
+        .iter()
+        .map(|(file, text)| (file.as_str(), text.as_str()))
+        .collect();
+    for (file, name) in CGROUP {
+        if let Some(text) = settings.get(file) {
+            let text = if *text == "max" { "infinity" } else { text };
+            all.push((name, text.to_string()));
+        }
+    }
+    all
+}
+
+/// Files of a cgroup, and what systemd calls them.
+const CGROUP: [(&str, &str); 7] = [
+    ("memory.min", "MemoryMin"),
+    ("memory.low", "MemoryLow"),
+    ("memory.high", "MemoryHigh"),
+    ("memory.max", "MemoryMax"),
+    ("memory.swap.max", "MemorySwapMax"),
+    ("pids.max", "TasksMax"),
+    ("cpu.weight", "CPUWeight"),
+];
+
+/// By RLIMIT_* number of Linux.
+const LIMITS: [(&str, &str); 16] = [
+    ("LimitCPU", "LimitCPUSoft"),
+    ("LimitFSIZE", "LimitFSIZESoft"),
+    ("LimitDATA", "LimitDATASoft"),
+    ("LimitSTACK", "LimitSTACKSoft"),
+    ("LimitCORE", "LimitCORESoft"),
+    ("LimitRSS", "LimitRSSSoft"),
+    ("LimitNPROC", "LimitNPROCSoft"),
+    ("LimitNOFILE", "LimitNOFILESoft"),
+    ("LimitMEMLOCK", "LimitMEMLOCKSoft"),
+    ("LimitAS", "LimitASSoft"),
+    ("LimitLOCKS", "LimitLOCKSSoft"),
+    ("LimitSIGPENDING", "LimitSIGPENDINGSoft"),
+    ("LimitMSGQUEUE", "LimitMSGQUEUESoft"),
+    ("LimitNICE", "LimitNICESoft"),
+    ("LimitRTPRIO", "LimitRTPRIOSoft"),
+    ("LimitRTTIME", "LimitRTTIMESoft"),
+];
+
+fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_string()
+}
+
+/// A word as a shell would take it again, where it holds what a shell would split or replace.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '\\' | '\'' | '$' | '`');
+    if text.chars().all(plain) {
+        return text.to_string();
+    }
+    let mut made = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' | '$' | '`' => made.extend(['\\', c]),
+            '\n' => made.push_str("\\n"),
+            '\t' => made.push_str("\\t"),
+            c => made.push(c),
+        }
+    }
+    made.push('"');
+    made
+}
+
+/// `1min 30s`, `100ms`, `infinity`.
+fn span(span: Option<Duration>) -> String {
+    let Some(span) = span else { return "infinity".to_string() };
+    let units: [(u128, &str); 7] = [
+        (7 * 86_400_000_000, "w"),
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "min"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+        (1, "us"),
+    ];
+    let mut left = span.as_micros();
+    let mut parts = Vec::new();
+    for (length, word) in units {
+        let count = left / length;
+        left %= length;
+        if count > 0 {
+            parts.push(format!("{count}{word}"));
+        }
+    }
+    if parts.is_empty() { "0".to_string() } else { parts.join(" ") }
+}
+
+/// The cgroup of a process below the mount of cgroup v2, and what it uses.
+pub(super) fn usage(pid: Option<u32>) -> Properties {
+    let unset = || "[not set]".to_string();
+    let text = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
+    let path = text.as_deref().and_then(|text| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix("0::")).filter(|path| !path.contains("/../"))
+    });
+    let read = |file: &str| {
+        let path = format!("/sys/fs/cgroup{}/{file}", path?);
+        std::fs::read_to_string(path).ok()
+    };
+    let number = |file: &str| read(file).map_or_else(unset, |text| text.trim().to_string());
+    let cpu = read("cpu.stat").and_then(|text| {
+        let micros: u64 =
+            text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.parse().ok()?;
+        Some(micros.saturating_mul(1000).to_string())
+    });
+    vec![
+        ("ControlGroup", path.unwrap_or_default().to_string()),
+        ("MemoryCurrent", number("memory.current")),
+        ("TasksCurrent", number("pids.current")),
+        ("CPUUsageNSec", cpu.unwrap_or_else(unset)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_written_as_systemctl_writes_them() {
+        for (micros, want) in [
+            (0, "0"),
+            (100_000, "100ms"),
+            (90_000_000, "1min 30s"),
+            (5_000_000, "5s"),
+            (86_400_000_000, "1d"),
+        ] {
+            assert_eq!(span(Some(Duration::from_micros(micros))), want);
+        }
+        assert_eq!(span(None), "infinity");
+    }
+
+    #[test]
+    fn a_variable_with_spaces_is_quoted() {
+        assert_eq!(quoted("A=b"), "A=b");
+        assert_eq!(quoted("A=b \"c\" $d"), "\"A=b \\\"c\\\" \\$d\"");
+    }
+}

@@ -1,0 +1,133 @@
+//! `edit`: a drop-in of a unit, or with `--full` the whole file, is given to an editor; init reads it
+//! when the editor has ended. The file is replaced as a whole, and not at all where nothing is written.
+
+use super::enablement::Enablement;
+use super::snapshot::{session_of, with_suffix};
+use super::unit_file::UnitFile;
+use super::words::Asked;
+use super::{FAILED, Outcome, complain, manager};
+use crate::exit::Trouble;
+use groundstate_units::control::request::Verb;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Asked in this order; then the programs.
+const VARIABLES: [&str; 3] = ["SYSTEMD_EDITOR", "EDITOR", "VISUAL"];
+const EDITORS: [&str; 4] = ["editor", "nano", "vim", "vi"];
+
+/// Edits each unit, then has init read the files.
+pub(super) fn run(asked: &Asked) -> Outcome {
+    let session = session_of(asked.user);
+    let enablement = Enablement::of(&session, asked.root.as_deref())?;
+    let mut changed = false;
+    for name in asked.names.iter().map(|name| with_suffix(name)) {
+        let found = enablement.find(&name);
+        let Some(file) = found.or_else(|| (asked.force > 0).then(|| nothing(&name))) else {
+            complain(&format!("No files found for {name}."));
+            complain(&format!("Run 'systemctl edit --force --full {name}' to create a new unit."));
+            return Ok(FAILED);
+        };
+        if file.masked {
+            complain(&format!("Cannot edit {name}: unit is masked."));
+            return Ok(FAILED);
+        }
+        let Some(dir) = folder(&enablement, &file, asked.runtime) else {
+            complain(&format!("Cannot edit {name}: init reads no directory for changes of it."));
+            return Ok(FAILED);
+        };
+        changed |= edit(&enablement, asked, &file, &dir)?;
+    }
+    if changed && enablement.init.is_some() && !asked.no_reload {
+        manager::told(&session, Verb::Reload { no_restart: true })?;
+    }
+    Ok(0)
+}
+
+fn nothing(name: &str) -> UnitFile {
+    UnitFile::loaded(name, "")
+}
+
+/// Where a change of this file belongs: beside the links of this machine, or in the first of init's own
+/// directories where the file is in one of those.
+fn folder(enablement: &Enablement, file: &UnitFile, runtime: bool) -> Option<PathBuf> {
+    let folders = &enablement.folders;
+    let links = folders.config(runtime).filter(|_| !folders.is_enabled_by_policy(file));
+    links.or_else(|| {
+        let own = enablement.init.as_ref().map(|init| &init.paths.unit_dirs)?;
+        own.get(usize::from(runtime)).map(PathBuf::from)
+    })
+}
+
+/// True: the file is another one now.
+fn edit(
+    enablement: &Enablement,
+    asked: &Asked,
+    file: &UnitFile,
+    dir: &Path,
+) -> Result<bool, Trouble> {
+    let own = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let own = own.unwrap_or_else(|| file.name.clone());
+    let whole = asked.full || file.path.as_os_str().is_empty();
+    let to = match (whole, file.native) {
+        (true, _) => dir.join(own),
+        (false, true) => dir.join(own.replace(".yaml", ".d")).join("override.yaml"),
+        (false, false) => dir.join(format!("{}.d", file.name)).join("override.conf"),
+    };
+    let fault = |error: std::io::Error| Trouble::file(&to.to_string_lossy(), &error);
+    let before = match fs::read_to_string(&to) {
+        Ok(text) => text,
+        Err(_) if whole => enablement.folders.text(file),
+        Err(_) => String::new(),
+    };
+    let parent = to.parent().unwrap_or(dir);
+    let made = !parent.exists();
+    fs::create_dir_all(parent).map_err(fault)?;
+    let draft = parent.join(format!(".{}.{}", std::process::id(), "edit"));
+    fs::write(&draft, &before).map_err(fault)?;
+    let edited = editor(&draft).and_then(|()| fs::read_to_string(&draft).map_err(fault));
+    let keep = match &edited {
+        Ok(text) if text.trim().is_empty() => {
+            complain(&format!("Editing \"{}\" canceled: temporary file is empty.", to.display()));
+            false
+        }
+        Ok(text) => *text != before || !to.exists(),
+        Err(_) => false,
+    };
+    let done = if keep { fs::rename(&draft, &to) } else { fs::remove_file(&draft) };
+    if made && !keep {
+        // Empty again; what is in it by now is not ours.
+        let _ = fs::remove_dir(parent);
+    }
+    edited?;
+    done.map_err(fault)?;
+    Ok(keep)
+}
+
+/// Runs the editor that the environment names, or the first that there is.
+fn editor(draft: &Path) -> Result<(), Trouble> {
+    let named =
+        VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
+    let (programs, words): (Vec<String>, Vec<String>) = match &named {
+        Some(line) => {
+            let mut words = line.split_whitespace().map(str::to_string);
+            (words.next().into_iter().collect(), words.collect())
+        }
+        None => (EDITORS.map(str::to_string).to_vec(), Vec::new()),
+    };
+    for program in &programs {
+        match Command::new(program).args(&words).arg(draft).status() {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => {
+                return Err(Trouble::local(
+                    format!("{program} failed ({status}); nothing is changed"),
+                    "",
+                ));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Trouble::file(program, &error)),
+        }
+    }
+    let message = format!("Cannot edit units, no editor available ({})", programs.join(", "));
+    Err(Trouble::local(message, "set SYSTEMD_EDITOR, EDITOR or VISUAL"))
+}

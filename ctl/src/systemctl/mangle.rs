@@ -1,0 +1,129 @@
+//! Names as people type them, made into names of units as systemctl(1) does: a path is the mount or
+//! the device at it, and characters that no name may hold are escaped (systemd-escape(1)).
+
+use super::complain;
+use super::shown::is_glob;
+use super::words::Asked;
+use std::fmt::Write;
+
+/// Verbs for whose arguments a word with a slash is the path of a file.
+const OF_FILES: [&str; 11] = [
+    "enable",
+    "disable",
+    "reenable",
+    "preset",
+    "mask",
+    "unmask",
+    "link",
+    "revert",
+    "edit",
+    "is-enabled",
+    "cat",
+];
+/// Verbs whose arguments are no names of units.
+const OTHER: [&str; 9] = [
+    "switch-root",
+    "exit",
+    "reboot",
+    "poweroff",
+    "halt",
+    "set-environment",
+    "unset-environment",
+    "import-environment",
+    "help",
+];
+
+/// The names that were asked for, each as the name of a unit.
+pub(super) fn mangled(asked: Asked) -> Asked {
+    let verb = asked.verb.as_str();
+    if OTHER.contains(&verb) {
+        return asked;
+    }
+    let is_path = |name: &str| OF_FILES.contains(&verb) && name.contains('/');
+    let mangle = |name: &String| if is_path(name) { name.clone() } else { unit_name(name) };
+    let names: Vec<String> = asked.names.iter().map(mangle).collect();
+    for (typed, name) in asked.names.iter().zip(&names) {
+        if typed != name && !typed.starts_with('/') && !asked.quiet {
+            complain(&format!(
+                "Invalid unit name \"{typed}\" escaped as \"{name}\" (maybe you should use \
+                 systemd-escape?)."
+            ));
+        }
+    }
+    Asked { names, ..asked }
+}
+
+fn unit_name(typed: &str) -> String {
+    if is_glob(typed) {
+        return typed.to_string();
+    }
+    if typed.starts_with('/') {
+        let is_device = ["/dev/", "/sys/"].iter().any(|top| typed.starts_with(top));
+        let suffix = if is_device { "device" } else { "mount" };
+        return format!("{}.{suffix}", escaped_path(typed));
+    }
+    let mut name = String::new();
+    for c in typed.chars() {
+        match c {
+            '/' => name.push('-'),
+            c if is_plain(c) || matches!(c, '-' | '\\' | '@') => name.push(c),
+            c => escape(&mut name, c),
+        }
+    }
+    name
+}
+
+/// `srv-my\x2ddata` for /srv/my-data; `-` for the root.
+fn escaped_path(path: &str) -> String {
+    let parts: Vec<&str> =
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if parts.is_empty() {
+        return "-".to_string();
+    }
+    let mut name = String::new();
+    for (at, c) in parts.join("/").chars().enumerate() {
+        match c {
+            '/' => name.push('-'),
+            '.' if at == 0 => escape(&mut name, c),
+            c if is_plain(c) => name.push(c),
+            c => escape(&mut name, c),
+        }
+    }
+    name
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.')
+}
+
+/// Each byte as `\xHH`.
+fn escape(name: &mut String, c: char) {
+    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+        // Writing to a string does not fail.
+        let _ = write!(name, "\\x{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_its_mount_or_device_and_odd_characters_are_escaped() {
+        for (typed, want) in [
+            ("nginx", "nginx"),
+            ("/srv/x", "srv-x.mount"),
+            ("/srv//my-data/", "srv-my\\x2ddata.mount"),
+            ("/", "-.mount"),
+            ("/.hidden", "\\x2ehidden.mount"),
+            ("/dev/sda1", "dev-sda1.device"),
+            ("t@/srv/x", "t@-srv-x"),
+            ("t@c\\x2dd.service", "t@c\\x2dd.service"),
+            ("a b", "a\\x20b"),
+            ("ä", "\\xc3\\xa4"),
+            ("web*", "web*"),
+        ] {
+            assert_eq!(unit_name(typed), want, "{typed}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `status PID` and `show PID`: a number means the unit of that process.
+
+use super::complain;
+use crate::exit::{Exit, Trouble};
+use crate::session::Session;
+use groundstate_units::control::answer::Whose;
+use groundstate_units::control::request::Verb;
+
+/// The names, with the unit's in the place of a number.
+///
+/// # Errors
+/// The process belongs to no unit.
+pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, Trouble> {
+    let name = |name: &String| {
+        let Ok(pid) = name.parse::<i32>() else { return Ok(name.clone()) };
+        let (whose, _) = session.ask_as::<Whose>(Verb::Whose { pid })?;
+        whose.unit.ok_or_else(|| {
+            complain(&format!(
+                "Failed to get unit for PID {pid}: PID {pid} does not belong to any loaded unit."
+            ));
+            Trouble::Said(Exit::Bad)
+        })
+    };
+    names.iter().map(name).collect()
+}

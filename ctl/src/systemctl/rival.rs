@@ -1,0 +1,113 @@
+//! What a start changes for other units, as systemd does it: those that the unit needs start with it,
+//! though they were stopped; those that it conflicts with are stopped.
+
+use super::change::{left_out, overlay};
+use super::wait::names;
+use super::words::Asked;
+use crate::exit::Trouble;
+use crate::session::Session;
+use groundstate_units::control::answer::{Graph, Status};
+use groundstate_units::control::request::Verb;
+use groundstate_units::name::Name;
+use groundstate_units::spec::DependencyKind;
+use std::collections::BTreeSet;
+
+/// What of the overlay leaves out the unit, or one that it pulls in.
+pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Trouble> {
+    if now.overlay.drop.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    let edges = Edges { graph: &graph, now };
+    let pulled = edges.below(unit, DependencyKind::pulls_in);
+    let is_needed = |drop: &&String| pulled.contains(edges.unit_of(drop));
+    Ok(now.overlay.drop.iter().filter(is_needed).cloned().collect())
+}
+
+/// Wants the unit in the place of those that it, or a unit that it pulls in, conflicts with. It is one
+/// request, so that nothing is stopped where the start is refused. False: there are none of them.
+pub(super) fn stopped(
+    session: &Session,
+    asked: &Asked,
+    now: &Status,
+    name: &Name,
+) -> Result<bool, Trouble> {
+    let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    if !graph.edges.iter().any(|edge| edge.kind == DependencyKind::Conflicts) {
+        return Ok(false);
+    }
+    let edges = Edges { graph: &graph, now };
+    let is_needed = |unit: &&str| now.units.iter().any(|one| one.unit == **unit && one.needed);
+    let rivals: BTreeSet<&str> =
+        edges.rivals(name.as_str()).into_iter().filter(is_needed).collect();
+    if rivals.is_empty() {
+        return Ok(false);
+    }
+    // What was wanted by hand, and cannot be up without a rival, goes with it.
+    let goes = |want: &str| {
+        let below = edges.below(want, |kind| {
+            matches!(kind, DependencyKind::DependsMs | DependencyKind::DependsOn)
+        });
+        below.iter().any(|unit| rivals.contains(unit))
+    };
+    let mut want: Vec<Name> = names(&now.overlay.want);
+    want.retain(|want| !goes(edges.unit_of(want.as_str())));
+    want.push(name.clone());
+    let mut drop: Vec<Name> = names(&now.overlay.drop);
+    drop.extend(rivals.iter().filter_map(|rival| Name::new(rival).ok()));
+    overlay(session, now, want, drop)?;
+    for rival in rivals {
+        left_out(asked, rival);
+    }
+    Ok(true)
+}
+
+/// The graph, with the providers of names that are left out for now.
+struct Edges<'a> {
+    graph: &'a Graph,
+    now: &'a Status,
+}
+
+impl<'a> Edges<'a> {
+    /// The unit that provides a name, or would.
+    fn unit_of(&self, name: &'a str) -> &'a str {
+        let provides = |unit: &&groundstate_units::control::answer::UnitStatus| {
+            unit.provides.iter().any(|target| target == name)
+        };
+        self.now.units.iter().find(provides).map_or(name, |unit| unit.unit.as_str())
+    }
+
+    /// A unit, and those that it brings in by these dependencies.
+    fn below(&self, unit: &'a str, kind: impl Fn(DependencyKind) -> bool) -> BTreeSet<&'a str> {
+        let mut found = BTreeSet::from([unit]);
+        let mut left = vec![unit];
+        while let Some(unit) = left.pop() {
+            for edge in self.graph.edges.iter().filter(|edge| edge.from == unit && kind(edge.kind))
+            {
+                let to = edge.to.as_deref().unwrap_or_else(|| self.unit_of(&edge.target));
+                if found.insert(to) {
+                    left.push(to);
+                }
+            }
+        }
+        found
+    }
+
+    /// The units that conflict with a unit, or with one that it pulls in.
+    fn rivals(&self, unit: &'a str) -> BTreeSet<&'a str> {
+        let pulled = self.below(unit, DependencyKind::pulls_in);
+        let edges = self.graph.edges.iter();
+        let conflicts = edges.filter(|edge| edge.kind == DependencyKind::Conflicts);
+        conflicts
+            .filter_map(|edge| {
+                let from = edge.from.as_str();
+                let to = edge.to.as_deref().unwrap_or_else(|| self.unit_of(&edge.target));
+                match (pulled.contains(from), pulled.contains(to)) {
+                    (true, false) => Some(to),
+                    (false, true) => Some(from),
+                    (true, true) | (false, false) => None,
+                }
+            })
+            .collect()
+    }
+}
