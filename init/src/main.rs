@@ -13,6 +13,7 @@ mod clock;
 mod control;
 #[cfg(debug_assertions)]
 mod crash_test;
+mod credentials;
 mod drain;
 mod emergency;
 mod event_loop;

@@ -4,8 +4,8 @@
 //! Everything here is a look at a moment: a pid may belong to somebody else by the time the
 //! answer is used. Who needs more opens a pidfd first and asks again.
 
+use crate::sys::Pid;
 use crate::sys::listing::{self, Entry};
-use crate::sys::{Pid, peer, signal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -240,25 +240,6 @@ fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Who connected from there is in another user namespace than init, where being root means
-/// nothing here. A pid of 0 is of a pid namespace outside ours; one that is gone can not prove
-/// anything, whoever has its pid by now. Where there is no /proc, or it may not be looked at,
-/// the uid decides.
-pub(crate) fn is_of_other_users(connection: impl AsFd, pid: Pid) -> bool {
-    if pid.as_raw() == 0 || !is_proc_ours() {
-        return false;
-    }
-    let Ok(ours) = std::fs::read_link("/proc/self/ns/user") else { return false };
-    let Ok(process) = peer::process(connection) else { return true };
-    match std::fs::read_link(format!("/proc/{pid}/ns/user")) {
-        // Asked after that: until now nobody else can have had its pid.
-        Ok(theirs) => {
-            theirs != ours || process.is_some_and(|process| signal::has_ended(process.as_fd()))
-        }
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,26 +268,6 @@ mod tests {
         let began = stat(child).unwrap().began;
         assert!((before..=crate::clock::ticks()).contains(&began), "{began}, {before}");
         crate::sys::wait::await_end(child).unwrap();
-    }
-
-    #[test]
-    fn who_connected_and_has_gone_is_nobody_here_whoever_has_its_pid() {
-        let at = std::env::temp_dir().join(format!("groundstate-peer-{}", std::process::id()));
-        let listener = std::os::unix::net::UnixListener::bind(&at).unwrap();
-        let own = nix::unistd::getpid();
-        let _own = std::os::unix::net::UnixStream::connect(&at).unwrap();
-        let (from_here, _) = listener.accept().unwrap();
-        assert!(!is_of_other_users(&from_here, own));
-        let connect = || u8::from(std::os::unix::net::UnixStream::connect(&at).is_err());
-        let child = crate::sys::process::fork(&[], connect).unwrap();
-        crate::sys::wait::await_end(child).unwrap();
-        let (from_there, _) = listener.accept().unwrap();
-        std::fs::remove_file(&at).unwrap();
-        assert!(is_of_other_users(&from_there, child), "it can not be looked at");
-        if peer::process(&from_here).unwrap().is_some() {
-            // As if this process had got its pid since.
-            assert!(is_of_other_users(&from_there, own));
-        }
     }
 
     #[test]

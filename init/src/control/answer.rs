@@ -94,7 +94,7 @@ impl Init {
         let settings = &self.machine.generation().settings;
         let may = match verb.role() {
             Role::Read => true,
-            Role::Source => caller.trusted || source::is_owner(settings, caller.uid, verb),
+            Role::Source => caller.trusted || source::is_owner(settings, caller, verb),
             Role::Logs | Role::Control => caller.trusted,
         };
         if may {

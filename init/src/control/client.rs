@@ -12,15 +12,24 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
-/// Who connected, as the kernel told at that moment.
+/// A client's credentials, as the kernel recorded them at connect(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Caller {
     /// Effective uid.
     pub(crate) uid: u32,
     /// In init's pid namespace; 0 when it is of another.
     pub(crate) pid: i32,
-    /// Root or init's own uid, of init's own user namespace.
+    /// The uid is that user's in init's own user namespace ([`crate::credentials`]).
+    pub(crate) is_proven: bool,
+    /// Root or init's own uid, proven.
     pub(crate) trusted: bool,
+}
+
+impl Caller {
+    /// The caller is this user, proven.
+    pub(crate) fn is_user(self, uid: u32) -> bool {
+        self.is_proven && self.uid == uid
+    }
 }
 
 /// What reading gave.

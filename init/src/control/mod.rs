@@ -14,10 +14,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::credentials;
 use crate::event_loop::token;
 use crate::journal::carried;
 use crate::limit;
-use crate::process;
 use crate::sys::impatience::impatiently;
 use crate::sys::memory;
 use crate::sys::peer::{self, Peer};
@@ -276,12 +276,13 @@ impl Control {
         }
     }
 
-    /// Who is at the other end. Decided once, at connect: a connection handed on keeps
-    /// the rights of who made it.
+    /// The caller's rights. Decided once, at connect: a connection handed on keeps the rights of
+    /// the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
         let Peer { uid, pid, .. } = peer::of(stream)?;
-        let trusted = (uid == 0 || uid == self.own_uid) && !process::is_of_other_users(stream, pid);
-        Ok(Caller { uid, pid: pid.as_raw(), trusted })
+        let is_proven = credentials::shares_user_namespace(stream, pid);
+        let trusted = is_proven && (uid == 0 || uid == self.own_uid);
+        Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
     }
 
     /// Something is queued for somebody.

@@ -41,7 +41,7 @@ impl Init {
                 if !client.may_ask() {
                     break;
                 }
-                let takes = caller.trusted || owners.contains(&caller.uid);
+                let takes = caller.trusted || owners.iter().any(|uid| caller.is_user(*uid));
                 match client.line(now, takes) {
                     Input::None => break,
                     Input::Whole(line, _) if line.iter().all(u8::is_ascii_whitespace) => {}

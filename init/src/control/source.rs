@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 /// The settings name this uid for the source in question; of a list, for any.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other verb is a source's")]
-pub(super) fn is_owner(settings: &Settings, uid: u32, verb: &Verb) -> bool {
+pub(super) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool {
     match verb {
         Verb::SourcePut { source, .. } | Verb::SourceDrop { source, .. } => {
-            settings.sources.get(source) == Some(&uid)
+            settings.sources.get(source).is_some_and(|owner| caller.is_user(*owner))
         }
-        Verb::SourceList {} => settings.sources.values().any(|owner| *owner == uid),
+        Verb::SourceList {} => settings.sources.values().any(|owner| caller.is_user(*owner)),
         _ => false,
     }
 }
@@ -82,7 +82,7 @@ impl Init {
 
     pub(super) fn list_sources(&self, caller: Caller) -> Sources {
         let generation = self.machine.generation();
-        let seen = |uid: u32| caller.trusted || caller.uid == uid;
+        let seen = |uid: u32| caller.trusted || caller.is_user(uid);
         let one = |(name, uid): (&Name, &u32)| Source {
             source: name.to_string(),
             uid: *uid,

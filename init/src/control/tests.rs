@@ -29,10 +29,10 @@ fn full(name: &str, pause: Duration) -> (Control, Time) {
 }
 
 fn stranger(uid: u32) -> Caller {
-    Caller { uid, pid: 0, trusted: false }
+    Caller { uid, pid: 0, is_proven: true, trusted: false }
 }
 
-const ROOT: Caller = Caller { uid: 0, pid: 0, trusted: true };
+const ROOT: Caller = Caller { uid: 0, pid: 0, is_proven: true, trusted: true };
 
 #[test]
 fn who_is_silent_for_long_gives_way_to_the_next_and_not_before() {

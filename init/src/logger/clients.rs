@@ -4,9 +4,9 @@
 use super::answers::Answers;
 use super::history::Found;
 use super::{files, limit};
-use crate::process;
+use crate::credentials;
 use crate::sys::impatience::impatiently;
-use crate::sys::peer;
+use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::limit::REQUEST_LINE;
@@ -127,8 +127,8 @@ impl Clients {
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
         let peer = peer::of(&stream)?;
-        // As at the control socket: root of a user namespace of its own is nobody here.
-        let is_ours = !process::is_of_other_users(&stream, peer.pid);
+        // As at the control socket: root of another user namespace is not root here.
+        let is_ours = credentials::shares_user_namespace(&stream, peer.pid);
         let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;
@@ -138,11 +138,9 @@ impl Clients {
         let Some(token) = free.filter(|_| fits) else {
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
         };
-        let allowed =
-            root || (is_ours && peer.uid == nix::unistd::geteuid().as_raw())
-                || self.readers.group.is_some_and(|group| {
-                    group == peer.gid || peer::groups(&stream).contains(&group)
-                });
+        let allowed = root
+            || is_ours
+                && (peer.uid == nix::unistd::geteuid().as_raw() || self.reads(&stream, peer));
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         let (asked, answers) = (Vec::new(), Answers::default());
         self.by_token.insert(
@@ -159,6 +157,12 @@ impl Clients {
             },
         );
         Ok(())
+    }
+
+    /// The peer is in the group `log-readers`.
+    fn reads(&self, stream: &UnixStream, peer: Peer) -> bool {
+        let is_in = |group| group == peer.gid || peer::groups(stream).contains(&group);
+        self.readers.group.is_some_and(is_in)
     }
 
     /// Sends what can be sent, then reads. Gives the next request, if the client has taken the

@@ -1,18 +1,20 @@
-//! Who is at the other end of a connection, as the kernel saw it when it was made: unix(7). Never who is
-//! there by now: a connection may be handed on, and a pid may be another's.
+//! Credentials of the process that made a connection: unix(7). The kernel records them at connect(2),
+//! so handing the connection on, or reusing the pid, changes nothing.
 //!
-//! Read on at [`crate::control`], which decides by it what somebody may.
+//! [`crate::credentials`] derives from them what a caller may do.
 
-use super::{Pid, socket};
+use super::{Pid, check, socket};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+/// PIDFD_GET_USER_NAMESPACE of linux/pidfd.h (Linux 6.11): _IO(0xff, 9).
+const GET_USER_NAMESPACE: libc::c_ulong = 0xff09;
 /// Supplementary groups of a process (NGROUPS_MAX of Linux).
 const GROUPS_MAX: usize = 65_536;
 
-/// Who is at the other end, as the kernel saw it.
+/// Credentials that the kernel recorded at connect(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// Process; 0 when it is outside this pid namespace.
@@ -41,6 +43,17 @@ pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
         }
         Ok(_) | Err(_) => Ok(None),
     }
+}
+
+/// The user namespace of a process: device and inode of its nsfs file. Errors: ENOTTY or EINVAL
+/// before Linux 6.11, ESRCH once the process is reaped.
+pub(crate) fn user_namespace(process: impl AsFd) -> io::Result<(u64, u64)> {
+    // SAFETY: this ioctl takes no argument and gives a fresh descriptor.
+    let fd = check(unsafe { libc::ioctl(process.as_fd().as_raw_fd(), GET_USER_NAMESPACE, 0) })?;
+    // SAFETY: the descriptor is fresh and has no other owner; the kernel sets CLOEXEC.
+    let namespace = unsafe { OwnedFd::from_raw_fd(fd) };
+    let found = nix::sys::stat::fstat(&namespace)?;
+    Ok((found.st_dev, found.st_ino))
 }
 
 /// Supplementary groups of the process at the other end of a unix stream when it connected

@@ -120,7 +120,61 @@ fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
     init.finish();
 }
 
-/// Whether somebody is shown a log.
+#[test]
+fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
+    if !root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let init = one_unit();
+    let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    for (caller, may) in [
+        (&["env"][..], true),
+        (&["unshare", "-fp", "--mount-proc"], true),
+        (&["unshare", "-U", "--map-root-user"], false),
+        (&["unshare", "-Ufp", "--map-root-user", "--mount-proc"], false),
+        (&["unshare", "-U", "--map-root-user", "unshare", "-U", "--map-root-user"], false),
+        (&of_nobody, false),
+    ] {
+        let answers = asked_by(&init, caller, &[request("restart")]);
+        assert_eq!(answers.len(), 1, "{caller:?}");
+        assert_eq!(answers[0]["error"]["kind"] == "denied", !may, "{caller:?}: {}", answers[0]);
+        assert_eq!(reads_logs(&init, caller), may, "{caller:?}");
+        let status = asked_by(&init, caller, &[request("status")]);
+        assert!(status[0]["error"].is_null(), "everyone may read: {}", status[0]);
+    }
+    init.when_state("web", "running");
+    init.finish();
+}
+
+#[test]
+fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
+    if !root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    files.put("init.yaml", "sources:\n  fleet: {uid: 65534}\n");
+    files.unit("web", "exec-start: DAEMON --name web");
+    let inside = ["unshare", "-U", "--map-user=65534", "--map-group=65534"];
+    let mut init = Boot::new(files).way(Way::Supervisor).through(&inside).start("web");
+    init.when_system("running");
+    let pid = init.process().0.to_string();
+    let entered = ["nsenter", "-t", &pid, "-U", "--preserve-credentials"];
+    let stranger = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"];
+    // Uid 1000 has no mapping in init's namespace, so the kernel calls it 65534, which is init's own.
+    for (caller, may) in [(&entered[..], true), (&stranger, false), (&["env"], false)] {
+        for verb in ["restart", "source-list"] {
+            let answers = asked_by(&init, caller, &[request(verb)]);
+            let denied = answers[0]["error"]["kind"] == "denied";
+            assert_eq!(denied, !may, "{caller:?} {verb}: {}", answers[0]);
+        }
+        assert_eq!(reads_logs(&init, caller), may, "{caller:?}");
+    }
+    let answers = asked_by(&init, &entered, &[request("exit")]);
+    assert!(answers[0]["error"].is_null(), "{}", answers[0]);
+    assert_eq!(init.ended().code(), Some(0));
+}
+
+/// Whether a caller is shown a log.
 fn reads_logs(init: &Init, who: &[&str]) -> bool {
     let request = json!({"v": 1, "id": 1, "verb": "logs", "targets": ["web"]});
     let answers = asked_at("run/log.sock", init, who, &[request]);

@@ -52,6 +52,8 @@ mod control;
 #[cfg(debug_assertions)]
 #[path = "../../../../init/src/crash_test.rs"]
 mod crash_test;
+#[path = "../../../../init/src/credentials.rs"]
+mod credentials;
 #[path = "../../../../init/src/drain.rs"]
 mod drain;
 #[path = "../../../../init/src/emergency.rs"]
