@@ -265,7 +265,8 @@ impl Init {
         let done = unit.and_then(|unit| {
             let kind = self.machine.generation().unit(unit)?.kind;
             let is_script = matches!(kind, Kind::Oneshot | Kind::BackgroundScripted);
-            Some((self.machine.run(unit)?, self.machine.exit(unit)?)).filter(|_| is_script)
+            let is_done = is_script || self.machine.is_over(unit);
+            Some((self.machine.run(unit)?, self.machine.exit(unit)?)).filter(|_| is_done)
         });
         writer::done(notes::unit(name.as_str()), done);
     }

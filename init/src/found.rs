@@ -285,14 +285,14 @@ impl Found {
         }
     }
 
-    /// Its script is done: the law is [`crate::journal::done`]'s.
+    /// Its script is done, or its run is over: the law is [`crate::journal::done`]'s.
     fn done_of(&self, unit: &Unit) -> Option<(RunId, Exit)> {
         let hash = notes::unit(unit.name.as_str());
+        if let Some(done) = self.remains.done.get(&hash).filter(|_| unit.kind.has_process()) {
+            return Some(*done);
+        }
         if !matches!(unit.kind, Kind::Oneshot | Kind::BackgroundScripted) {
             return None;
-        }
-        if let Some(done) = self.remains.done.get(&hash) {
-            return Some(*done);
         }
         let is_well = |exit: Exit| exit == Exit::Code(0) || unit.live.success_status.lists(exit);
         // Where there was no room for that; what the other kind has left is of no account where that ends too.

@@ -63,6 +63,8 @@ pub struct Draft {
     pub has_exec_stop: bool,
     /// See [`Unit::has_exec_reload`].
     pub has_exec_reload: bool,
+    /// See [`Unit::remains`].
+    pub remains: bool,
     /// See [`Unit::run_hash`].
     pub run_hash: u64,
     /// See [`Unit::run`].
@@ -130,6 +132,7 @@ impl Draft {
             readiness: Readiness::Instant,
             has_exec_stop: false,
             has_exec_reload: false,
+            remains: kind == Kind::Oneshot,
             run_hash: hash(kind.as_str().as_bytes()),
             run: Arc::default(),
             fault: None,
@@ -144,6 +147,7 @@ impl Draft {
         self.readiness = run.readiness;
         self.has_exec_stop = run.has_stop_work();
         self.has_exec_reload = run.has_reload();
+        self.remains = run.remain;
         self.run = run.encode().into();
         self.run_hash = hash(&self.run);
     }
@@ -181,6 +185,7 @@ impl Draft {
             readiness: unit.readiness,
             has_exec_stop: unit.has_exec_stop,
             has_exec_reload: unit.has_exec_reload,
+            remains: unit.remains,
             run_hash: unit.run_hash,
             run: unit.run.clone(),
             fault: unit.fault.as_deref().cloned(),
@@ -280,6 +285,7 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
         readiness: draft.readiness,
         has_exec_stop: draft.has_exec_stop,
         has_exec_reload: draft.has_exec_reload,
+        remains: draft.remains,
         run_hash: draft.run_hash,
         run: draft.run,
         fault: draft.fault.map(Box::new),

@@ -93,6 +93,8 @@ pub struct Unit {
     pub has_exec_stop: bool,
     /// It has an exec-reload or a reload-signal.
     pub has_exec_reload: bool,
+    /// A run that ends well stays active as `exited`. Without, the run is over.
+    pub remains: bool,
     /// Hash over the keys of class *run*.
     pub run_hash: u64,
     /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.

@@ -173,7 +173,7 @@ const GENERAL: &[Key] = &[
         "Paths this unit uses: where a unit mounts one of the directories on the way (it provides `var-lib.mount` for /var/lib), that is a depends-ms of this unit. Brings the mount in; silent where nothing is mounted.",
         "needs-path: /var/lib/postgresql"),
     key("remain", Shape::Boolean, Run, ENDING, NONE, "yes for a oneshot, no otherwise",
-        "Whether a run that has ended well leaves something behind that a stop takes back. oneshot, no: exec-stop and the end of what is left belong to the run; either way it is exited, and a trigger's firing or `initctl restart` runs it again. A supervised unit, yes: exit 0 is a success, as if success-status listed it.",
+        "Whether the unit stays active when its run has ended well. yes: exit 0 is a success, the unit is exited, and exec-stop waits for the stop. no: the run is over. exec-stop (where the run had been ready) and exec-stop-post are run, processes that are left are ended as kill-mode says, and runtime directories are removed. The unit is shown as exited, and waits-for and depends-ms stay satisfied; for depends-on and requires-active it is not active. A trigger's firing, `initctl restart` or a changed definition runs it again.",
         "remain: no"),
     key("run-timeout", Shape::Timeout, Live, RUNNING, NONE, "none",
         "How long it may be active; longer is a failure (run-timeout).",

@@ -95,6 +95,9 @@ pub(crate) struct Run {
     killed: bool,
     pub(crate) unkillable: bool,
     pub(crate) skipped: bool,
+    /// It ended well and does not remain: it is to be over, or is.
+    rests: bool,
+    pub(crate) over: bool,
     /// Its reload is over when the service says so itself.
     announced: bool,
     /// It has said that it is ending: no more is heard of it but that, and that it needs more time.
@@ -273,6 +276,11 @@ impl Oracle {
         self.whose(|run| run.form.is_active()).less(self.must_stop())
     }
 
+    /// Exited, and over: active for those that only come after it.
+    pub(crate) fn over_and_done(&self) -> Set {
+        self.whose(|run| run.over).less(self.must_stop())
+    }
+
     /// Its own failure is final, or its verdict stands, or it can not be killed.
     fn failed(&self) -> Set {
         let own = |unit: usize| self.stored[unit].verdict || self.stored[unit].rest == Rest::Failed;
@@ -282,14 +290,17 @@ impl Oracle {
 
     /// failed (dependency).
     fn starved(&self) -> Set {
-        let (failed, active) = (self.failed(), self.active());
+        let (failed, active, over) = (self.failed(), self.active(), self.over_and_done());
         let candidates = self.needed.less(self.whose(|_| true)).less(failed);
         let spoilt = |unit: usize, bad: Set| {
             // Nothing brings these up.
-            let absent = |to: usize| !active.has(to) && (bad.has(to) || !self.needed.has(to));
+            let absent = |to: usize| {
+                over.has(to) || !active.has(to) && (bad.has(to) || !self.needed.has(to))
+            };
             self.graph.of(unit).any(|edge| match (edge.kind, edge.to) {
                 (D::DependsOn | D::DependsMs | D::RequiresActive, None) => !edge.optional,
-                (D::DependsOn | D::DependsMs, Some(to)) => bad.has(to),
+                (D::DependsOn, Some(to)) => bad.has(to) || over.has(to),
+                (D::DependsMs, Some(to)) => bad.has(to),
                 (D::RequiresActive, Some(to)) => absent(to),
                 _ => false,
             })
@@ -302,6 +313,7 @@ impl Oracle {
         let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
         let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
         let over = active.or(self.failed()).or(self.starved());
+        let done = self.over_and_done();
         // Who provides it, or does until it is gone.
         let holding = |edge: &crate::sim::graph::Edge| {
             self.whose(|run| run.targets.has(edge.target)).or(edge.to.into_iter().collect())
@@ -309,8 +321,9 @@ impl Oracle {
         let open = |unit: usize| {
             self.graph.edges[unit].iter().all(|edge| match (edge.kind, edge.to) {
                 (D::DependsOn | D::DependsMs | D::RequiresActive, None) => edge.optional,
-                (D::DependsOn, Some(to)) => active.less(skipped).has(to),
-                (D::DependsMs | D::RequiresActive, Some(to)) => active.has(to),
+                (D::DependsOn, Some(to)) => active.less(skipped).less(done).has(to),
+                (D::DependsMs, Some(to)) => active.has(to),
+                (D::RequiresActive, Some(to)) => active.less(done).has(to),
                 (D::WaitsFor, Some(to)) => over.has(to),
                 (D::After, Some(to)) => over.has(to) || !self.needed.has(to),
                 (D::RestartWith, _) => stop.less(immortal).and(holding(edge)).is_empty(),

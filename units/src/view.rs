@@ -21,7 +21,7 @@ use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
 use crate::machine::{Machine, why};
 use crate::name::{Name, template_hint};
-use crate::spec::{Kind, Run};
+use crate::spec::Kind;
 use crate::time::Time;
 use crate::wall::Wall;
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,8 +276,7 @@ impl<'a> View<'a> {
             status: self.says(id),
             reason: why.map(|why| self.told(id, &why, pid)),
             can_reload: unit.has_exec_reload,
-            remains: unit.kind != Kind::Oneshot
-                || Run::decode(&unit.run).is_none_or(|run| run.remain),
+            remains: !self.machine.is_over(id) && (unit.remains || !unit.kind.has_process()),
             file: unit.at.file.to_string(),
             source: unit.source.as_ref().map(Name::to_string),
         })

@@ -105,9 +105,13 @@ fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
         unit.state,
         State::Running | State::Reloading | State::Exited | State::Starting | State::Stopping
     );
+    // A run that ended well and does not remain is over: only a start runs the unit again.
+    let over = unit.state == State::Exited && active == "inactive";
     match (verb, up) {
-        // A oneshot that does not remain is inactive, and runs again.
-        ("start", true) if unit.state == State::Exited && active == "inactive" => Deed::Restart,
+        ("start" | "restart" | "reload-or-restart" | "force-reload", true) if over => Deed::Restart,
+        ("try-restart" | "condrestart", true) if over => Deed::Nothing,
+        ("reload-or-try-restart" | "try-reload-or-restart", true) if over => Deed::Nothing,
+        ("reload" | "condreload", true) if over => Deed::Refused,
         ("start", _) | ("restart" | "reload-or-restart" | "force-reload", false) => Deed::Start,
         ("stop" | "condstop", _) => Deed::Stop,
         ("restart" | "try-restart" | "condrestart", true) => Deed::Restart,

@@ -63,6 +63,7 @@ mod once;
 mod orphan;
 mod outfit;
 mod outlet;
+mod over;
 mod past;
 mod path;
 mod pid_file;

@@ -77,6 +77,8 @@ pub enum StopReason {
     Leftovers,
     /// Everything is stopped.
     Shutdown,
+    /// The main process ended well and the unit does not remain: the run ends as by any stop.
+    Done,
 }
 
 /// One line of the event log. The shell adds sequence number and wall clock.

@@ -92,11 +92,14 @@ impl Machine {
         let never = self.planted(Mutant::AlwaysIsOnFailure);
         let again = (again && !never) || self.planted(Mutant::EverySuccessRestarts);
         let followed = self.planted(Mutant::SuccessFollowed) && definition.kind == Kind::Oneshot;
+        let scripted = definition.kind == Kind::BackgroundScripted;
+        let over = !scripted && !definition.remains && !self.planted(Mutant::SuccessRemains);
         if followed || again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
             self.cell_mut(ix).fresh = false;
             self.activation_ended(ix);
-            return self.over(now, ix, then, empty, out);
+            let reason = if over { StopReason::Done } else { StopReason::Leftovers };
+            return self.over(now, ix, (reason, then), empty, out);
         }
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
@@ -110,20 +113,24 @@ impl Machine {
         };
         let Some(mut run) = phase.into_run() else { return };
         run.alive = !empty;
-        let form = if definition.kind == Kind::BackgroundScripted {
+        let form = if scripted {
             Form::Running { ping_by: None }
         } else {
             let again = again.then(|| now.after(definition.live.restart_delay));
-            Form::Exited { exit: Some(exit), skipped: None, again }
+            Form::Exited { exit: Some(exit), skipped: None, again, over: over && empty }
         };
-        let is_over = matches!(form, Form::Exited { again: None, .. });
+        let is_last = matches!(form, Form::Exited { again: None, .. });
         self.put_phase(ix, Phase::Ready(run, form, since));
         self.became_active(ix);
-        if definition.kind != Kind::BackgroundScripted {
+        if !scripted {
             self.activation_ended(ix);
         }
-        if is_over {
+        if is_last {
             self.over_for_good(ix, &Reason::Exit(exit));
+        }
+        if over && !empty {
+            let then = if must { Then::Idle } else { Then::Rest { exit, since } };
+            self.tell(now, ix, StopReason::Done, then, out);
         }
     }
 
@@ -131,10 +138,17 @@ impl Machine {
     fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
         let expected = self.cell(ix).must && !self.planted(Mutant::ExpectedExitCounts);
         let then = if expected { Then::Idle } else { Then::Fail(Box::new(failure)) };
-        self.over(now, ix, then, empty, out);
+        self.over(now, ix, (StopReason::Leftovers, then), empty, out);
     }
 
-    fn over(&mut self, now: Time, ix: Ix, then: Then, empty: bool, out: &mut Vec<Action>) {
+    fn over(
+        &mut self,
+        now: Time,
+        ix: Ix,
+        (reason, then): (StopReason, Then),
+        empty: bool,
+        out: &mut Vec<Action>,
+    ) {
         if self.planted(Mutant::RestartWithOnExit) {
             self.restart_with(ix);
         }
@@ -148,7 +162,7 @@ impl Machine {
                 self.gone(now, ix);
             }
         } else {
-            self.tell(now, ix, StopReason::Leftovers, then, out);
+            self.tell(now, ix, reason, then, out);
         }
     }
 
@@ -222,7 +236,8 @@ impl Machine {
             Phase::Starting(mut run, _) => {
                 run.alive = false;
                 let reason = Reason::Skipped { condition: condition.clone() };
-                let form = Form::Exited { exit: None, skipped: Some(condition), again: None };
+                let form =
+                    Form::Exited { exit: None, skipped: Some(condition), again: None, over: false };
                 self.put_phase(ix, Phase::Ready(run, form, now));
                 self.became_active(ix);
                 self.activation_ended(ix);

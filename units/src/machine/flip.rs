@@ -103,7 +103,8 @@ impl Machine {
         let is_active = |provider: &Name| {
             self.generation.find_unit(provider.as_str()).is_some_and(|provider| {
                 let cell = self.cell(provider.0);
-                matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must
+                let is_active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
+                is_active && !cell.phase.is_over()
             })
         };
         for edge in next.graph.edges(there).iter().filter(hard) {
@@ -306,11 +307,15 @@ fn carry(
             Phase::Idle | Phase::Starting(_, _) | Phase::Ready(_, _, _) => {}
         }
     }
-    if cell.phase.is_told() {
-        return;
-    }
     let run_changed_now =
         old.1.is_none_or(|old| old.run_hash != unit.run_hash || old.kind != unit.kind);
+    let kept = next.no_restart || unit.live.essential || unit.live.on_change == OnChange::Keep;
+    if let Phase::Stopping(_, stop) = &mut cell.phase {
+        if run_changed_now && !kept {
+            stop.follow();
+        }
+        return;
+    }
     let can_reload = matches!(cell.phase, Phase::Ready(_, Form::Running { .. }, _));
     let Some(run) = cell.phase.run_mut() else { return };
     if run.definition.run_hash == unit.run_hash && run.definition.kind == unit.kind {
@@ -323,7 +328,7 @@ fn carry(
     }
     run.changed = false;
     run.stale = false;
-    if next.no_restart || unit.live.essential || unit.live.on_change == OnChange::Keep {
+    if kept {
         run.stale = true;
     } else if unit.live.on_change == OnChange::Reload && can_reload && unit.has_exec_reload {
         reload_in_place(run, unit, out);

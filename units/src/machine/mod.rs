@@ -69,9 +69,11 @@
 //!   and come before the class, in this order. An exec error is final whatever they say.
 //! - *A run-timeout* counts from when the run became active, EXTEND_TIMEOUT_USEC puts it off; an
 //!   exited run has none.
-//! - *`remain: no`* is no rule of the machine: such a oneshot is exited like any other for as long as
-//!   it is needed, so that what came after it stays; a firing or a restart runs it again. Only its
-//!   exec-stop is over with its run.
+//! - *Without `remain`* a run that ends well is over: it is stopped like any other (`StopReason::Done`)
+//!   and the unit then rests as exited, with nothing left to stop. The success opens waits-for and
+//!   depends-ms. For depends-on and requires-active the unit is not active: what depends on it loses
+//!   it and is failed (dependency). A firing, a restart or a changed definition runs it again; it does
+//!   not run again by itself. A oneshot does its exec-stop before it reports its end.
 //! - *A failed assert* is an exec error (stage assert): final until retry or a new definition.
 //! - *A skipped* main unit of `exit-with` ends init with 0.
 //! - *At boot* the goal counts as broken too when a hard dependency of it can not be had. Beside what

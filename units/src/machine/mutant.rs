@@ -248,6 +248,12 @@ pub enum Mutant {
     PullForgotten,
     /// stopping: a skipped run is told to do its exec-stop.
     SkippedIsStopped,
+    /// remain: a run that has ended well stays active whatever the unit says.
+    SuccessRemains,
+    /// remain: a run that is over satisfies depends-on, and what depends on it goes on.
+    OverSatisfiesHard,
+    /// remain: a run that is over is stopped once more.
+    OverIsStopped,
     /// a deadline beyond half of what the clock can count never comes.
     DeadlineSigned,
 }

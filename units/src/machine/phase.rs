@@ -67,6 +67,8 @@ pub(super) enum Form {
         skipped: Option<String>,
         /// `restart: always`: when it runs again.
         again: Option<Time>,
+        /// The unit does not remain: all of the run has ended, and nothing is left to stop.
+        over: bool,
     },
     /// It has said that it is ending, by itself.
     Leaving {
@@ -97,9 +99,16 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// What its run failed with is not counted once it is gone.
+    /// Drops the failure of the run: it is not counted once the run is gone.
     pub(super) fn forgive(&mut self) {
         if matches!(self.then, Then::Fail(_)) {
+            self.then = Then::Idle;
+        }
+    }
+
+    /// A run that has ended well is followed by another one, for that was asked for meanwhile.
+    pub(super) fn follow(&mut self) {
+        if matches!(self.then, Then::Rest { .. }) {
             self.then = Then::Idle;
         }
     }
@@ -125,6 +134,13 @@ pub(super) enum Then {
     Fail(Box<Failure>),
     /// `restart: always` after a success: again after the delay, uncounted.
     Again,
+    /// The run has ended well and is over: the unit rests as exited until it is needed anew.
+    Rest {
+        /// How its main process ended.
+        exit: Exit,
+        /// Since when it was active.
+        since: Time,
+    },
 }
 
 impl Phase {
@@ -180,6 +196,11 @@ impl Phase {
 
     pub(super) fn is_skipped(&self) -> bool {
         matches!(self, Phase::Ready(_, Form::Exited { skipped: Some(_), .. }, _))
+    }
+
+    /// The run has ended well, and its unit does not remain.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Phase::Ready(_, Form::Exited { over: true, .. }, _))
     }
 
     pub(super) fn is_hopeless(&self) -> bool {

@@ -50,6 +50,7 @@ impl Machine {
                 self.ask_restart(ix);
                 if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase {
                     stop.forgive();
+                    stop.follow();
                 }
             } else {
                 self.forgive(ix, false);

@@ -141,5 +141,8 @@ pub const ALL: &[(Mutant, &str)] = &[
         "imported wishes: what is installed into a unit is not pulled in by it",
     ),
     (Mutant::SkippedIsStopped, "stopping: a skipped run is told to do its exec-stop"),
+    (Mutant::SuccessRemains, "remain: a run that has ended well stays active whatever it says"),
+    (Mutant::OverSatisfiesHard, "remain: a run that is over satisfies depends-on"),
+    (Mutant::OverIsStopped, "remain: a run that is over is told to do its exec-stop again"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
 ];

@@ -20,6 +20,7 @@ pub(super) struct Definition {
     pub(super) readiness: Readiness,
     pub(super) has_exec_stop: bool,
     pub(super) has_exec_reload: bool,
+    pub(super) remains: bool,
     pub(super) run_hash: u64,
     pub(super) live: Arc<Live>,
 }
@@ -32,6 +33,7 @@ impl Definition {
             readiness: unit.readiness,
             has_exec_stop: unit.has_exec_stop,
             has_exec_reload: unit.has_exec_reload,
+            remains: unit.remains,
             run_hash: unit.run_hash,
             live: unit.live.clone(),
         }

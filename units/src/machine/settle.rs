@@ -2,6 +2,7 @@
 //! stop, until nothing moves; then start all that may start, in order. Everything
 //! that is ordered is ordered here or in the answer to a fact ([`super::fact`]).
 
+use super::failure::Failure;
 use super::mutant::Mutant;
 use super::phase::{Form, Kill, Phase, Start, Stop, Then};
 use super::run::Run;
@@ -11,7 +12,8 @@ use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{RunId, Shutdown};
-use crate::spec::{DependencyKind, Readiness};
+use crate::machine::reason::Reason;
+use crate::spec::{DependencyKind, Exit, Readiness};
 use crate::time::Time;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -136,15 +138,16 @@ impl Machine {
         then: Then,
         out: &mut Vec<Action>,
     ) {
-        let left_over = matches!(reason, StopReason::Leftovers);
+        let by_itself = matches!(reason, StopReason::Leftovers | StopReason::Done);
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         let exited = matches!(phase, Phase::Ready(_, _, _));
         let skipped = phase.is_skipped() && !self.planted(Mutant::SkippedIsStopped);
+        let over = phase.is_over() && !self.planted(Mutant::OverIsStopped);
         self.disarm(ix, &phase);
         let Some(run) = phase.into_ended(now) else { return };
         let definition = Arc::clone(&run.definition);
-        // Nothing of a run that was skipped was ever begun: no exec-stop has anything to end.
-        let nothing_left = exited && !run.alive && (skipped || !definition.has_exec_stop);
+        // A skipped run never started, and of one that is over the exec-stop has been run.
+        let nothing_left = exited && !run.alive && (skipped || over || !definition.has_exec_stop);
         let told_before =
             self.told_before.remove(&run.id) && !self.planted(Mutant::WhatEndsIsHeardTwice);
         let name = definition.name.clone();
@@ -152,7 +155,7 @@ impl Machine {
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
         self.require_stop(ix);
-        if !left_over && !told_before && !self.planted(Mutant::RestartWithIgnored) {
+        if !by_itself && !told_before && !self.planted(Mutant::RestartWithIgnored) {
             self.restart_with(ix);
         }
         if nothing_left {
@@ -199,19 +202,41 @@ impl Machine {
                 (cell.last, cell.broke_off) = (Some(Box::new(failure.reason)), true);
                 Then::Idle
             }
-            Then::Idle | Then::Again => Then::Idle,
+            Then::Idle | Then::Again | Then::Rest { .. } => Then::Idle,
         };
         match then {
             _ if timed_out
                 && !self.cell(ix).needed
                 && !self.planted(Mutant::StopTimeoutNotShown) =>
             {
-                self.set_phase(ix, Phase::Failed(crate::machine::reason::Reason::StopTimeout));
+                self.set_phase(ix, Phase::Failed(Reason::StopTimeout));
             }
             Then::Fail(failure) => self.count(now, ix, *failure),
             Then::Again => self.again(now, ix),
+            Then::Rest { exit, since } => self.rest(now, ix, exit, (since, timed_out)),
             Then::Idle => self.set_phase(ix, Phase::Idle),
         }
+    }
+
+    /// The run is over, and its success stands, unless the unit is to have no run or another one.
+    fn rest(&mut self, now: Time, ix: Ix, exit: Exit, (since, timed_out): (Time, bool)) {
+        let cell = self.cell(ix);
+        let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
+        let replaced = |run: &Run| run.restart || run.changed || run.lost.is_some();
+        if unwanted || cell.phase.run().is_none_or(replaced) {
+            return self.set_phase(ix, Phase::Idle);
+        }
+        if timed_out {
+            return self.count(now, ix, Failure::new(Reason::StopTimeout));
+        }
+        let form = Form::Exited { exit: Some(exit), skipped: None, again: None, over: true };
+        self.amend(ix, |phase| {
+            if let Some(mut run) = std::mem::take(phase).into_run() {
+                run.alive = false;
+                *phase = Phase::Ready(run, form, since);
+            }
+        });
+        self.became_active(ix);
     }
 
     /// Why a unit in must_stop is told.

@@ -45,7 +45,7 @@ impl Machine {
             phase if phase.is_hopeless() => Some(Reason::Unkillable),
             Phase::Stopping(run, stop) => match &stop.then {
                 Then::Fail(failure) => Some(failure.reason.clone()),
-                Then::Idle | Then::Again => self.loss(ix, run.lost.as_ref()?),
+                Then::Idle | Then::Again | Then::Rest { .. } => self.loss(ix, run.lost.as_ref()?),
             },
             Phase::Starting(run, _) | Phase::Ready(run, _, _) if cell.must => {
                 self.loss(ix, run.lost.as_ref()?)

@@ -39,6 +39,8 @@ pub(super) const MUST: u16 = 1 << 8;
 pub(super) const ALARM: u16 = 1 << 9;
 /// Exited, and not because it was skipped.
 pub(super) const DONE: u16 = 1 << 10;
+/// Its run has ended well and is over: a success for those that come after it, and not active.
+pub(super) const OVER: u16 = 1 << 11;
 
 /// An edge of this kind to a provider with these facets keeps the dependent from starting.
 pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
@@ -49,7 +51,7 @@ pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
         DependencyKind::After => facets & NEEDED != 0 && facets & SETTLED == 0,
         DependencyKind::RestartWith => facets & STOPPING != 0,
         DependencyKind::Conflicts => facets & UP != 0,
-        DependencyKind::RequiresActive => facets & ACTIVE == 0,
+        DependencyKind::RequiresActive => facets & ACTIVE == 0 || facets & OVER != 0,
         DependencyKind::Wants
         | DependencyKind::Before
         | DependencyKind::ReloadWith
@@ -61,11 +63,14 @@ pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
 
 /// An edge of this kind to a provider with these facets makes the dependent failed (dependency).
 pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
-    let failed = facets & FAILED != 0;
+    let (failed, over) = (facets & FAILED != 0, facets & OVER != 0);
     match kind {
-        DependencyKind::DependsOn | DependencyKind::DependsMs => failed,
+        DependencyKind::DependsOn => failed || over,
+        DependencyKind::DependsMs => failed,
         // Nothing brings it up.
-        DependencyKind::RequiresActive => facets & ACTIVE == 0 && (failed || facets & NEEDED == 0),
+        DependencyKind::RequiresActive => {
+            over || facets & ACTIVE == 0 && (failed || facets & NEEDED == 0)
+        }
         DependencyKind::WaitsFor
         | DependencyKind::Wants
         | DependencyKind::After
@@ -113,6 +118,7 @@ impl Machine {
         let up = cell.phase.is_up();
         let hopeless = cell.phase.is_hopeless();
         let must = up && cell.must;
+        let over = cell.phase.is_over() && !self.planted(Mutant::OverSatisfiesHard);
         let ready = matches!(cell.phase, Phase::Ready(_, _, _));
         let skipped = cell.phase.is_skipped();
         let active = ready && !must;
@@ -129,15 +135,16 @@ impl Machine {
         let bit = |on: bool, facet: u16| if on { facet } else { 0 };
         bit(cell.needed, NEEDED)
             | bit(shown_up, UP)
-            | bit(ready, READY)
+            | bit(ready && !over, READY)
             | bit(active, ACTIVE)
-            | bit(active && !skipped, SOLID)
+            | bit(active && !skipped && !over, SOLID)
             | bit(settled, SETTLED)
             | bit(failed, FAILED)
             | bit(up && must && holds, STOPPING)
             | bit(must, MUST)
             | bit(cell.verdict, ALARM)
             | bit(done, DONE)
+            | bit(over && !must, OVER)
     }
 
     /// See [`closes`].

@@ -149,9 +149,13 @@ impl Machine {
                 let at = ended.after(wait.unwrap_or_default()).max(now);
                 self.set_phase(ix, Phase::Backoff(at));
             }
+            Phase::Stopping(_, _) => {
+                if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase {
+                    stop.follow();
+                }
+            }
             Phase::Starting(_, _)
             | Phase::Ready(_, _, _)
-            | Phase::Stopping(_, _)
             | Phase::Failed(_)
             | Phase::Idle
             | Phase::Backoff(_) => {}

@@ -176,6 +176,11 @@ impl Machine {
         matches!(self.cell(unit.0).phase, Phase::Failed(_))
     }
 
+    /// Its run has ended well and is over: it is exited, and nothing of it is left to stop.
+    pub fn is_over(&self, unit: UnitId) -> bool {
+        self.cell(unit.0).phase.is_over()
+    }
+
     /// When a failed unit is tried again by itself, or an exited one runs again.
     pub fn next_try(&self, unit: UnitId) -> Option<Time> {
         match &self.cell(unit.0).phase {

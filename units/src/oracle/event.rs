@@ -32,7 +32,7 @@ impl Oracle {
     pub(super) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Restart(names) => self.prod(names, |it, unit| match &mut it.stored[unit].run {
-                Some(run) => (run.asked, run.failure) = (true, None),
+                Some(run) => (run.asked, run.failure, run.rests) = (true, None, false),
                 None => it.forgive(unit, false),
             }),
             Event::Retry(names) => self.prod(names, |it, unit| it.forgive(unit, true)),
@@ -200,8 +200,15 @@ impl Oracle {
             self.quit(unit, false);
         } else {
             let at = later(self.now, Some(live.restart_delay).filter(|_| always));
+            let (rests, empty) = (!run.unit.remains, run.empty);
             self.activate(unit, State::Exited);
             self.stored[unit].run.iter_mut().for_each(|run| run.due[Due::Again as usize] = at);
+            if rests && empty {
+                self.rest(unit);
+            } else if rests {
+                self.stored[unit].run.iter_mut().for_each(|run| run.rests = !expected);
+                self.quit(unit, false);
+            }
         }
         self.succeed(unit);
     }
@@ -262,6 +269,7 @@ impl Oracle {
         match &mut it.run {
             Some(run) if run.form == State::Exited => run.asked = true,
             Some(_) if !stopping.has(unit) => return None,
+            Some(run) => run.rests = false,
             _ => {}
         }
         if let (Rest::Failed, Some(live)) = (it.rest, live) {

@@ -180,6 +180,8 @@ impl Oracle {
             killed: false,
             unkillable: false,
             skipped: false,
+            rests: false,
+            over: false,
             announced: false,
             leaving: false,
             watch: None,
@@ -233,15 +235,13 @@ impl Oracle {
         let now = self.now;
         let Some(run) = &mut self.stored[unit].run else { return };
         let (id, was_active) = (run.id, run.form.is_active());
-        let has_stop = run.unit.has_exec_stop && was_active && !run.skipped;
+        let has_stop = run.unit.has_exec_stop && was_active && !run.skipped && !run.over;
         let nothing_left = run.empty && !(told && has_stop);
         (run.form, run.due) = (State::Stopping, NOTHING_DUE);
         run.due[Due::Stop as usize] = later(now, run.unit.live.stop_timeout);
         run.active_for = run.active_since.map(|since| now.since(since));
         if was_active {
-            for dependent in self.graph.from(unit, D::DependsOn).iter() {
-                self.stored[dependent].run.iter_mut().for_each(|run| run.lost = true);
-            }
+            self.leave(unit);
         }
         if told || !nothing_left {
             self.deeds.push(Deed::Stop(unit, id, nothing_left));
@@ -251,18 +251,46 @@ impl Oracle {
         }
     }
 
+    /// Those that depend on it lose it.
+    fn leave(&mut self, unit: usize) {
+        for dependent in self.graph.from(unit, D::DependsOn).iter() {
+            self.stored[dependent].run.iter_mut().for_each(|run| run.lost = true);
+        }
+    }
+
+    /// The run is over, and was a success.
+    pub(super) fn rest(&mut self, unit: usize) {
+        self.stored[unit].tried = true;
+        let Some(run) = &mut self.stored[unit].run else { return };
+        (run.form, run.over, run.rests, run.empty) = (State::Exited, true, false, true);
+        let again = run.due[Due::Again as usize];
+        run.due = NOTHING_DUE;
+        run.due[Due::Again as usize] = again;
+        self.leave(unit);
+    }
+
     /// Nothing of the run is left: what its end counts as.
     pub(super) fn over(&mut self, unit: usize) {
         let (now, present) = (self.now, self.unit(unit).map(|unit| unit.live.clone()));
         let connected = self.disconnect(unit);
+        let unwanted = self.broken_or_refused().or(self.all().less(self.needed)).has(unit);
         let it = &mut self.stored[unit];
-        let (Some(run), Some(live)) = (it.run.take(), present) else {
+        let (Some(mut run), Some(live)) = (it.run.take(), present) else {
             *it = Stored::default();
             return;
         };
         if run.active_for.is_some_and(|span| span >= run.unit.live.restart_reset) {
             it.n = 0;
             it.failures.clear();
+        }
+        let replaced = run.asked || run.changed || run.lost;
+        if run.rests && !replaced && !unwanted {
+            if !run.killed {
+                it.run = Some(run);
+                return self.rest(unit);
+            }
+            // Its stop took too long.
+            run.failure = Some(Failure::Ordinary);
         }
         match run.failure {
             _ if !self.needed.has(unit) => {
@@ -314,7 +342,7 @@ impl Oracle {
             run.against.hash(into);
             (run.lost, run.asked, run.changed, run.ended, run.empty, run.skipped).hash(into);
             (run.killed, run.unkillable, run.failure, run.again, run.active_for).hash(into);
-            (run.announced, run.leaving).hash(into);
+            (run.announced, run.leaving, run.rests, run.over).hash(into);
             (run.active_since.map(ago), run.due.map(ahead)).hash(into);
         }
     }

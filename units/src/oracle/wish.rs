@@ -172,7 +172,7 @@ impl Oracle {
 
     /// The pointer flip of a reload.
     fn flip(&mut self, generation: &Arc<Generation>, no_restart: bool) {
-        let active = self.active();
+        let active = self.active().less(self.over_and_done());
         self.generation = generation.clone();
         self.policy.clone_from(&generation.policy);
         let units = self.universe.definitions(generation, &self.units);
@@ -189,6 +189,9 @@ impl Oracle {
             }
             let Some(run) = &mut self.stored[unit].run else { continue };
             if run.form == State::Stopping {
+                let kept = no_restart || is.live.essential || is.live.on_change == OnChange::Keep;
+                let new = was.as_ref().is_none_or(|was| was.run_hash != is.run_hash);
+                run.rests &= kept || !new;
                 continue;
             }
             let same = run.unit.run_hash == is.run_hash;

@@ -32,6 +32,8 @@ pub struct Record {
     pub died: bool,
     /// First seen active.
     pub active: Option<Time>,
+    /// It ended with a success that does not remain.
+    pub ended_well: bool,
     /// A condition was not met: nothing of it was begun.
     pub skipped: bool,
     /// It asked for more time.
@@ -185,6 +187,7 @@ impl Book {
                 killed: None,
                 died: false,
                 active: None,
+                ended_well: false,
                 skipped: false,
                 extended: false,
                 leaving: None,
@@ -204,11 +207,12 @@ impl Book {
         }
     }
 
-    /// Its run is active.
-    pub fn seen_active(&mut self, now: Time, unit: usize) {
+    /// Its run is active; or it has ended well and does not remain.
+    pub fn seen_active(&mut self, now: Time, unit: usize, ended_well: bool) {
         let run = self.last.get(&unit).and_then(|run| self.runs.get_mut(run));
         if let Some(run) = run {
             run.active.get_or_insert(now);
+            run.ended_well |= ended_well;
         }
     }
 

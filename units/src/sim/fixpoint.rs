@@ -10,6 +10,7 @@ use crate::spec::{DependencyKind as D, Readiness, Restart};
 
 /// What is not as it should be, in words.
 pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
+    let over = oracle.over_and_done();
     let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed);
     let mut hopeless: Set = oracle.needed.iter().filter(final_failure).collect();
     hopeless = hopeless.or(oracle.broken_or_refused().and(oracle.needed));
@@ -24,7 +25,9 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
                     // A provider without a future has none to give, but what it once gave
                     // as a milestone stays with the run that took it.
                     Some(to) => {
-                        (before.has(to) || inactive(to)) && !latched(oracle, unit, edge.kind)
+                        let over = over.has(to) && edge.kind != D::DependsMs;
+                        let gone = before.has(to) || inactive(to) || over;
+                        gone && !latched(oracle, unit, edge.kind)
                     }
                 }
             });

@@ -305,7 +305,7 @@ impl<'a> Runner<'a> {
                 }
                 Order::Stop(unit, id, reason, left) => {
                     self.book.stop(self.now, *id, *left);
-                    if *reason != StopReason::Leftovers {
+                    if !matches!(reason, StopReason::Leftovers | StopReason::Done) {
                         self.book.barred = self.book.barred.less(Set::EMPTY.with(*unit));
                     }
                     if matches!(
@@ -338,7 +338,8 @@ impl<'a> Runner<'a> {
         for unit in 0..after.states.len() {
             if after.state(unit).is_active() {
                 self.book.failing = self.book.failing.less(Set::EMPTY.with(unit));
-                self.book.seen_active(self.now, unit);
+                let over = self.oracle.run(unit).is_some_and(|run| run.over);
+                self.book.seen_active(self.now, unit, over);
             }
         }
     }

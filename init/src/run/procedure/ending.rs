@@ -45,7 +45,8 @@ impl Procedure {
             return Vec::new();
         }
         self.stopping = true;
-        self.again = !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown);
+        self.again =
+            !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
         let mut deeds = Vec::new();
         match reason {
             StopReason::StartTimeout | StopReason::RunTimeout => self.result = Some("timeout"),
@@ -59,6 +60,7 @@ impl Procedure {
             | StopReason::Lost(_)
             | StopReason::ProviderStops(_)
             | StopReason::Leftovers
+            | StopReason::Done
             | StopReason::Shutdown => {}
         }
         if self.step == Step::Idle {
@@ -278,6 +280,11 @@ impl Procedure {
         exit == Exit::Code(0) || self.live.success_status.lists(exit)
     }
 
+    /// Its end in success is followed by its exec-stop.
+    fn has_stop_when_over(&self) -> bool {
+        !self.plan.remain && self.plan.has(Part::Stop(0))
+    }
+
     fn has_last_work(&self) -> bool {
         self.plan.has(Part::StopPost(0)) || self.has_something_to_clean()
     }
@@ -296,8 +303,11 @@ impl Procedure {
         if let Some(exit) = self.ended.take() {
             // A script that has done its work is up until it is stopped; all others end now, and
             // what there is to do then is done while the machine waits for it.
-            let stays = self.is_script() && self.is_success(exit) && !self.stopping;
-            self.gone_told = !left && (stays || !self.has_last_work());
+            let well = self.is_success(exit) && !self.stopping;
+            let stays = self.is_script() && well;
+            // Without `remain` a success is stopped like any other run.
+            let stops = well && !stays && !self.closing && self.has_stop_when_over();
+            self.gone_told = !left && (stays || !self.has_last_work() && !stops);
             if self.gone_told {
                 return vec![Deed::Tell(Event::Ended(self.run, exit))];
             }
@@ -344,7 +354,8 @@ impl Procedure {
             }
             // The machine tells it to stop, and what there is to do is done then.
             let fails = self.plan.kind == Kind::BackgroundScripted && well;
-            if self.has_last_work() && !fails {
+            let stops = well && self.has_stop_when_over();
+            if (self.has_last_work() || stops) && !fails {
                 return Vec::new();
             }
         }

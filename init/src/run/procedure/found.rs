@@ -270,9 +270,13 @@ impl Procedure {
         told.map(Deed::Tell).into_iter().chain([Deed::Look]).collect()
     }
 
-    /// It is a script that has ended so, long ago, and of which nothing lives.
+    /// It is a run that ended well before the crash, and of which nothing lives. A foreground run
+    /// was noted only when its end was over: nothing is left to do for it.
     pub(crate) fn found_over(&mut self, exit: Exit) -> Deeds {
         let mut deeds = self.begun_already();
+        if !self.is_script() {
+            (self.closing, self.cleaned, self.last) = (true, true, usize::MAX);
+        }
         deeds.extend(self.told_exit(exit));
         deeds
     }

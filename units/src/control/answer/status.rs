@@ -164,7 +164,8 @@ pub struct UnitStatus {
     /// It can be told to take in its configuration anew.
     #[serde(default)]
     pub can_reload: bool,
-    /// Exited, it counts as up: all but a oneshot with `remain: no`.
+    /// An exited run counts as active. False: it is over, and the unit is inactive though its
+    /// success stands.
     #[serde(default = "yes")]
     pub remains: bool,
     /// The file of its definition; may be empty for built-in units.

@@ -52,6 +52,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L34 journal cut", run::l34_journal_cut),
     ("L35 beside what lives", run::l35_beside_what_lives),
     ("L36 leaves", bound::l36_leaves),
+    ("L37 over", stop::l37_over),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

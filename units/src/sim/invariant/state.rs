@@ -88,6 +88,7 @@ pub fn l09_cause(view: &View) -> Verdict {
         let of = |order: &Order| matches!(order, Order::Stop(u, _, StopReason::RunTimeout, true) if *u == unit);
         view.orders.iter().any(of)
     };
+    let over = view.is.over_and_done();
     let failing = |unit: usize| view.book.failing.has(unit) || late(unit);
     for unit in view.is.needed.iter() {
         if view.after.state(unit) != State::Failed {
@@ -101,6 +102,7 @@ pub fn l09_cause(view: &View) -> Verdict {
                     Some(to) if edge.kind == D::RequiresActive && !view.is.needed.has(to) => {
                         !view.after.state(to).is_active()
                     }
+                    Some(to) if edge.kind != D::DependsMs && over.has(to) => true,
                     Some(to) => view.after.state(to) == State::Failed || failing(to),
                 }
         });

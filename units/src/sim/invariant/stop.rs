@@ -5,7 +5,7 @@ use crate::machine::event::Event;
 use crate::machine::reason::State;
 use crate::sim::set::Set;
 use crate::sim::view::{Order, Verdict, View};
-use crate::spec::DependencyKind as D;
+use crate::spec::{DependencyKind as D, Kind};
 
 /// L4: a unit is told to stop only when every up unit that is to stop too and comes
 /// after it is down. Exempt: it ended by itself, failed on init's own clock, or stops promptly.
@@ -19,6 +19,7 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 | StopReason::Watchdog
                 | StopReason::RunTimeout
                 | StopReason::Leftovers
+                | StopReason::Done
         );
         // As it was, and as a reload may just have made it.
         let promptly = view.book.prompt.has(*unit)
@@ -69,6 +70,36 @@ pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
         let Order::Stop(unit, id, _, false) = order else { continue };
         if view.book.runs.get(id).is_some_and(|run| run.skipped) {
             return Err(format!("{} was skipped, and is to stop", view.name(*unit)));
+        }
+    }
+    Ok(())
+}
+
+/// L37: what does not remain is exited only once nothing of it is left; it is not stopped again, and
+/// nothing that depends on it is up.
+pub fn l37_over(view: &View) -> Verdict {
+    for unit in 0..view.after.states.len() {
+        let Some(run) = view.is.run(unit).filter(|run| !run.unit.remains && !run.skipped) else {
+            continue;
+        };
+        if view.after.state(unit) != State::Exited || run.unit.kind == Kind::BackgroundScripted {
+            continue;
+        }
+        if view.book.runs.get(&run.id).is_some_and(|run| run.over.is_none()) {
+            return Err(format!("{} is exited, and something of it is left", view.name(unit)));
+        }
+        for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.to == Some(unit)) {
+            if edge.kind == D::DependsOn && is_up(view.after.state(from)) {
+                let (from, unit) = (view.name(from), view.name(unit));
+                return Err(format!("{from} is up, and {unit}, which it depends on, is over"));
+            }
+        }
+    }
+    for order in view.orders {
+        let Order::Stop(unit, id, _, false) = order else { continue };
+        let was = view.book.runs.get(id).filter(|run| run.over.is_some() && run.ended_well);
+        if was.is_some() {
+            return Err(format!("{} is over, and is to stop", view.name(*unit)));
         }
     }
     Ok(())
