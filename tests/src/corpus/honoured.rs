@@ -2,13 +2,16 @@
 //! there, which names a test that sees its effect from inside a process or by an event. That
 //! those tests ran and passed is looked at by the program `tables`.
 //!
-//! Columns: `Section.Directive`, the native key it becomes (`-`: several), the test.
+//! Columns: `Section.Directive`; the native key it becomes (`-`: several); the status, which is
+//! `honoured`, `partly: what is not honoured; and what else` or `refused: why`; the test.
+//! The texts of `partly` are those of the importer's table, which import, check and convert print.
+//! `tests/promises.tsv` has the same texts, each with the promise that is not kept.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Directives with a row.
+/// Directives with a row that does not refuse them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Honoured {
     names: BTreeSet<String>,
@@ -17,13 +20,15 @@ pub struct Honoured {
 impl Honoured {
     /// Of the table of this repository.
     pub fn of_the_table() -> Honoured {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("directives.tsv");
-        Honoured::read(&fs::read_to_string(path).expect("tests/directives.tsv"))
+        Honoured::read(&table_of("directives.tsv"))
     }
 
     fn read(text: &str) -> Honoured {
-        let name = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
-        Honoured { names: text.lines().map(name).collect() }
+        let name = |line: &str| {
+            let (name, rest) = line.split_once('\t')?;
+            (!rest.contains("\trefused: ")).then(|| name.to_owned())
+        };
+        Honoured { names: text.lines().filter_map(name).collect() }
     }
 
     /// The directive has a test. `section` as in the file.
@@ -32,35 +37,100 @@ impl Honoured {
     }
 }
 
+fn table_of(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    fs::read_to_string(path).expect("a table beside the tests")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::import::systemd::table;
+    use groundstate_units::import::systemd::table::{self, How};
     use groundstate_units::key;
+    use std::collections::BTreeMap;
+
+    /// The four cells of each row of directives.tsv.
+    fn directives(text: &str) -> Vec<[&str; 4]> {
+        let cells = |line| -> Vec<&str> { str::split(line, '\t').collect() };
+        let row = |line| {
+            cells(line).try_into().unwrap_or_else(|_| panic!("directives.tsv: {line}: 4 columns"))
+        };
+        text.lines().map(row).collect()
+    }
+
+    /// Each promise of promises.tsv that is not kept: directive, and how it differs.
+    fn unkept(text: &str) -> Vec<(&str, &str)> {
+        let mut found = Vec::new();
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let cells: Vec<&str> = line.split('\t').collect();
+            let [directive, promise, status, test] = cells[..] else {
+                panic!("promises.tsv: {line}: 4 columns")
+            };
+            assert!(!promise.is_empty() && !test.is_empty(), "promises.tsv: {line}: empty");
+            match status.split_once(": ") {
+                Some(("differs" | "refused", how)) => found.push((directive, how)),
+                _ => assert_eq!(status, "honoured", "promises.tsv: {line}: status"),
+            }
+        }
+        found
+    }
 
     #[test]
     fn a_row_is_a_directive_the_importer_knows_and_its_native_key() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("directives.tsv");
-        let text = fs::read_to_string(path).unwrap();
-        let mut before = String::new();
-        for line in text.lines() {
-            let cells: Vec<&str> = line.split('\t').collect();
-            let [directive, native, test] = cells[..] else { panic!("{line}: three columns") };
-            assert!(*directive > *before, "{line}: in order, and once");
-            before = directive.to_owned();
+        let mut before = "";
+        for [directive, native, status, test] in directives(&table_of("directives.tsv")) {
+            assert!(directive > before, "{directive}: in order, and once");
+            before = directive;
             let (section, name) = directive.split_once('.').unwrap();
-            let row = table::find(section, name).unwrap_or_else(|| panic!("{line}: unknown"));
+            let row = table::find(section, name).unwrap_or_else(|| panic!("{directive}: unknown"));
             let known = native == "-" || key::find(native).is_some();
-            assert!(known && !test.is_empty(), "{line}");
+            assert!(known && !test.is_empty(), "{directive}");
             // What has its own code may become another key than its row says.
-            assert!(row.key == native || row.how == table::How::Special, "{line}: {}", row.key);
+            let refused = status.starts_with("refused: ");
+            assert!(row.key == native || row.how == How::Special || refused, "{directive}");
+        }
+    }
+
+    /// Where it fails: the texts are in `units/src/import/systemd/table/partly.rs`.
+    #[test]
+    fn the_status_of_a_directive_is_what_the_importer_tells() {
+        for [directive, _, status, _] in directives(&table_of("directives.tsv")) {
+            let (section, name) = directive.split_once('.').unwrap();
+            let gaps: Vec<&str> = table::gaps(section, name).map(|gap| gap.how).collect();
+            let expected = match (table::find(section, name).map(|row| row.how), &gaps[..]) {
+                (Some(How::Refused(why)), _) => format!("refused: {why}"),
+                (_, []) => "honoured".to_owned(),
+                (_, gaps) => format!("partly: {}", gaps.join("; ")),
+            };
+            assert_eq!(status, expected, "directives.tsv: {directive}");
+        }
+    }
+
+    /// Where it fails: what is not kept needs a gap in `units/src/import/systemd/table/partly.rs`
+    /// with the same text, and that text in the directive's status in directives.tsv.
+    #[test]
+    fn a_promise_that_is_not_kept_is_told_by_the_importer() {
+        let (text, promises) = (table_of("directives.tsv"), table_of("promises.tsv"));
+        let statuses: BTreeMap<&str, &str> =
+            directives(&text).into_iter().map(|[name, _, status, _]| (name, status)).collect();
+        for (directive, how) in unkept(&promises) {
+            let (section, name) = directive.split_once('.').unwrap();
+            let told = match table::find(section, name).map(|row| row.how) {
+                Some(How::Lost(why) | How::ByDesign(why) | How::Refused(why)) => why == how,
+                Some(_) => table::gaps(section, name).any(|gap| gap.how == how),
+                None => panic!("promises.tsv: {directive}: unknown"),
+            };
+            assert!(told, "promises.tsv: {directive}: the importer does not tell: {how}");
+            let status = statuses.get(directive).copied().unwrap_or("partly");
+            assert_ne!(status, "honoured", "directives.tsv: {directive}");
         }
     }
 
     #[test]
     fn only_what_stands_there_is_honoured() {
-        let table = Honoured::read("Service.User\tuser\ta_test\n");
+        let table = Honoured::read("Service.User\tuser\thonoured\ta_test\nA.B\t-\trefused: x\tb\n");
         assert!(table.has("Service", "User"));
         assert!(!table.has("Service", "Group") && !table.has("Unit", "User"));
+        assert!(!table.has("A", "B"));
     }
 }

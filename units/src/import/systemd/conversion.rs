@@ -144,6 +144,7 @@ impl<'a> Conversion<'a> {
         install::convert(self, suffix);
         self.apply_rows();
         self.tell_sections(texts);
+        self.tell_gaps();
         self.tell_weaker();
         self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
     }

@@ -3,6 +3,7 @@
 
 use super::conversion::{Conversion, native_name};
 use super::replacement;
+use super::table::partly;
 use super::unit_name::{Suffix, UnitName, unescape_path};
 use super::unit_text::UnitOption;
 use crate::key;
@@ -178,8 +179,7 @@ fn bound(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>
             continue;
         }
         if !order.after.contains(&other.name) {
-            let message =
-                format!("{}= without After=: here it waits for it too", other.option.name);
+            let message = format!("{}=: {}", other.option.name, partly::BOUND);
             this.warn(other.option, "ordering-added", &message, "");
         }
         let optional = replacement::is_own(&other.name.to_string());
@@ -211,10 +211,8 @@ fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitNa
         } else {
             let ordered = order.before.contains(&other.name);
             if !ordered && !optional {
-                let message = format!(
-                    "Requires={} without an order: its failure does not keep this unit from starting",
-                    other.name
-                );
+                let message =
+                    format!("{}={}: {}", other.option.name, other.name, partly::UNORDERED);
                 this.warn(other.option, "order-missing", &message, "");
             }
             this.add("wants", &other.target(false), Some(other.option), other.at);
@@ -243,9 +241,9 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
     }
 }
 
-/// What is said of who keeps up others.
+/// What a directive that keeps others up does not do here.
 pub(super) fn upholds(directive: &str) -> String {
-    format!("{directive}=: what it brings in is started again as its own Restart= says")
+    format!("{directive}=: {}", partly::UPHELD)
 }
 
 /// What is restarted or reloaded with others, and what a failure brings in.
@@ -262,9 +260,8 @@ fn with(this: &mut Conversion<'_>) {
             }
             this.add(key, &other.target(false), Some(other.option), other.at);
             if other.option.name == "StopPropagatedFrom" {
-                let message = "StopPropagatedFrom=: it is stopped with what it names, and started \
-                               again while it is needed itself";
-                this.warn(other.option, "dropped", message, "");
+                let message = format!("StopPropagatedFrom=: {}", partly::STOPPED_WITH);
+                this.warn(other.option, "dropped", &message, "");
             }
         }
     }

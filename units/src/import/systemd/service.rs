@@ -4,6 +4,7 @@
 
 use super::conversion::Conversion;
 use super::span::{self, Span};
+use super::table::partly;
 use super::{command, restart};
 use crate::key;
 use crate::limit;
@@ -61,10 +62,10 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
     let privileged = this.flag(SECTION, "PermissionsStartOnly", false);
     if let Some(option) = this.last(SECTION, "PermissionsStartOnly") {
         if privileged && this.last(SECTION, "RootDirectory").is_some() {
-            let message = "PermissionsStartOnly= beside RootDirectory=: no command runs with full \
-                           rights within a root directory";
+            let message =
+                format!("PermissionsStartOnly= beside RootDirectory=: {}", partly::ROOTED);
             let hint = "put `+` before the commands that may run outside of it";
-            this.refuse(option, message, hint);
+            this.refuse(option, &message, hint);
         } else {
             this.leave_out(option, "it is a prefix of the commands now");
         }

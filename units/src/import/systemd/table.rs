@@ -5,10 +5,13 @@
 //! The rows are in `table/`, by the section they stand in; what takes more than a row
 //! ([`How::Special`]) has its code in the file its comment names.
 
+pub(super) mod partly;
 mod process;
 mod sandbox;
 mod trigger;
 mod unit;
+
+pub use partly::{Gap, When};
 
 /// How a value becomes a native one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,14 @@ pub fn find(section: &str, name: &str) -> Option<&'static Directive> {
     })
 }
 
+/// The parts of a directive that are not honoured.
+pub fn gaps(section: &str, name: &str) -> impl Iterator<Item = &'static Gap> {
+    let process = PROCESS.contains(&section);
+    partly::GAPS.iter().filter(move |gap| {
+        gap.name == name && (gap.section == section || process && gap.section == "Process")
+    })
+}
+
 const fn row(section: &'static str, name: &'static str, key: &'static str, how: How) -> Directive {
     Directive { section, name, key, how, grade: Grade::Plain }
 }
@@ -117,6 +128,17 @@ mod tests {
                         || row.section == "Process" && PROCESS.contains(&other.section))
             });
             assert!(twin.is_none(), "[{}] {}", row.section, row.name);
+        }
+    }
+
+    #[test]
+    fn each_gap_is_of_a_directive_that_is_taken_over() {
+        for gap in partly::GAPS {
+            let kept = rows().any(|row| {
+                (row.section, row.name) == (gap.section, gap.name)
+                    && !matches!(row.how, How::ByDesign(_) | How::Lost(_) | How::Refused(_))
+            });
+            assert!(kept, "[{}] {}: {}", gap.section, gap.name, gap.how);
         }
     }
 

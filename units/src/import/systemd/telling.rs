@@ -3,11 +3,12 @@
 use super::conversion::Conversion;
 use super::fate::{Fate, Outcome};
 use super::span;
-use super::table::{self, Grade};
+use super::table::{self, Gap, Grade, When};
 use super::unit_text::{UnitOption, UnitText};
 use crate::diagnostic::Severity;
 use crate::limit;
 use crate::yaml::Spot;
+use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
     pub(super) fn unsupported(&mut self, option: &'a UnitOption) {
@@ -79,6 +80,26 @@ impl<'a> Conversion<'a> {
             let message = format!("{}= is dropped: {how}", option.name);
             self.manifest.tell_at(Severity::Warning, "dropped", option.at, &message, "");
             self.file_of_last(option);
+        }
+    }
+
+    /// Tells what is not honoured of directives that are kept: once for each directive and file.
+    pub(super) fn tell_gaps(&mut self) {
+        let mut told: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
+        let used = |gap: &Gap, value: &str| match gap.when {
+            When::Used => !value.is_empty(),
+            When::Value(affected) => affected(value),
+            When::Told => false,
+        };
+        for option in self.options.clone() {
+            for gap in table::gaps(&option.section, &option.name) {
+                let once = (gap.how, option.name.as_str(), option.file.as_ref());
+                if used(gap, &option.value) && told.insert(once) {
+                    let message = format!("{}=: {}", option.name, gap.how);
+                    self.manifest.tell_at(Severity::Note, "partly", option.at, &message, "");
+                    self.file_of_last(option);
+                }
+            }
         }
     }
 

@@ -1,0 +1,53 @@
+//! What is not honoured of directives that are taken over: import, `initctl check` and
+//! `initctl convert` print it, and `tests/directives.tsv` holds the same text.
+
+/// When it is told.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// Whenever the directive is used.
+    Used,
+    /// Where its value is one of these.
+    Value(fn(&str) -> bool),
+    /// The directive's own code tells it, as a warning or as an error.
+    Told,
+}
+
+/// A part of a directive that is not honoured.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// As in the file. `Process` stands for each section of a unit that runs processes.
+    pub section: &'static str,
+    /// As in the file.
+    pub name: &'static str,
+    /// What is not honoured.
+    pub how: &'static str,
+    /// When it is told.
+    pub when: When,
+}
+
+pub(in super::super) const UPHELD: &str =
+    "what it brings in is started again as its own Restart= says";
+pub(in super::super) const STOPPED_WITH: &str =
+    "it is stopped with what it names, and started again while it is needed itself";
+pub(in super::super) const BOUND: &str = "without After= the unit waits for the other one too";
+pub(in super::super) const UNORDERED: &str =
+    "without After= or Before= a failure of the other unit does not keep this one from starting";
+pub(in super::super) const ROOTED: &str =
+    "no command runs with full rights within a root directory";
+
+const fn told(section: &'static str, name: &'static str, how: &'static str) -> Gap {
+    Gap { section, name, how, when: When::Told }
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub(super) const GAPS: &[Gap] = &[
+    told("Unit", "Upholds", UPHELD),
+    told("Install", "UpheldBy", UPHELD),
+    told("Unit", "StopPropagatedFrom", STOPPED_WITH),
+    told("Unit", "BindsTo", BOUND),
+    told("Unit", "BindTo", BOUND),
+    told("Unit", "Requires", UNORDERED),
+    told("Unit", "RequiresOverridable", UNORDERED),
+    told("Service", "PermissionsStartOnly", ROOTED),
+];
