@@ -9,9 +9,11 @@ use crate::journal::notes::{Kind, Wished};
 use crate::suspect;
 use crate::sys::{fault, notes};
 use crate::voice::Level;
+use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::machine::reason::{Refusal, State};
+use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -203,10 +205,32 @@ impl Init {
             | State::Stopping => Level::Debug,
         };
         let (unit, word) = (&note.unit, note.to.as_str());
+        let failed = if level == Level::Info { self.failed_below(unit) } else { 0 };
         match &note.reason {
+            None if failed > 0 => {
+                let units = if failed == 1 { "unit" } else { "units" };
+                let text = format_args!("{unit}: {word}, but {failed} {units} failed");
+                self.say(Level::Warning, text);
+            }
             Some(reason) => self.say(level, format_args!("{unit}: {word}: {reason}")),
             None => self.say(level, format_args!("{unit}: {word}")),
         }
+    }
+}
+
+impl Init {
+    /// Needed units that have failed, where this unit is of the goal.
+    fn failed_below(&self, unit: &Name) -> usize {
+        let (machine, generation) = (&self.machine, self.machine.generation());
+        let is_unit = |id: UnitId| generation.unit(id).is_some_and(|it| it.name == *unit);
+        let mut goal = machine.wish().goal.iter();
+        let providers = |name| machine.graph().meant(generation, name).unit();
+        if !goal.any(|name| providers(name).is_some_and(is_unit)) {
+            return 0;
+        }
+        let has_failed =
+            |id: &UnitId| machine.is_needed(*id) && machine.state(*id) == State::Failed;
+        generation.unit_ids().filter(has_failed).count()
     }
 }
 

@@ -1,10 +1,11 @@
 //! How long starts took: what `blame`, `critical-chain` and `plot` are drawn from. Of each
-//! unit the latest start only.
+//! unit the latest start, and the first one that became ready: a restart does not change how the boot
+//! went.
 
 use groundstate_units::control::answer::Timing;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::action::Note;
-use groundstate_units::machine::reason::State;
+use groundstate_units::machine::reason::{Reason, State};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
@@ -21,10 +22,15 @@ struct Start {
     failed: Option<Time>,
 }
 
-/// The latest start of each unit.
+/// The starts of each unit.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Timings {
+    /// The latest.
     of: BTreeMap<Name, Start>,
+    /// The first that became ready, of units that have been started again since.
+    first: BTreeMap<Name, Start>,
+    /// How often init has restarted each by itself, of those where it has.
+    restarts: BTreeMap<Name, u32>,
 }
 
 impl Timings {
@@ -36,11 +42,12 @@ impl Timings {
             .find(|note| note.to.is_active() && !note.from.is_active())
             .map(|note| &note.unit);
         for note in notes {
+            self.count(note);
             match note.to {
                 State::Waiting if note.from != State::Waiting => {
                     // A start that failed is part of the wait for the one that succeeds.
                     let fresh = self.fresh(now, &note.unit);
-                    self.of.insert(note.unit.clone(), fresh);
+                    self.put(&note.unit, fresh);
                 }
                 State::Starting => self.started(now, note, opener),
                 State::Running | State::Exited if !note.from.is_active() => {
@@ -71,6 +78,21 @@ impl Timings {
         }
     }
 
+    /// A wait for the next try ends in a restart. A stop by hand, or a restart, begins anew.
+    fn count(&mut self, note: &Note) {
+        let is_by_itself = matches!(note.reason, Some(Reason::Backoff { .. }));
+        match (note.from, note.to) {
+            (from, State::Waiting) if from != State::Waiting && is_by_itself => {
+                let count = self.restarts.entry(note.unit.clone()).or_default();
+                *count = count.saturating_add(1);
+            }
+            (_, State::Disabled) | (State::Stopping, State::Starting) => {
+                self.restarts.remove(&note.unit);
+            }
+            _ => {}
+        }
+    }
+
     /// A new start of a unit. What it has gone through without having been ready is part of it.
     fn fresh(&self, now: Time, unit: &Name) -> Start {
         let unready = self.of.get(unit).filter(|start| start.ready.is_none());
@@ -85,35 +107,56 @@ impl Timings {
         }
         let after = opener.filter(|opener| **opener != note.unit).cloned();
         let start = Start { started: Some(now), after, ..self.fresh(now, &note.unit) };
-        self.of.insert(note.unit.clone(), start);
+        self.put(&note.unit, start);
+    }
+
+    fn put(&mut self, unit: &Name, start: Start) {
+        let before = self.of.insert(unit.clone(), start);
+        if let Some(ready) = before.filter(|start| start.ready.is_some()) {
+            self.first.entry(unit.clone()).or_insert(ready);
+        }
     }
 
     /// Units that are no more are forgotten.
     pub(crate) fn keep(&mut self, generation: &Generation) {
-        // Both in order of names.
-        let mut units = generation.units.iter().peekable();
-        self.of.retain(|name, _| {
-            while units.next_if(|unit| unit.name < *name).is_some() {}
-            units.peek().is_some_and(|unit| unit.name == *name)
-        });
+        keep(&mut self.of, generation);
+        keep(&mut self.first, generation);
+        keep(&mut self.restarts, generation);
     }
 
     /// Those that have been started, or have failed for the sake of another, by name.
     pub(crate) fn shown(&self) -> Vec<Timing> {
-        let micros = |time: Time| time.as_nanos() / 1000;
         let shown = |(name, start): (&Name, &Start)| {
             start.started.or(start.failed)?;
-            Some(Timing {
-                unit: name.to_string(),
-                waited_from_us: micros(start.waited_from),
-                started_us: start.started.map(micros),
-                ready_us: start.ready.map(micros),
-                failed_us: start.failed.map(micros),
-                after: start.after.as_ref().map(Name::to_string),
-            })
+            let first = self.first.get(name).map(|first| Box::new(timing(name, first)));
+            let restarts = self.restarts.get(name).copied().unwrap_or(0);
+            Some(Timing { first, restarts, ..timing(name, start) })
         };
         self.of.iter().filter_map(shown).collect()
     }
+}
+
+fn timing(name: &Name, start: &Start) -> Timing {
+    let micros = |time: Time| time.as_nanos() / 1000;
+    Timing {
+        unit: name.to_string(),
+        waited_from_us: micros(start.waited_from),
+        started_us: start.started.map(micros),
+        ready_us: start.ready.map(micros),
+        failed_us: start.failed.map(micros),
+        after: start.after.as_ref().map(Name::to_string),
+        restarts: 0,
+        first: None,
+    }
+}
+
+fn keep<T>(of: &mut BTreeMap<Name, T>, generation: &Generation) {
+    // Both in order of names.
+    let mut units = generation.units.iter().peekable();
+    of.retain(|name, _| {
+        while units.next_if(|unit| unit.name < *name).is_some() {}
+        units.peek().is_some_and(|unit| unit.name == *name)
+    });
 }
 
 #[cfg(test)]
@@ -160,6 +203,30 @@ mod tests {
         let db = shown.first().expect("one unit");
         assert_eq!((db.waited_from_us, db.started_us, db.ready_us), (1, Some(7), Some(9)));
         assert_eq!(db.failed_us, Some(6));
+    }
+
+    #[test]
+    fn the_first_start_is_kept_beside_the_latest() {
+        let mut timings = Timings::default();
+        let at = Time::from_nanos;
+        for (when, from, to) in [
+            (1_000, State::Disabled, State::Starting),
+            (2_000, State::Starting, State::Running),
+            (5_000, State::Running, State::Stopping),
+            (6_000, State::Stopping, State::Starting),
+            (7_000, State::Starting, State::Running),
+            (8_000, State::Running, State::Starting),
+            (9_000, State::Starting, State::Running),
+        ] {
+            timings.add(at(when), &[note("db", from, to)]);
+        }
+        let shown = timings.shown();
+        let db = shown.first().expect("one unit");
+        assert_eq!((db.started_us, db.ready_us), (Some(8), Some(9)));
+        let first = db.first.as_ref().expect("it was started before");
+        assert_eq!((first.started_us, first.ready_us), (Some(1), Some(2)));
+        timings.keep(&assemble(Vec::new(), []));
+        assert!(timings.shown().is_empty() && timings.first.is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::exit::Trouble;
 use crate::files::Disk;
 use crate::session::{self, Session};
 use crate::systemctl::list::preset;
-use groundstate_units::control::answer::{Cause, Graph, Located, UnitStatus};
+use groundstate_units::control::answer::{Blame, Cause, Graph, Located, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::files::Files;
 use groundstate_units::generation::Stamp;
@@ -31,6 +31,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     }
     let enablement = Enablement::of(&session, None)?;
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    let (blame, _) = session.ask_as::<Blame>(Verb::Blame {})?;
     let names = pids::named(&session, &asked.names)?;
     let chosen = snapshot.chosen(&names);
     let units: Vec<String> = chosen
@@ -50,6 +51,9 @@ pub(super) fn run(asked: &Asked) -> Outcome {
                 let shown = snapshot.shown(unit);
                 let mut all = of_unit(unit, &shown, &enablement);
                 all.extend(on_disk(&session, unit, &shown, &enablement));
+                let timing = blame.units.iter().find(|timing| timing.unit == unit.unit);
+                let restarts = timing.map_or(0, |timing| timing.restarts);
+                all.push(("NRestarts", restarts.to_string()));
                 all.extend(edges(unit, &graph));
                 all.extend(definitions.of(unit, &stamp(&unit.since)));
                 all.extend(usage(unit.main_pid));
@@ -120,7 +124,6 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
         ("ExecMainPID", pid),
         ("ExecMainCode", code.to_string()),
         ("ExecMainStatus", status.to_string()),
-        ("NRestarts", unit.attempt.to_string()),
         ("Result", result(unit).to_string()),
         ("StatusText", unit.status.clone()),
         ("StatusErrno", "0".to_string()),

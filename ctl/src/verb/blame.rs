@@ -1,12 +1,13 @@
 //! `blame`, `critical-chain`, `plot`: how long starts took, and which ones the goal had to
-//! wait for. All three are drawn from one answer.
+//! wait for. All three are drawn from one answer: `blame` from the latest start of each unit, the others
+//! from the first, which a restart does not change.
 
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use crate::typed;
-use groundstate_units::control::answer::{Blame, Cause, Failure, Graph, Timing};
+use groundstate_units::control::answer::{Blame, Cause, Failure, Graph, Status, Timing};
 use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
 use groundstate_units::spec::DependencyKind;
@@ -27,6 +28,7 @@ pub(crate) fn blame(session: &Session) -> Result<Exit, Trouble> {
 /// `critical-chain`.
 pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Trouble> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
+    let units = at_boot(&blame.units);
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let roots: Vec<String> = if asked.targets.is_empty() {
         graph.goal.clone()
@@ -45,7 +47,7 @@ pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Resul
         let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
         return Err(Trouble::Failed(Exit::Usage, failure));
     }
-    session.show(&value, || chain(&blame.units, &graph, &roots, &session.style))?;
+    session.show(&value, || chain(&units, &graph, &roots, &session.style))?;
     Ok(Exit::Done)
 }
 
@@ -55,9 +57,30 @@ pub(crate) fn plot(session: &Session) -> Result<Exit, Trouble> {
     if session.json {
         session::print_json(&value)?;
     } else {
-        session::print(&picture(&blame.units))?;
+        let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+        let goal = status.units.iter().filter(|unit| {
+            status.goal.iter().any(|goal| *goal == unit.unit || unit.provides.contains(goal))
+        });
+        let goal: Vec<&str> = goal.map(|unit| unit.unit.as_str()).collect();
+        session::print(&picture(&until_the_goal(at_boot(&blame.units), &goal)))?;
     }
     Ok(Exit::Done)
+}
+
+/// The first start of each unit.
+fn at_boot(units: &[Timing]) -> Vec<Timing> {
+    units.iter().map(|unit| unit.first.as_deref().unwrap_or(unit).clone()).collect()
+}
+
+/// Without the units that nothing needed before the goal was up: a start by hand hours later is no part
+/// of the boot.
+fn until_the_goal(mut units: Vec<Timing>, goal: &[&str]) -> Vec<Timing> {
+    let of_goal = units.iter().filter(|unit| goal.contains(&unit.unit.as_str()));
+    let ready: Option<Vec<u64>> = of_goal.map(|unit| unit.ready_us).collect();
+    if let Some(end) = ready.and_then(|ready| ready.into_iter().max()) {
+        units.retain(|unit| unit.waited_from_us <= end);
+    }
+    units
 }
 
 fn took(unit: &Timing) -> Option<Duration> {
@@ -230,6 +253,8 @@ mod tests {
             ready_us: ready,
             failed_us: None,
             after: None,
+            restarts: 0,
+            first: None,
         }
     }
 
@@ -326,6 +351,26 @@ mod tests {
             let text = chain(&units, &graph, &["all".to_string()], &Style::PLAIN);
             assert!(text.ends_with("all  @not ready\n`- slow  @not ready\n"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_restart_and_a_late_start_change_nothing_of_the_boot() {
+        let hard = DependencyKind::DependsOn;
+        let graph = Graph {
+            schema: 1,
+            goal: vec!["web".into()],
+            nodes: vec![node("db"), node("web")],
+            edges: vec![edge("web", hard, "db")],
+        };
+        let mut db = timing("db", 3_600_000_000, 3_600_000_000, Some(3_600_900_000));
+        db.first = Some(Box::new(timing("db", 0, 0, Some(2_000_000))));
+        let late = timing("late", 3_700_000_000, 3_700_000_000, Some(3_700_000_001));
+        let units = at_boot(&[db, timing("web", 0, 2_000_000, Some(2_050_000)), late]);
+        let text = chain(&units, &graph, &["web".to_string()], &Style::PLAIN);
+        assert!(text.ends_with("web  @2.0s  +50ms\n`- db  @2.0s  +2.0s\n"), "{text}");
+        let drawn = picture(&until_the_goal(units, &["web"]));
+        assert!(drawn.contains(">2.0s until the last start was done<"), "{drawn}");
+        assert!(!drawn.contains(">late<"), "{drawn}");
     }
 
     #[test]

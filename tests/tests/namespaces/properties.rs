@@ -178,3 +178,64 @@ fn the_state_of_the_system_counts_what_cannot_start() {
     assert!(said.contains("Failed: 1 units; 2 more cannot start (initctl status)"), "{said}");
     init.finish();
 }
+
+#[test]
+fn a_goal_that_is_up_with_failed_units_says_so() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    for name in ["bad", "worse"] {
+        service(&files, name, "Type=oneshot\nExecStart=/bin/false");
+    }
+    files.put(
+        "units/late.service",
+        "[Unit]\nAfter=bad.service worse.service\n[Service]\nType=oneshot\nExecStart=/bin/true\n\
+         [Install]\nWantedBy=multi-user.target\n",
+    );
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("multi-user", "running");
+    init.when_system("degraded");
+    let said = init.output();
+    assert!(said.contains("multi-user: running, but 2 units failed"), "{said}");
+    init.finish();
+}
+
+#[test]
+fn the_critical_chain_of_the_boot_outlives_a_restart() {
+    let files = Sandbox::new();
+    files.unit("db", "exec-start: DAEMON --name db");
+    files.unit("web", "depends-ms: db\nexec-start: DAEMON --name web");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    let chain = || String::from_utf8(init.initctl(&["critical-chain"]).stdout).unwrap();
+    let before = chain();
+    assert!(before.contains("`- db  @"), "{before}");
+    let first = init.main_of("db");
+    assert!(init.initctl(&["restart", "--wait", "db"]).status.success());
+    assert_ne!(init.main_of("db"), first);
+    assert_eq!(chain(), before);
+    init.finish();
+}
+
+#[test]
+fn show_counts_the_restarts_that_init_made_by_itself() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    let lines = "Restart=always\nRestartSec=10ms\nExecStart=/bin/sh -c 'until [ -e DIR/go ]; do sleep 0.02; done; rm DIR/go'";
+    service(&files, "web", &lines.replace("DIR", files.dir().to_str().unwrap()));
+    let init = Boot::new(files).start("multi-user");
+    let mut before = init.main_of("web.service");
+    for count in 1..=2 {
+        init.sandbox.put("go", "");
+        init.when("it was restarted", |status| {
+            status.state("web.service") == "running" && !init.sandbox.path("go").exists()
+        });
+        groundstate_tests::deadline::until("another process", || {
+            let now = init.main_of("web.service");
+            (now != before).then(|| before = now)
+        });
+        assert_eq!(value(&init, "web", "NRestarts"), count.to_string());
+    }
+    assert_eq!(systemctl(&init, &["restart", "web"]).1, 0);
+    assert_eq!(value(&init, "web", "NRestarts"), "0");
+    init.finish();
+}

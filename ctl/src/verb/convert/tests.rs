@@ -3,7 +3,11 @@
 use super::*;
 
 fn converted(text: &str) -> Converted {
-    let file = Arc::from("a.service");
+    converted_as("a.service", text)
+}
+
+fn converted_as(file: &str, text: &str) -> Converted {
+    let file = Arc::from(file);
     let (name, parts) = (UnitName::of(&file), [(Arc::clone(&file), text.into())]);
     let imported = systemd(&name, &file, &parts, &Surroundings::default()).unwrap();
     mean(file.to_string(), &name, imported)
@@ -17,6 +21,17 @@ fn what_is_dropped_stands_in_a_comment_with_its_line() {
     assert!(text.contains("# not needed: line 5: AllowIsolate=yes: "), "{text}");
     assert!(text.contains("2 of 3 directives honoured (66 %)"), "{text}");
     assert!(text.contains("\nunit: a.service\n") && text.contains("\nexec-start: /bin/true\n"));
+}
+
+#[test]
+fn a_template_waits_for_the_device_that_its_instance_names() {
+    let text = "[Unit]\nBindsTo=%i.device\n[Service]\nType=oneshot\nExecStart=/bin/fsck %f\n";
+    let text = native(&converted_as("systemd-fsck@.service", text));
+    assert!(text.contains("\nwait-file: /%I\n"), "{text}");
+    let name = UnitName::of("systemd-fsck@dev-sda1.service");
+    let facts = groundstate_units::specifier::Facts::default();
+    let path = groundstate_units::specifier::expand("/%I", &name, &facts);
+    assert_eq!(path.as_deref(), Ok("/dev/sda1"));
 }
 
 #[test]

@@ -36,4 +36,10 @@ pub struct Timing {
     /// The provider whose becoming ready let it start.
     #[serde(default)]
     pub after: Option<String>,
+    /// How often init has restarted it by itself since it was last started or restarted by hand.
+    #[serde(default)]
+    pub restarts: u32,
+    /// Its first start that became ready, where it has been started again since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Box<Timing>>,
 }

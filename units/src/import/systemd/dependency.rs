@@ -128,6 +128,8 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
         None if this.name.is_template() => stem,
         None => return this.lose(other.option, "it names no device"),
     };
+    // The instance of a template is escaped, the path is not.
+    let path = path.replace("%i", "%I").replace("%p", "%P").replace("%j", "%J");
     if matches!(key, "wants" | "before" | "conflicts") {
         return this.leave_out(other.option, "a device comes by itself");
     }
