@@ -160,10 +160,12 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
             Some((name.clone(), wanted(picture, name, desired, hash, before)?))
         })
         .collect();
-    let asks = |(name, one): (&UnitName, &Wanted)| {
-        (name.clone(), asks_of_us(one, obscured && before.contains_key(name)))
+    let asks = |(name, _): (&UnitName, _)| {
+        let one = globals.get(name)?;
+        Some((name.clone(), asks_of_us(one, obscured && before.contains_key(name))))
     };
-    let asked: Vec<(UnitName, Arc<Requirement>)> = globals.iter().map(asks).collect();
+    let asked: Vec<(UnitName, Arc<Requirement>)> =
+        picture.globals_by_age().into_iter().filter_map(asks).collect();
     seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
     goal.extend(orphans(picture, me, seat, obscured, before));

@@ -30,6 +30,8 @@ pub struct Unit {
     pub desired: Desired,
     /// Where it is, by the registry.
     pub machine: Option<MachineId>,
+    /// Of a global unit that is wished for: the revision of that wish. Else 0.
+    pub since: i64,
 }
 
 impl Unit {
@@ -58,8 +60,8 @@ pub struct Board {
     seats: BTreeMap<MachineId, Seat>,
     /// Machines by load.
     by_load: BTreeSet<(usize, MachineId)>,
-    /// Global units that somebody wants.
-    globals: BTreeMap<UnitName, Arc<Requirement>>,
+    /// Global units that are wished for, the oldest wish first.
+    globals: BTreeMap<(i64, UnitName), Arc<Requirement>>,
     /// Who asks to be beside whom.
     followers: BTreeMap<String, BTreeSet<UnitName>>,
     /// Wanted, and on no machine.
@@ -86,7 +88,7 @@ impl Board {
         }
         if unit.asks.global {
             if unit.desired != Desired::Inactive && !name.is_template() {
-                self.globals.insert(name.clone(), unit.asks.clone());
+                self.globals.insert((unit.since, name.clone()), unit.asks.clone());
             }
             self.choose_globals();
         } else if let Some(machine) = &unit.machine {
@@ -118,7 +120,7 @@ impl Board {
         let Some(machine) = machine else { return };
         let scheduled = hit.into_iter().collect();
         let mut seat = Seat { machine, scheduled, globals: BTreeMap::new() };
-        seat.globals = seat.choose_globals(self.globals.iter());
+        seat.globals = seat.choose_globals(by_age(&self.globals));
         self.by_load.insert((seat.load(), id.clone()));
         self.seats.insert(id.clone(), seat);
     }
@@ -288,7 +290,7 @@ impl Board {
         let Some(seat) = self.seats.get_mut(machine) else { return };
         self.by_load.remove(&(seat.load(), machine.clone()));
         change(seat);
-        let globals = seat.choose_globals(self.globals.iter());
+        let globals = seat.choose_globals(by_age(&self.globals));
         let changed = globals.keys().ne(seat.globals.keys());
         let old = std::mem::replace(&mut seat.globals, globals);
         self.by_load.insert((seat.load(), machine.clone()));
@@ -328,8 +330,14 @@ impl Board {
         if let Some(machine) = &old.machine {
             self.stand_up(name, &old.asks, machine);
         }
-        if self.globals.remove(name).is_some() {
+        if self.globals.remove(&(old.since, name.clone())).is_some() {
             self.choose_globals();
         }
     }
+}
+
+fn by_age(
+    globals: &BTreeMap<(i64, UnitName), Arc<Requirement>>,
+) -> impl Iterator<Item = (&UnitName, &Arc<Requirement>)> {
+    globals.iter().map(|((_, name), asks)| (name, asks))
 }

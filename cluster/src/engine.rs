@@ -117,7 +117,10 @@ impl Engine {
                     self.away.remove(&id);
                     self.look_at(&id, now);
                 }
-                Subject::Unit(name) | Subject::Desired(name) | Subject::Place(name) => {
+                Subject::Unit(name)
+                | Subject::Desired(name)
+                | Subject::Place(name)
+                | Subject::Global(name) => {
                     self.board.set_unit(&name, self.picture.board_unit(&name));
                 }
                 Subject::Machine(id) => {
@@ -134,7 +137,6 @@ impl Engine {
                 Subject::Cluster
                 | Subject::Leader
                 | Subject::Schedule(..)
-                | Subject::Global(_)
                 | Subject::Why(_)
                 | Subject::Claim(..)
                 | Subject::State(..) => {}

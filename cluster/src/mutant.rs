@@ -86,6 +86,8 @@ pub enum Mutant {
     MetadataNotCompared,
     /// Global units run on every machine.
     GlobalEverywhere,
+    /// Of two global units that conflict the one named first stays, though the other was there before.
+    NewcomerEvicts,
     /// A new file of a unit is not taken.
     HashIgnored,
     /// A machine that is not in the cluster acts.
@@ -199,6 +201,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::StateLeft,
     Mutant::MetadataNotCompared,
     Mutant::GlobalEverywhere,
+    Mutant::NewcomerEvicts,
     Mutant::HashIgnored,
     Mutant::ActsOutside,
     Mutant::LoadedIsLaunched,

@@ -11,6 +11,7 @@ use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::native_unit::{self, Native};
+use crate::placement::Seat;
 use crate::record::{
     ClaimRecord, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
     RecordError, ScheduleRecord, StateRecord, WhyRecord,
@@ -324,7 +325,32 @@ impl Picture {
             asks: content.asks.clone(),
             desired: self.desired_of(name),
             machine: self.place_of(name).cloned(),
+            since: self.globals.get(name).map_or(0, age),
         })
+    }
+
+    /// Global units that are wished for, the oldest wish first. Of two that conflict the older stays.
+    pub fn globals_by_age(&self) -> Vec<(&UnitName, &Kept<ScheduleRecord>)> {
+        let mut all: Vec<_> = self.globals.iter().collect();
+        all.sort_by_key(|(name, told)| (age(told), *name));
+        all
+    }
+
+    /// What a machine was told to have, its global units chosen as its agent chooses them.
+    pub fn seat(&self, id: &MachineId) -> Seat {
+        let asks = |name: &UnitName, told: &Kept<ScheduleRecord>| {
+            let wished = told.record.desired != Desired::Inactive && !name.is_template();
+            let content = self.units.get(name).filter(|_| wished)?;
+            Some((name.clone(), content.record.asks.clone()))
+        };
+        let told = self.schedules.get(id).into_iter().flatten();
+        let scheduled = told.filter_map(|(name, told)| asks(name, told)).collect();
+        let machine = self.machine(id).unwrap_or_default();
+        let mut seat = Seat { machine, scheduled, ..Seat::default() };
+        let globals = self.globals_by_age();
+        let globals: Vec<_> = globals.into_iter().filter_map(|(n, told)| asks(n, told)).collect();
+        seat.globals = seat.choose_globals(globals.iter().map(|(name, asks)| (name, asks)));
+        seat
     }
 
     /// A machine with what was laid over what it says; `None` when it is not there.
@@ -349,4 +375,9 @@ impl Picture {
         }
         metadata
     }
+}
+
+/// The revision of the wish for a global unit: that of its key, which lasts until the unit is inactive.
+fn age(told: &Kept<ScheduleRecord>) -> i64 {
+    if planted(Mutant::NewcomerEvicts) { 0 } else { told.created }
 }

@@ -165,8 +165,21 @@ impl Seat {
         Ok(())
     }
 
-    /// Which of the `globals` of the cluster run here: those whose metadata the machine has
-    /// and that conflict with nothing the engine put there, nor with one named before them. Of a
+    /// # Errors
+    /// Why the machine cannot have this global unit: a key of MachineMetadata, or a unit there that
+    /// conflicts with it.
+    pub fn takes_global(&self, name: &UnitName, asks: &Requirement) -> Result<(), Refusal> {
+        self.keeps_metadata(asks)?;
+        let mut others = self.scheduled.iter().chain(&self.globals);
+        others.try_for_each(|(other, theirs)| match other == name {
+            true => Ok(()),
+            false => conflict(name, asks, other, theirs),
+        })
+    }
+
+    /// Which of the `globals` of the cluster run here: those whose metadata the machine has and that
+    /// conflict with nothing the engine put there, nor with an earlier one of the list. The list has the
+    /// oldest wish first, so a newcomer goes only to machines without a unit it conflicts with. Of a
     /// machine that is away and said nothing that is known here: all that may be there.
     pub fn choose_globals<'g>(
         &self,

@@ -175,6 +175,8 @@ pub struct Why {
     pub machines: BTreeMap<String, String>,
     /// Of the unit.
     pub name: String,
+    /// Of a global unit: machines that cannot have it, for their metadata or a unit they have.
+    pub refusals: usize,
     /// In one sentence.
     pub text: String,
     /// The engine looked, and no machine can have it.

@@ -6,11 +6,12 @@ use super::answer::Answer;
 use super::request::Request;
 use crate::desired::Desired;
 use crate::machine::MachineId;
-use crate::picture::{Kept, Picture};
+use crate::picture::Picture;
 use crate::record::{StateRecord, WhyRecord};
 use crate::unit_name::UnitName;
 use crate::wire;
 use crate::withheld::WITHHELD;
+use std::collections::BTreeMap;
 
 /// `/why/NAME`
 pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
@@ -40,7 +41,7 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
 /// What is known of where the unit is.
 pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     let desired = picture.desired_of(name);
-    let global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
+    let is_global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let place = picture.place_of(name);
     let mut why = wire::Why {
         created: picture.units.get(name).map_or(0, |kept| kept.created),
@@ -54,13 +55,8 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
         "it is a template: only its instances run".to_string()
     } else if desired == Desired::Inactive {
         "it is not wished on any machine (desired state inactive)".to_string()
-    } else if global {
-        let refusals = global_refusals(picture, name);
-        let beyond = WhyRecord::beyond(refusals.len());
-        why.machines = refusals.into_iter().take(WhyRecord::MACHINES).collect();
-        let states = picture.states.get(name).map_or(0, |on| on.len());
-        let beyond = beyond.replace("of them", "that have a reason");
-        format!("it is global: {states} of {} machines run it{beyond}", picture.machines.len())
+    } else if is_global {
+        global(picture, name, &mut why)
     } else if let Some(id) = place {
         let reason = picture.states.get(name).and_then(|on| on.get(id));
         match reason.and_then(|kept| kept.record.reason.clone()) {
@@ -81,26 +77,45 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     why
 }
 
-/// Why machines do not run a global unit, by what they say and what the metadata says.
-fn global_refusals(
-    picture: &Picture,
-    name: &UnitName,
-) -> std::collections::BTreeMap<String, String> {
-    let Some(kept) = picture.units.get(name) else { return Default::default() };
-    let on = picture.states.get(name);
-    let others = picture.machines.keys().filter(|id| on.is_none_or(|on| !on.contains_key(*id)));
-    let told = others.filter_map(|id| {
-        let machine = picture.machine(id)?;
-        let seat = crate::placement::Seat { machine, ..Default::default() };
-        let words = match seat.keeps_metadata(&kept.record.asks) {
-            Err(refusal) => refusal.to_string(),
-            Ok(()) => "it does not run it: a conflict there, or not begun yet".to_string(),
+/// How a global unit fares: counts in the sentence it gives, and in `why` a line for each machine where it
+/// is not active.
+fn global(picture: &Picture, name: &UnitName, why: &mut wire::Why) -> String {
+    let Some(kept) = picture.units.get(name) else { return String::new() };
+    let states = picture.states.get(name);
+    let mut lines: BTreeMap<String, String> = BTreeMap::new();
+    let mut counts = [0usize; 4];
+    let [active, failed, pending, refused] = &mut counts;
+    for id in picture.machines.keys() {
+        let (count, line) = match states.and_then(|states| states.get(id)) {
+            Some(state) if state.record.active == "active" => {
+                (&mut *active, state.record.reason.clone())
+            }
+            Some(state) => {
+                let StateRecord { active, sub, reason, .. } = &state.record;
+                let why = reason.as_ref().map(|reason| format!(": {reason}"));
+                let line = format!("{active} ({sub}){}", why.unwrap_or_default());
+                (if active == "failed" { &mut *failed } else { &mut *pending }, Some(line))
+            }
+            None => match picture.seat(id).takes_global(name, &kept.record.asks) {
+                Err(refusal) => (&mut *refused, Some(refusal.to_string())),
+                Ok(()) => (&mut *pending, Some("not reported yet".to_string())),
+            },
         };
-        Some((id.to_string(), words))
-    });
-    let says = |(id, kept): (&MachineId, &Kept<StateRecord>)| {
-        Some((id.to_string(), kept.record.reason.clone()?))
-    };
-    let said = on.into_iter().flatten().filter_map(says);
-    said.chain(told).collect()
+        *count += 1;
+        lines.extend(line.map(|line| (id.to_string(), line)));
+    }
+    let beyond = WhyRecord::beyond(lines.len()).replace("of them", "that have a reason");
+    why.machines = lines.into_iter().take(WhyRecord::MACHINES).collect();
+    let [active, failed, pending, refused] = counts;
+    why.refusals = refused;
+    let mut text =
+        format!("it is global: active on {active} of {} machines", picture.machines.len());
+    for (count, word) in
+        [(failed, "failed on"), (pending, "not active on"), (refused, "cannot run on")]
+    {
+        if count > 0 {
+            text.push_str(&format!(", {word} {count}"));
+        }
+    }
+    text + &beyond
 }

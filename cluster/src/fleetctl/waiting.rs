@@ -105,6 +105,9 @@ pub(super) async fn until(
         };
         if is_global(&unit) {
             say(&format!("Triggered global unit {name} {word}"));
+            if word == "start" {
+                tell_refusals(session, name).await;
+            }
         } else if patience == Patience::None {
             say(&format!("Triggered unit {name} {word}"));
         } else {
@@ -120,6 +123,19 @@ pub(super) async fn until(
     match failed.is_empty() {
         true => Ok(()),
         false => Err(Trouble::new(failed.join("\n"))),
+    }
+}
+
+/// Says on how many machines a global unit cannot run, and why. Nothing is said if `why` is not answered.
+async fn tell_refusals(session: &mut Session, name: &str) {
+    if let Ok(Some(why)) = session.client.why(name).await
+        && why.refusals > 0
+    {
+        warn(&format!(
+            "Unit {name} cannot run on {} machines: {}",
+            why.refusals,
+            told_reasons(&why)
+        ));
     }
 }
 

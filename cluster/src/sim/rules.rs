@@ -86,7 +86,7 @@ pub fn on(picture: &Picture, id: &MachineId) -> BTreeSet<UnitName> {
     places.map(|(name, _)| name.clone()).collect()
 }
 
-/// The global units that are to be on a machine: those named first come first.
+/// The global units that are to be on a machine: of two that conflict, the one wished for earlier.
 pub fn globals(picture: &Picture, id: &MachineId) -> BTreeSet<UnitName> {
     globals_by(picture, id, &metadata(picture, id))
 }
@@ -99,7 +99,9 @@ fn globals_by(
 ) -> BTreeSet<UnitName> {
     let mut there = on(picture, id);
     let mut chosen = BTreeSet::new();
-    for (name, kept) in &picture.globals {
+    let mut by_wish: Vec<_> = picture.globals.iter().collect();
+    by_wish.sort_by_key(|(_, kept)| kept.created);
+    for (name, kept) in by_wish {
         let wanted = kept.record.desired != Desired::Inactive && !name.is_template();
         let fits = asks(picture, name).is_some_and(|asks| has_all(has, asks));
         if wanted && fits && there.iter().all(|other| !apart(picture, name, other)) {

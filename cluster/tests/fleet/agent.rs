@@ -322,3 +322,33 @@ fn what_has_ended_or_can_not_begin_is_told_apart_from_what_waits() {
         assert_eq!(said(kind, state, reason), expected, "{state} {reason}");
     }
 }
+
+#[test]
+fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
+    let mut cluster = Cluster::new();
+    cluster.launch("logger.service", "Global=true");
+    let before = cluster.goal(&Goal::new());
+    // By name it is first, and it names the other: neither moves the incumbent.
+    cluster.launch("app.service", "Global=true\nConflicts=logger.service");
+    let goal = cluster.goal(&before);
+    assert_eq!(names(&goal), ["logger.service"]);
+    // Neither does another wish for the older one, as long as it is not inactive.
+    for desired in [Desired::Loaded, Desired::Launched] {
+        let write = registry::set_desired(&cluster.picture(), &name("logger.service"), desired);
+        cluster.commit(&write.unwrap());
+    }
+    assert_eq!(
+        names(&cluster.goal(&Goal::new())),
+        ["logger.service"],
+        "of a fleetd that restarted"
+    );
+    let write =
+        registry::set_desired(&cluster.picture(), &name("logger.service"), Desired::Inactive);
+    cluster.commit(&write.unwrap());
+    let goal = cluster.goal(&goal);
+    assert_eq!(names(&goal), ["app.service"]);
+    let write =
+        registry::set_desired(&cluster.picture(), &name("logger.service"), Desired::Launched);
+    cluster.commit(&write.unwrap());
+    assert_eq!(names(&cluster.goal(&goal)), ["app.service"], "now the other is the incumbent");
+}

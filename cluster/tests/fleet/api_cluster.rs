@@ -95,6 +95,42 @@ fn why_says_where_or_why_not() {
 }
 
 #[test]
+fn start_of_conflicting_global_unit_tells_machines_and_conflict() {
+    let stand = Stand::new(Plan::of(&["m1", "m2"]));
+    let launched = |own: &str, options: &str| {
+        let file = format!("[Service]\nExecStart=/bin/true\n\n[X-Fleet]\nGlobal=true\n{options}");
+        std::fs::write(stand.folder.join(own), file).unwrap();
+        stand.fleetctl(&["start", stand.folder.join(own).to_str().unwrap()])
+    };
+    launched("logger.service", "");
+    let started = launched("app.service", "Conflicts=logger.service\n");
+    assert!(started.status.success(), "{started:?}");
+    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    for line in [
+        "Unit app.service cannot run on 2 machines: it is global: active on 0 of 2 machines, cannot run on 2",
+        "m1: logger.service is on it (Conflicts=logger.service)",
+        "m2: logger.service is on it (Conflicts=logger.service)",
+    ] {
+        assert!(told.contains(line), "{line:?} in {told}");
+    }
+    let why = stand.get("/fleet/v1/why/app.service").json();
+    assert_eq!(why["refusals"], 2);
+}
+
+#[test]
+fn why_of_global_unit_counts_active_and_failed_machines_apart() {
+    let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2"]) });
+    let file = "[Service]\nExecStart=/bin/fails/g.service/m2\n\n[X-Fleet]\nGlobal=true\n";
+    std::fs::write(stand.folder.join("g.service"), file).unwrap();
+    stand.fleetctl(&["start", stand.folder.join("g.service").to_str().unwrap()]);
+    let why = || stand.get("/fleet/v1/why/g.service").json();
+    let text = "it is global: active on 1 of 2 machines, failed on 1";
+    stand.until("states", |_| why()["text"] == text);
+    assert_eq!(why()["machines"]["m2"], "failed (failed)");
+    assert_eq!(why()["machines"].as_object().unwrap().len(), 1);
+}
+
+#[test]
 fn a_drained_machine_is_emptied_and_takes_units_again() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     stand.put("a.service", &body(Some(SLEEP), Some("launched")));

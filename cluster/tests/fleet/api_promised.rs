@@ -92,7 +92,7 @@ fn machines_that_are_not_named_with_their_reason_are_counted() {
     assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
     let all = why("all.service");
     let text = format!(
-        "it is global: 0 of 35 machines run it ({named} that have a reason are named, and 3 more)"
+        "it is global: active on 0 of 35 machines, cannot run on 35 ({named} that have a reason are named, and 3 more)"
     );
     assert_eq!((all["text"].as_str(), told(&all)), (Some(text.as_str()), named));
 }

@@ -133,7 +133,7 @@ fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
 }
 
 #[test]
-fn a_move_does_not_land_once_what_kept_a_global_unit_away_is_gone() {
+fn move_after_global_unit_does_not_land_once_that_unit_is_back() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -142,14 +142,14 @@ fn a_move_does_not_land_once_what_kept_a_global_unit_away_is_gone() {
     cluster.submit("rival.service", &asking("Global=true"), Desired::Launched);
     cluster.submit("beside.service", &asking("MachineOf=rival.service"), Desired::Launched);
     cluster.run(&mut engine, epoch);
-    let agent = asking("Global=true\nConflicts=rival.service");
-    cluster.submit("agent.service", &agent, Desired::Launched);
+    let rival = asking("Global=true");
+    cluster.submit("rival.service", &rival, Desired::Inactive);
     let new = cluster.store.changes_since(engine.picture().revision).unwrap();
     let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
     engine.absorb(&new, cluster.now);
     let tasks = engine.tasks(epoch, cluster.now);
-    assert_eq!(tasks[0].moves[0].unit, name("beside.service"), "the agent drives its rival away");
-    cluster.submit("agent.service", PLAIN, Desired::Inactive);
+    assert_eq!(tasks[0].moves[0].unit, name("beside.service"), "the unit it follows has gone");
+    cluster.submit("rival.service", &rival, Desired::Launched);
     assert_eq!(cluster.store.commit(&tasks[0].transaction), None);
 }
 

@@ -6,6 +6,7 @@ use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::{Cause, Move};
 use cluster::placement::Seat;
+use cluster::unit_name::UnitName;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -61,7 +62,9 @@ fn apply(board: &mut Board, change: &Change) {
             let ring = (*n..9).any(|m| options == &format!("Replaces=u{m}.service"));
             let options = if ring { "" } else { options };
             let new = unit(own.as_str(), options, *desired, None);
-            board.set_unit(&own, Some(Unit { machine: on, ..new }));
+            // The one named last was wished for first.
+            let since = if new.asks.global { 9 - i64::from(*n) } else { 0 };
+            board.set_unit(&own, Some(Unit { machine: on, since, ..new }));
         }
         Change::Destroy(n) => board.set_unit(&unit_name(n), None),
         Change::Machine(n, k, draining) => {
@@ -126,11 +129,14 @@ fn check(board: &Board) {
         }
     }
     for seat in board.seats().values() {
-        let globals = board
+        let mut globals: Vec<(&UnitName, &Unit)> = board
             .units()
             .iter()
-            .filter(|(_, unit)| unit.asks.global && unit.desired != Desired::Inactive);
-        let chosen = seat.choose_globals(globals.map(|(name, unit)| (name, &unit.asks)));
+            .filter(|(_, unit)| unit.asks.global && unit.desired != Desired::Inactive)
+            .collect();
+        globals.sort_by_key(|(_, unit)| unit.since);
+        let globals = globals.into_iter().map(|(name, unit)| (name, &unit.asks));
+        let chosen = seat.choose_globals(globals);
         assert!(chosen.keys().eq(seat.globals.keys()));
     }
 }

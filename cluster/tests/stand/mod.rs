@@ -338,12 +338,8 @@ async fn drive(
 
 /// What a machine says once it has done what it was told.
 fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
-    let machine = picture.machine(id).unwrap_or_default();
-    let seat = cluster::placement::Seat { machine, ..Default::default() };
-    let global = picture.globals.iter().filter(|(name, _)| {
-        let unit = picture.units.get(*name);
-        unit.is_some_and(|kept| seat.keeps_metadata(&kept.record.asks).is_ok())
-    });
+    let seat = picture.seat(id);
+    let global = picture.globals.iter().filter(|(name, _)| seat.globals.contains_key(*name));
     let own = picture.schedules.get(id).into_iter().flatten();
     let all = own.chain(global).map(|(name, kept)| {
         let said = picture.states.get(name).and_then(|on| on.get(id));

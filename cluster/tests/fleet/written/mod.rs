@@ -24,5 +24,5 @@ pub(crate) fn machine(metadata: &[(&str, &str)]) -> Machine {
 pub(crate) fn unit(own: &str, options: &str, desired: Desired, on: Option<&str>) -> Unit {
     let file = UnitFile::parse(&format!("[X-Fleet]\n{options}\n")).unwrap();
     let asks = Requirement::of(&file, Some(&name(own)));
-    Unit { asks: Arc::new(asks), desired, machine: on.map(id) }
+    Unit { asks: Arc::new(asks), desired, machine: on.map(id), since: 0 }
 }
