@@ -264,9 +264,14 @@ async fn handle(
     };
     let resource = route::resource(&request.path);
     let is_read = body::counts(&request, &resource) && state.absence().is_none();
+    // An unread body costs the connection, and the client is told so.
+    let mut is_left = !is_read && !hyper::body::Body::is_end_stream(&body);
     let read = if is_read { body::read(body).await } else { Ok(Vec::new()) };
     let mut response = match read {
-        Err(answer) => into_response(answer),
+        Err(answer) => {
+            is_left = true;
+            into_response(answer)
+        }
         Ok(body) => {
             request.body = body;
             let side = side.map(|axum::Extension(side)| side);
@@ -281,7 +286,11 @@ async fn handle(
     if let Ok(value) = HeaderValue::from_str(&server) {
         response.headers_mut().insert(header::SERVER, value);
     }
+    let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
+    if is_left && is_refused {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // The page has one of its own.
     let policy = headers.entry(header::CONTENT_SECURITY_POLICY);

@@ -1,6 +1,11 @@
-//! A connection whose other side must go on reading: a write that makes no progress for
-//! too long is an error, so that who does not read can not hold a place for ever.
+//! The transport below HTTP, with two limits on a slow peer.
+//!
+//! A write that makes no progress for [`STALLED`] is an error: a peer that does not read can not
+//! hold a connection slot for ever. A close lingers: the server ends its own side, then discards
+//! what the peer still sends, for [`LINGER`] and [`LINGER_BYTES`] at most. A close with unread
+//! bytes would reset the connection, and the peer would lose the answer it has not read yet.
 
+use super::body::LARGEST_BODY;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -11,6 +16,12 @@ use tokio::time::{Instant, Sleep};
 
 /// Without a byte taken.
 pub const STALLED: Duration = Duration::from_secs(30);
+/// Until the peer must have closed its side, once the server has closed its own.
+pub const LINGER: Duration = Duration::from_secs(2);
+/// Bytes that are discarded in that time: the rest of a body that is refused for its size.
+pub const LINGER_BYTES: usize = 2 * LARGEST_BODY;
+/// Bytes of one read that are discarded.
+const DISCARDED: usize = 16 * 1024;
 
 /// See the head of the module.
 pub struct Stalling<S> {
@@ -18,6 +29,8 @@ pub struct Stalling<S> {
     patience: Duration,
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
+    /// Bytes that may still be discarded; `None`: the server's side is open.
+    lingers: Option<usize>,
 }
 
 impl<S> Stalling<S> {
@@ -28,7 +41,7 @@ impl<S> Stalling<S> {
 
     fn within(inner: S, patience: Duration) -> Stalling<S> {
         let deadline = Box::pin(tokio::time::sleep(patience));
-        Stalling { inner, patience, deadline, waiting: false }
+        Stalling { inner, patience, deadline, waiting: false, lingers: None }
     }
 
     fn judge<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -45,6 +58,28 @@ impl<S> Stalling<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Stalling<S> {
+    /// Ready once the peer has closed its side, or a limit is reached.
+    fn poll_linger(&mut self, cx: &mut Context<'_>, mut left: usize) -> Poll<()> {
+        let mut bytes = [0; DISCARDED];
+        while left > 0 && self.deadline.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.inner).poll_read(cx, &mut buffer) {
+                Poll::Pending => {
+                    self.lingers = Some(left);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    left = left.saturating_sub(buffer.filled().len());
+                }
+                Poll::Ready(_) => break,
+            }
+        }
+        self.lingers = Some(0);
+        Poll::Ready(())
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -55,7 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,8 +106,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.judge(cx, poll)
+        let left = match self.lingers {
+            Some(left) => left,
+            None => {
+                let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+                ready!(self.judge(cx, poll))?;
+                let until = Instant::now() + LINGER.min(self.patience);
+                self.deadline.as_mut().reset(until);
+                LINGER_BYTES
+            }
+        };
+        self.poll_linger(cx, left).map(Ok)
     }
 }
 
@@ -80,6 +124,25 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
 mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn close_discards_what_the_peer_still_sends_within_its_limits() {
+        let patience = Duration::from_millis(200);
+        for sent in [100, LINGER_BYTES + 100] {
+            let (near, mut far) = tokio::io::duplex(64);
+            let peer = tokio::spawn(async move {
+                let bytes = vec![0; sent];
+                far.write_all(&bytes).await.map(|()| far)
+            });
+            let began = Instant::now();
+            Stalling::within(near, patience).shutdown().await.unwrap();
+            // The peer keeps its side open: time ends the wait, or too many bytes do.
+            match peer.await.unwrap() {
+                Ok(_open) => assert!(sent == 100 && began.elapsed() >= patience),
+                Err(_) => assert!(sent > LINGER_BYTES),
+            }
+        }
+    }
 
     #[test]
     fn who_does_not_read_is_let_go() {

@@ -46,6 +46,48 @@ fn the_head_decides_before_a_body_is_read() {
     }
 }
 
+/// The answer to that head, whose body is sent once the answer has arrived: the server has closed
+/// its side by then.
+fn answered_before_its_body(mut stream: impl Read + Write, head: &str, body: usize) -> Reply {
+    let rest = format!("Host: localhost\r\nContent-Length: {body}\r\n\r\n");
+    write!(stream, "{head} HTTP/1.1\r\n{rest}").unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    stream.write_all(&vec![b' '; body]).unwrap();
+    Reply::read(&mut first.chain(stream)).unwrap()
+}
+
+#[test]
+fn error_answer_survives_a_body_that_comes_later() {
+    let security = Security { insecure_loopback_only: true, ..Security::default() };
+    let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
+    let typed = "Content-Type: application/json";
+    let table = [
+        ("PUT /fleet/v1/nothing".to_string(), 200_000, 404),
+        ("POST /fleet/v1/units/a.service".to_string(), 200_000, 405),
+        ("PUT /fleet/v1/units/a.service".to_string(), 200_000, 415),
+        // The version of the first line ends a header here.
+        (format!("PUT /fleet/v1/units/a.service HTTP/1.1\r\n{typed}\r\nX-Rest:"), 3_000_000, 413),
+        ("BREW /fleet/v1/units".to_string(), 200_000, 405),
+    ];
+    let tcp = || TcpStream::connect(stand.tcp.unwrap()).unwrap();
+    for (head, body, status) in &table {
+        let replies = [
+            answered_before_its_body(stand.connect(), head, *body),
+            answered_before_its_body(tcp(), head, *body),
+        ];
+        for reply in replies {
+            assert_eq!(reply.status, *status, "{head}");
+            assert_eq!(reply.headers["connection"], "close", "{head}");
+            assert!(reply.json()["error"]["code"] == *status, "{head}: {reply:?}");
+        }
+    }
+    stand.store.set_reachable(false);
+    stand.until("503", |stand| stand.get("/healthz").status == 503);
+    let put = &table[3].0;
+    assert_eq!(answered_before_its_body(tcp(), put, 200_000).status, 503);
+}
+
 /// Sends a byte now and then until it is let go, or that long; whether it was.
 fn drip(stand: &Stand, begin: &str, most: Duration) -> Option<Duration> {
     let mut stream = stand.connect();
