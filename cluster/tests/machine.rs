@@ -12,7 +12,7 @@ mod lone;
 mod original;
 mod trust;
 
-use lone::{Node, until};
+use lone::{Manner, Node, until};
 use original::Original;
 
 #[test]
@@ -161,6 +161,28 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
         let (_, logs) = node.try_fleetctl(&["logs", "misnamed.service"]);
         logs.contains("it is \"another\", and not \"misnamed\"").then_some(())
     });
+}
+
+#[test]
+fn logs_that_init_does_not_let_fleetd_read_are_403_and_exit_1() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let node = Node::with(Manner { nobody: true, ..Manner::default() });
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    node.put("hello.service", "[Service]\nExecStart=/bin/sh -c 'echo secret; exec sleep 1000'\n");
+    node.fleetctl(&["start", "hello.service"]);
+    for query in ["", "?follow=true"] {
+        let answer = node.get(&format!("/fleet/v1/logs/hello.service{query}"));
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert!(answer.contains("\"code\":403") && answer.contains("log-readers"), "{answer}");
+    }
+    let (code, out, err) = node.streams(&["logs", "hello.service"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("Error 403") && err.contains("supplementary-groups"), "{err}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::mirror::Mirror;
 use crate::unit_name::UnitName;
 use axum::body::Body;
 use axum::http::{self, Response, StatusCode, header};
-use groundstate_units::control::answer::{End, Line, PROTOCOL};
+use groundstate_units::control::answer::{End, Failure, Line, PROTOCOL};
 use groundstate_units::log_line::ShownLine;
 use groundstate_units::log_query::{LogQuery, LogVerb};
 use http_body_util::Empty;
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -33,8 +33,11 @@ use tokio_stream::wrappers::ReceiverStream;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Lines that wait for a slow reader.
 const BACKLOG: usize = 64;
+/// Until the first line of a unit that is followed: after that the answer begins without one.
+const FIRST_LINE: Duration = Duration::from_secs(1);
 /// Lines that are asked for at most.
 const MOST_LINES: u64 = 100_000;
+const TEXT: &str = "text/plain; charset=utf-8";
 /// Lines, when nothing is said.
 const LINES: u64 = 10;
 
@@ -101,9 +104,11 @@ async fn read(
         };
         // To its init it has no suffix.
         let is_native = kept.units.get(&name).is_some_and(native);
+        let state = kept.states.get(&name).and_then(|on| on.get(&machine));
+        let explained = state.is_some_and(|state| state.record.reason.is_some());
         drop(kept);
         let target = if is_native { name.stem() } else { name.as_str() };
-        return Ok((local(logs, request, target).await?, machine));
+        return Ok((local(logs, request, target, explained).await?, machine));
     }
     if request.filter("forwarded").is_some() {
         return Err(refused(format!("{name} is not on {}", logs.machine)));
@@ -160,7 +165,13 @@ fn follows(request: &Request) -> bool {
     request.filter("follow").is_some_and(|word| word == "true" || word == "1")
 }
 
-async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Body>, Answer> {
+/// From the logger of this machine. `explained`: the unit's state says why it does not run.
+async fn local(
+    logs: &Logs,
+    request: &Request,
+    name: &str,
+    explained: bool,
+) -> Result<Response<Body>, Answer> {
     let silent = |error: &dyn std::fmt::Display| Answer {
         retry_after: Some(1),
         ..Answer::refusal(503, format!("{}: {error}", logs.socket.display()))
@@ -186,52 +197,111 @@ async fn local(logs: &Logs, request: &Request, name: &str) -> Result<Response<Bo
         Ok(Err(error)) => return Err(silent(&error)),
         Err(_) => return Err(silent(&"no answer in time")),
     };
+    let mut objects = BufReader::new(stream).lines();
+    // A refusal is the first object of the answer, and becomes the status.
+    let patience = if query.follow { FIRST_LINE } else { PATIENCE };
+    let first = match timeout(patience, objects.next_line()).await {
+        Ok(object) => Some(told(object)),
+        Err(_) if query.follow => None,
+        Err(_) => return Err(silent(&"no answer in time")),
+    };
+    match first {
+        // A unit that init never took has no logs; its state says why.
+        Some(Told::Refused(failure)) if explained && failure.kind == Failure::UNKNOWN_TARGET => {
+            let line = format!("fleetd: {}\n", failure.message);
+            Ok(into_response(Answer::with(TEXT, line.into_bytes())))
+        }
+        Some(Told::Refused(failure)) => Err(refused(&failure)),
+        Some(Told::Broken(why)) => Err(silent(&why)),
+        first => Ok(streamed(objects, first)),
+    }
+}
+
+/// The status of what the logger refuses.
+fn refused(failure: &Failure) -> Answer {
+    let words = match failure.hint.is_empty() {
+        true => failure.message.clone(),
+        false => format!("{}: {}", failure.message, failure.hint),
+    };
+    match failure.kind.as_str() {
+        Failure::DENIED => Answer::refusal(
+            403,
+            format!(
+                "init does not let this fleetd read logs: {words}; add the user of fleetd to that \
+                 group (supplementary-groups in its unit)"
+            ),
+        ),
+        Failure::BUSY => {
+            Answer { retry_after: Some(1), ..Answer::refusal(503, format!("the logger: {words}")) }
+        }
+        _ => Answer::refusal(409, format!("the logger refuses: {words}")),
+    }
+}
+
+/// The logger's lines as text. A stream that fails is cut off, so that its reader does not take
+/// what it has for the whole.
+fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) -> Response<Body> {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BACKLOG);
     tokio::spawn(async move {
-        let mut objects = BufReader::new(stream).lines();
         loop {
-            let object = tokio::select! {
-                object = objects.next_line() => object,
-                // A unit that is silent for long keeps no logger's client for who has gone.
-                () = sender.closed() => break,
+            let object = match first.take() {
+                Some(object) => object,
+                None => tokio::select! {
+                    object = objects.next_line() => told(object),
+                    // A unit that is silent for long keeps no logger's client for a reader that left.
+                    () = sender.closed() => break,
+                },
             };
-            let Ok(Some(object)) = object else { break };
-            let (text, is_last) = match told(&object) {
-                Told::Line(text) => (text, false),
-                Told::Trouble(text) => (text, true),
+            let (text, why) = match object {
+                Told::Line(text) => (text, None),
+                Told::Refused(Failure { message: why, .. }) | Told::Broken(why) => {
+                    (format!("fleetd: {why}"), Some(why))
+                }
                 Told::End => break,
             };
-            if sender.send(Ok(Bytes::from(format!("{text}\n")))).await.is_err() || is_last {
+            let is_gone = sender.send(Ok(Bytes::from(format!("{text}\n")))).await.is_err();
+            if let Some(why) = why {
+                let _ = sender.send(Err(std::io::Error::other(why))).await;
+                break;
+            }
+            if is_gone {
                 break;
             }
         }
     });
-    let mut response = into_response(Answer::with("text/plain; charset=utf-8", Vec::new()));
+    let mut response = into_response(Answer::with(TEXT, Vec::new()));
     *response.body_mut() = Body::from_stream(ReceiverStream::new(receiver));
-    Ok(response)
+    response
 }
 
 /// What one object of the logger's stream says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Told {
     Line(String),
-    /// In words; nothing follows.
-    Trouble(String),
+    /// Nothing follows.
+    Refused(Failure),
+    /// The stream ended before its end was said, or can not be read; in words.
+    Broken(String),
     End,
 }
 
-fn told(object: &str) -> Told {
+fn told(object: std::io::Result<Option<String>>) -> Told {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Piece {
         Line(ShownLine),
         End(End),
     }
-    match serde_json::from_str::<Line<Piece>>(object) {
-        Ok(Line { error: Some(failure), .. }) => Told::Trouble(failure.message),
+    let object = match object {
+        Ok(Some(object)) => object,
+        Ok(None) => return Told::Broken("the logger ended the stream".to_string()),
+        Err(error) => return Told::Broken(format!("the logger: {error}")),
+    };
+    match serde_json::from_str::<Line<Piece>>(&object) {
+        Ok(Line { error: Some(failure), .. }) => Told::Refused(failure),
         Ok(Line { ok: Some(Piece::Line(shown)), .. }) => Told::Line(shown.line),
         Ok(Line { ok: Some(Piece::End(End { .. })) | None, .. }) => Told::End,
-        Err(error) => Told::Trouble(format!("the logger's answer can not be read: {error}")),
+        Err(error) => Told::Broken(format!("the logger's answer can not be read: {error}")),
     }
 }
 
@@ -272,11 +342,11 @@ async fn forward(
 /// # Errors
 /// It answers what logs are not answered.
 fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
-    let known = [200, 404, 409, 503].contains(&theirs.as_u16());
+    let known = [200, 403, 404, 409, 503].contains(&theirs.as_u16());
     if !known {
         return Err(format!("it answers {}", theirs.as_u16()));
     }
-    let answer = Answer::with("text/plain; charset=utf-8", Vec::new());
+    let answer = Answer::with(TEXT, Vec::new());
     let mut response = into_response(Answer { status: theirs.as_u16(), ..answer });
     *response.body_mut() = body;
     Ok(response)
@@ -292,23 +362,34 @@ mod tests {
     fn the_loggers_objects_become_lines() {
         let stored = LogLine::parse(b"2026-11-21T05:12:26.123Z 7 hello").unwrap();
         let shown = Line::ok(1, ShownLine::new("a", &stored));
-        let of = |object: Result<String, serde_json::Error>| told(&object.unwrap());
+        let of = |object: Result<String, serde_json::Error>| told(Ok(Some(object.unwrap())));
         assert_eq!(of(serde_json::to_string(&shown)), Told::Line("hello".to_string()));
         assert_eq!(of(serde_json::to_string(&Line::ok(1, End { end: true }))), Told::End);
-        let refused = Line::<End>::error(1, Failure::new(Failure::DENIED, "no", "ask for it"));
-        assert_eq!(of(serde_json::to_string(&refused)), Told::Trouble("no".to_string()));
-        assert!(matches!(told("[]"), Told::Trouble(_)), "nothing more is waited for");
+        let failure = Failure::new(Failure::DENIED, "no", "ask for it");
+        let refused = Line::<End>::error(1, failure.clone());
+        assert_eq!(of(serde_json::to_string(&refused)), Told::Refused(failure));
+        for broken in [Ok(Some("[]".to_string())), Ok(None), Err(std::io::Error::other("x"))] {
+            assert!(matches!(told(broken), Told::Broken(_)), "nothing more is waited for");
+        }
+    }
+
+    #[test]
+    fn denied_logs_are_403_and_other_refusals_409() {
+        for (kind, status) in [(Failure::DENIED, 403), (Failure::BUSY, 503), (Failure::USAGE, 409)]
+        {
+            assert_eq!(refused(&Failure::new(kind, "no", "ask")).status, status, "{kind}");
+        }
     }
 
     #[test]
     fn what_another_machine_answers_is_text_and_nothing_else() {
-        for (theirs, ours) in [(200, 200), (404, 404), (409, 409), (503, 503)] {
+        for (theirs, ours) in [(200, 200), (403, 403), (404, 404), (409, 409), (503, 503)] {
             let theirs = StatusCode::from_u16(theirs).unwrap();
             let response = handed_on(theirs, Body::empty()).unwrap();
             assert_eq!(response.status().as_u16(), ours);
             let said: Vec<_> = response.headers().iter().collect();
             let name = header::CONTENT_TYPE;
-            assert_eq!(said, [(&name, &"text/plain; charset=utf-8".parse().unwrap())]);
+            assert_eq!(said, [(&name, &TEXT.parse().unwrap())]);
         }
         for theirs in [101, 204, 301, 401, 500] {
             let theirs = StatusCode::from_u16(theirs).unwrap();

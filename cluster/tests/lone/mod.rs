@@ -257,12 +257,18 @@ impl Node {
     }
 
     pub(crate) fn try_fleetctl(&self, words: &[&str]) -> (bool, String) {
+        let (code, out, err) = self.streams(words);
+        (code == 0, out + &err)
+    }
+
+    /// Exit code, stdout and stderr.
+    pub(crate) fn streams(&self, words: &[&str]) -> (i32, String, String) {
         let endpoint = format!("unix://{}", self.folder.join("own/fleet.sock").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
         command.current_dir(&self.folder).env("FLEETCTL_ENDPOINT", endpoint);
         let output = command.args(words).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(text).unwrap())
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
     pub(crate) fn fleetctl(&self, words: &[&str]) -> String {

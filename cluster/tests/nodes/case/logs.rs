@@ -6,9 +6,10 @@ use crate::stand::ssh::Ssh;
 use crate::stand::{Cluster, network};
 use std::os::unix::fs::PermissionsExt;
 
-pub(super) const CASES: [Case; 2] = [
+pub(super) const CASES: [Case; 3] = [
     sample("logs_come_from_another_machine_by_its_certificate", by_certificate),
     sample("logs_of_a_machine_that_can_not_be_asked_come_by_ssh", without),
+    sample("logs_are_read_by_an_unprivileged_fleetd_as_shipped", as_shipped),
 ];
 
 const SAYS: &str = "[Service]\nExecStart=/bin/sh -c 'echo Hello, World!; exec sleep 100000'\n";
@@ -77,6 +78,18 @@ fn by_certificate(cluster: &mut Cluster) {
         (code != 0 && out.is_empty()).then_some(())
     });
     begin_anew(cluster, &before);
+}
+
+/// The first node's fleetd has the rights alone that its unit in contrib gives.
+fn as_shipped(cluster: &mut Cluster) {
+    cluster.file("hello.service", &format!("{SAYS}[X-Fleet]\nMachineMetadata=number=1\n"));
+    cluster.node(1).fleetctl(&["start", "hello.service"]);
+    assert_eq!(cluster.when_on(2, "hello.service"), 1);
+    crate::stand::program::until("its logs are read", || {
+        let (code, out, err) = cluster.node(1).try_fleetctl(&["logs", "hello.service"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        out.contains("Hello, World!").then_some(())
+    });
 }
 
 fn without(cluster: &mut Cluster) {
