@@ -5,7 +5,7 @@ use super::answer::{Answer, Outcome};
 use super::page::List;
 use super::request::Request;
 use super::route::View;
-use super::units::first_value;
+use super::units::{field, first_value};
 use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::registry;
@@ -118,13 +118,13 @@ fn fields(operation: &Value) -> Result<(String, String, String), String> {
         Some(_) => Err(what.to_string()),
     };
     let fields = operation.as_object().ok_or("an operation is to be an object")?;
-    let value = match fields.get("value") {
+    let value = match field(fields, "value") {
         None | Some(Value::Null) => String::new(),
-        Some(Value::Object(inner)) => text(inner.get("value"), "value is to be a string")?,
+        Some(Value::Object(inner)) => text(field(inner, "value"), "value is to be a string")?,
         Some(_) => return Err("value is to be an object with a value".to_string()),
     };
-    let op = text(fields.get("op"), "op is to be a string")?;
-    Ok((op, text(fields.get("path"), "path is to be a string")?, value))
+    let op = text(field(fields, "op"), "op is to be a string")?;
+    Ok((op, text(field(fields, "path"), "path is to be a string")?, value))
 }
 
 /// `/ID/metadata/KEY`

@@ -339,7 +339,7 @@ pub fn wished(body: &[u8]) -> Option<Desired> {
 type Fields = serde_json::Map<String, Value>;
 
 /// As Go reads JSON, on which clients may count: the case of a key's letters does not matter.
-fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
+pub fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
     let alike = || fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
     fields.get(key).or_else(|| alike().map(|(_, value)| value))
 }

@@ -256,6 +256,12 @@ fn an_option_can_not_bring_in_another_and_unknown_fields_do_not_count() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let smuggled = body(Some(r#"[{"name":"A","section":"Service","value":"b\nUser=root"}]"#), None);
     assert_eq!(stand.put("a.service", &smuggled).status, 400);
+    // What is empty is kept as it came.
+    let empty =
+        r#"[{"name":"","section":"Service","value":"x"},{"name":"A","section":"","value":""}]"#;
+    assert_eq!(stand.put("empty.service", &body(Some(empty), None)).status, 201);
+    let kept = &stand.get("/fleet/v1/units/empty.service").json()["options"];
+    assert_eq!(*kept, serde_json::from_str::<serde_json::Value>(empty).unwrap());
     // What follows the first value, and fields nobody knows, do not count.
     let lenient = format!("{{\"options\":{SLEEP},\"new\":[1],\"machineID\":\"x\"}} trailing");
     assert_eq!(stand.put("a.service", &lenient).status, 201);

@@ -27,6 +27,10 @@ fn metadata_is_laid_over_what_a_machine_says() {
     assert_eq!(reply.status, 204);
     assert_eq!(reply.headers["content-type"], "application/json");
     assert_eq!(metadata(), serde_json::json!({"rack": "7", "region": "us"}));
+    // As Go reads JSON: the case of a key's letters does not matter.
+    let cased = patch(r#"[{"Op":"add","PATH":"/m1/metadata/row","Value":{"VALUE":"3"}}]"#);
+    assert_eq!((cased.status, &metadata()["row"]), (204, &serde_json::json!("3")));
+    assert_eq!(patch(r#"[{"op":"remove","path":"/m1/metadata/row"}]"#).status, 204);
     let table = [
         (
             r#"[{"op":"noop","path":"/m1/metadata/a","value":{"value":"1"}}]"#,
