@@ -29,3 +29,24 @@ fn a_machine_that_goes_away_is_seen_without_a_reload() {
     assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
     assert_eq!(browser.errors, Vec::<String>::new());
 }
+
+#[test]
+fn page_says_since_when_it_is_stale_while_the_registry_is_away() {
+    let security = Security { insecure_loopback_only: true, ..Security::default() };
+    let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
+    let mut browser = Browser::open(&format!("http://{}/ui", stand.tcp.unwrap()), folder());
+    browser.shows(&["live", "m1"]);
+    let shown = "getComputedStyle(document.getElementById('stale')).display";
+    assert_eq!(browser.evaluate(shown), "none");
+    stand.store.set_reachable(false);
+    browser.shows(&["Stale since ", "the registry does not answer", "m1"]);
+    assert_eq!(browser.evaluate("document.getElementById('live').textContent"), "stale");
+    assert_eq!(browser.evaluate(shown), "block");
+    stand.store.set_reachable(true);
+    browser.shows(&["live"]);
+    assert_eq!(browser.evaluate(shown), "none");
+    browser.evaluate("window.sameDocument = true");
+    drop(stand);
+    browser.shows(&["Stale since ", "the server does not answer"]);
+    assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
+}
