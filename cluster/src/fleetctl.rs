@@ -12,6 +12,7 @@ mod bring_up;
 mod client;
 mod connection;
 mod creation;
+mod draining;
 mod inspection;
 mod listing;
 mod live;
@@ -137,8 +138,8 @@ async fn run(session: &mut Session, command: Command) -> Result<u8, Trouble> {
         Command::Ssh(what) => remote::ssh(session, &what).await,
         Command::Cat { unit } => inspection::cat(session, &unit).await,
         Command::Why { unit } => inspection::why(session, &unit).await,
-        Command::Drain(what) => inspection::drain(session, &what, true).await,
-        Command::Undrain(what) => inspection::drain(session, &what, false).await,
+        Command::Drain(what) => draining::drain(session, &what).await,
+        Command::Undrain(what) => draining::undrain(session, &what).await,
         Command::ListUnits(what) => listing::units(session, &what).await,
         Command::ListUnitFiles(what) => listing::unit_files(session, &what).await,
         Command::ListMachines(what) => listing::machines(session, &what).await,

@@ -527,12 +527,16 @@ _fleetctl() {
             return 0
             ;;
         fleetctl__subcmd__drain)
-            opts="-h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
+            opts="-y -h --wait --timeout --yes --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --endpoint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

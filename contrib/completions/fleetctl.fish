@@ -122,6 +122,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l no-block -
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l debug -d 'Show each request on stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l json -d 'JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -s h -l help -d 'Print help'
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l timeout -d 'Seconds that --wait waits' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l endpoint -d 'Where the server is: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l driver -d 'API; etcd is not spoken any more' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l etcd-key-prefix -r
@@ -142,6 +143,8 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l etcd-certfil
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l etcd-cafile -r -F
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l experimental-api -r -f -a "true\t''
 false\t''"
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l wait -d 'Wait until nothing but global units is there'
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -s y -l yes -d 'Do not ask where units stop because no other machine can have them'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l debug -d 'Show each request on stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -l json -d 'JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand drain" -s h -l help -d 'Print help'

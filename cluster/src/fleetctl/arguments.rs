@@ -182,7 +182,7 @@ pub(super) enum Command {
     #[command(alias = "d")]
     Destroy(Down),
     /// Move everything off a machine but what is global, and give it nothing new
-    Drain(Machines),
+    Drain(Drain),
     /// Show what changes, as it changes
     Events,
     /// Copy between stdin/stdout and a unix socket
@@ -311,6 +311,21 @@ pub(super) struct Machines {
     /// Ids, or how they begin
     #[arg(required = true)]
     pub(super) machines: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Drain {
+    #[command(flatten)]
+    pub(super) machines: Machines,
+    /// Wait until nothing but global units is there
+    #[arg(long)]
+    pub(super) wait: bool,
+    /// Seconds that --wait waits
+    #[arg(long, default_value_t = 300.0)]
+    pub(super) timeout: f64,
+    /// Do not ask where units stop because no other machine can have them
+    #[arg(long, short = 'y')]
+    pub(super) yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Args)]

@@ -1,6 +1,5 @@
-//! cat, why, drain, undrain: one thing looked at, or one switch of a machine.
+//! cat and why: one unit looked at; and the machine that a word means.
 
-use super::arguments::Machines;
 use super::bring_down::name_of;
 use super::session::{Session, say, say_json, write};
 use super::trouble::Trouble;
@@ -33,20 +32,6 @@ pub(super) async fn why(session: &mut Session, unit: &str) -> Result<u8, Trouble
         say(&format!("{name}: {}", told_reasons(&why)));
     }
     Ok(u8::from(why.unplaceable))
-}
-
-pub(super) async fn drain(
-    session: &mut Session,
-    what: &Machines,
-    draining: bool,
-) -> Result<u8, Trouble> {
-    for named in &what.machines {
-        let id = machine(session, named).await?;
-        session.client.drain(&id, draining).await?;
-        let word = if draining { "drains" } else { "takes units again" };
-        say(&format!("Machine {id} {word}"));
-    }
-    Ok(0)
 }
 
 /// The id that begins so, if it is one.

@@ -8,6 +8,7 @@ use crate::requirement::Requirement;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::{Machine, Unit, UnitState};
+use std::io::IsTerminal;
 
 /// Characters of a hash that are shown.
 const SHORT_HASH: usize = 7;
@@ -156,9 +157,20 @@ async fn reasons(
     Ok(reasons)
 }
 
+/// fleet's columns. At a terminal also which machines drain, while one does: scripts read the
+/// others by their place.
+fn machine_columns(machines: &[Machine], at_terminal: bool) -> &'static str {
+    match at_terminal && machines.iter().any(|machine| machine.draining) {
+        true => "machine,ip,metadata,draining",
+        false => "machine,ip,metadata",
+    }
+}
+
 pub(super) async fn machines(session: &mut Session, what: &List) -> Result<u8, Trouble> {
-    let columns = columns(what, "machine,ip,metadata", &MACHINES)?;
+    columns(what, "machine", &MACHINES)?;
     let machines = session.client.machines().await?;
+    let default = machine_columns(&machines, std::io::stdout().is_terminal());
+    let columns = columns(what, default, &MACHINES)?;
     if session.globals.json {
         say_json(&machines);
         return Ok(0);
@@ -176,4 +188,18 @@ pub(super) async fn machines(session: &mut Session, what: &List) -> Result<u8, T
     let row = |machine: &Machine| columns.iter().map(|column| cell(machine, column)).collect();
     write(&show(what, &columns, machines.iter().map(row).collect()));
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_that_drain_have_a_column_at_a_terminal_alone() {
+        let machines = |draining| [Machine { draining, ..Machine::default() }];
+        let fleets = "machine,ip,metadata";
+        assert_eq!(machine_columns(&machines(true), false), fleets);
+        assert_eq!(machine_columns(&machines(false), true), fleets);
+        assert_eq!(machine_columns(&machines(true), true), "machine,ip,metadata,draining");
+    }
 }

@@ -243,7 +243,7 @@ fn who_loses_a_role_or_a_certificate_is_cut_off() {
     let may = |name: &str, words: &[&str]| made.call(&stand, name, "ca", words).status.success();
     // A file that means nothing takes nobody's role.
     made.put("roles", "ann: boss\n");
-    assert!(may("ann", &["drain", "m1"]));
+    assert!(may("ann", &["drain", "--yes", "m1"]));
     made.put("roles", "bob: reader\nci: reader\n");
     let patience = Duration::from_secs(30);
     assert!(ends(&mut ann, patience), "who has no role any more");
@@ -287,6 +287,15 @@ fn who_may_not_ask_is_told_so_before_a_body_is_read() {
         stream.write_all(head.as_bytes()).unwrap();
         assert_eq!(Reply::read(&mut stream).map(|reply| reply.status), Some(403), "{name}");
     }
+    // It comes once the answer has: the server has closed its side by then.
+    let mut stream = made.connect(&stand, "bob");
+    let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    stream.write_all(&[b' '; 200_000]).unwrap();
+    let reply = Reply::read(&mut first.chain(stream)).unwrap();
+    assert_eq!(reply.json()["error"]["code"], 403);
 }
 
 #[test]
@@ -339,7 +348,7 @@ fn a_name_may_do_what_its_role_says() {
         assert_eq!(may(name, &["cat", "db.service"]), read, "{name}");
         assert_eq!(may(name, &["submit", "web1.service"]), make, "{name}");
         assert_eq!(may(name, &["destroy", "db.service"]), destroy, "{name}");
-        assert_eq!(may(name, &["drain", "m1"]), drain, "{name}");
+        assert_eq!(may(name, &["drain", "--yes", "m1"]), drain, "{name}");
     }
     // What a prefix may not touch, its units may not move or keep away either.
     for (unit, line) in [("web2", "Replaces=db.service"), ("web3", "Conflicts=*\nGlobal=true")] {
@@ -359,7 +368,7 @@ fn a_name_may_do_what_its_role_says() {
     stand.until("it is said why", |_| why("ann").contains("db.service is on it (Conflicts=db.*)"));
     let told = why("ci");
     assert!(told.contains("m1: another unit is on it") && !told.contains("db.service"), "{told}");
-    assert!(may("ann", &["destroy", "db.service"]) && may("ann", &["drain", "m1"]));
+    assert!(may("ann", &["destroy", "db.service"]) && may("ann", &["drain", "--yes", "m1"]));
 }
 
 #[test]

@@ -254,6 +254,37 @@ fn a_machine_is_drained_by_the_begin_of_its_id() {
 }
 
 #[test]
+fn drain_names_units_that_stop_and_does_nothing_without_a_yes() {
+    let stand = Stand::new(Plan::of(&["aaaa1", "bbbb1"]));
+    write(&stand, "free.service", HELLO);
+    write(&stand, "pinned.service", &format!("{HELLO}[X-Fleet]\nMachineID=aaaa1\n"));
+    write(&stand, "beside.service", &format!("{HELLO}[X-Fleet]\nMachineOf=pinned.service\n"));
+    write(&stand, "global.service", &format!("{HELLO}[X-Fleet]\nGlobal=true\n"));
+    let all = ["start", "pinned", "beside", "free", "global"];
+    assert_eq!(code(&stand.fleetctl(&all)), 0);
+    let refused = stand.fleetctl(&["drain", "aaaa"]);
+    let told = stderr(&refused);
+    assert_eq!((code(&refused), stdout(&refused)), (1, String::new()), "{told}");
+    assert!(told.contains("2 units stop") && told.contains("pinned.service: bbbb1...: "), "{told}");
+    assert!(told.contains("beside.service") && told.contains("--yes"), "{told}");
+    assert!(!told.contains("free.service") && !told.contains("global.service"), "{told}");
+    assert!(!stand.get("/fleet/v1/machines").body.contains("draining"), "nothing is done");
+    let drained = stand.fleetctl(&["drain", "--yes", "--wait", "aaaa"]);
+    assert_eq!(code(&drained), 0, "{}", stderr(&drained));
+    assert!(stdout(&drained).ends_with("Machine aaaa1 is empty\n"), "{}", stdout(&drained));
+    let left = stand.fleetctl(&["list-units", "--fields=unit,machine", "-l", "--no-legend"]);
+    let here: Vec<String> = stdout(&left)
+        .lines()
+        .filter(|line| line.contains("aaaa1"))
+        .map(|line| line.split('\t').next().unwrap().to_string())
+        .collect();
+    assert_eq!(here, ["global.service"]);
+    let columns = ["list-machines", "--no-legend", "--fields=machine,draining"];
+    assert_eq!(stdout(&stand.fleetctl(&columns)), "aaaa1...\ttrue\nbbbb1...\tfalse\n");
+    assert_eq!(code(&stand.fleetctl(&["drain", "--wait", "aaaa"])), 0, "nothing is left to stop");
+}
+
+#[test]
 fn json_is_what_the_api_says() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
@@ -352,12 +383,12 @@ fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
         }
     });
     let endpoint = format!("unix://{}", socket.display());
-    let words = ["--request-timeout=1", "drain", "m1"];
+    let words = ["--request-timeout=1", "undrain", "m1"];
     let drained = fleetctl(&folder, &endpoint, &words);
     assert_eq!(code(&drained), 1);
     assert!(stderr(&drained).contains("no answer in time"), "{}", stderr(&drained));
     let asked = asked.lock().unwrap();
-    assert_eq!(asked.iter().filter(|line| line.starts_with("PUT")).count(), 1, "{asked:?}");
+    assert_eq!(asked.iter().filter(|line| line.starts_with("DELETE")).count(), 1, "{asked:?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -116,7 +116,7 @@ impl Tour {
     fn emptied(&self, lost: u8, waits: &str, all: Places<'_>) -> Result<(), Difference> {
         self.say("A machine is emptied by its operator, and may have units again.");
         let id = crate::stand::node::id(lost);
-        self.fleetctl(&["drain", &id]);
+        self.fleetctl(&["drain", "--yes", "--wait", &id]);
         self.waits(waits)?;
         self.fleetctl(&["why", waits]);
         self.fleetctl(&["undrain", &id]);
