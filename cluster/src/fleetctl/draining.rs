@@ -111,7 +111,7 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
         }
         let asks = Arc::new(Requirement::of(&file, Some(&name)));
         let on = MachineId::new(&unit.machine_id).ok();
-        board.set_unit(&name, Some(board::Unit { asks, desired, machine: on }));
+        board.set_unit(&name, Some(board::Unit { asks, desired, machine: on, since: 0 }));
     }
     board.decide();
     let nowhere = |name: &UnitName| {
