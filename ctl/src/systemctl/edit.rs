@@ -9,6 +9,7 @@ use super::{FAILED, Outcome, complain, manager};
 use crate::exit::Trouble;
 use groundstate_units::control::request::Verb;
 use std::fs;
+use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -115,6 +116,9 @@ fn editor(draft: &Path) -> Result<(), Trouble> {
         }
         None => (EDITORS.map(str::to_string).to_vec(), Vec::new()),
     };
+    if named.is_none() && !stdin().is_terminal() {
+        return Err(Trouble::local("Cannot edit units if not on a tty.", "or set SYSTEMD_EDITOR"));
+    }
     for program in &programs {
         match Command::new(program).args(&words).arg(draft).status() {
             Ok(status) if status.success() => return Ok(()),

@@ -105,6 +105,10 @@ impl Enablement {
         if self.is_alias(file) {
             return "alias";
         }
+        let by_itself = self.folders.counts_by_itself(file) && !install.is_empty();
+        if self.is_linked(file) && !named(&self.policy.enable) && !by_itself {
+            return if passing { "linked-runtime" } else { "linked" };
+        }
         match () {
             () if install.is_empty() && !install.also.is_empty() => "indirect",
             () if install.is_empty() => "static",
@@ -112,6 +116,15 @@ impl Enablement {
             () if self.folders.counts_by_itself(file) => "enabled",
             () => "disabled",
         }
+    }
+
+    /// It is known by a link alone: the file is in none of the directories that are read.
+    pub(super) fn is_linked(&self, file: &UnitFile) -> bool {
+        let links = [false, true].map(|passing| self.folders.config(passing));
+        let is_link = links.iter().flatten().any(|dir| file.path.parent() == Some(dir));
+        let Ok(to) = fs::read_link(&file.path) else { return false };
+        let is_read = to.parent().is_some_and(|dir| self.folders.reads(dir));
+        is_link && !file.masked && !is_read && to.file_name() == file.path.file_name()
     }
 
     /// A file in the directories of this machine's own whose name is another's.

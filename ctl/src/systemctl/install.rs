@@ -112,6 +112,8 @@ impl Job<'_> {
             }
             match (edit, found) {
                 (Edit::Mask | Edit::Unmask, _) => self.mask(&name, edit == Edit::Mask)?,
+                // A unit that is built in, or one of several of a file.
+                (_, None) if self.asked.verb == "preset-all" => {}
                 (_, None) => {
                     let verb = &self.asked.verb;
                     complain(&format!("Failed to {verb} unit: Unit file {name} does not exist."));
@@ -145,6 +147,9 @@ impl Job<'_> {
 
     fn set(&self, file: &UnitFile, install: &Install, edit: Edit) -> Result<(), Trouble> {
         let mut name = file.name.clone();
+        if edit == Edit::Disable && self.enablement.is_linked(file) {
+            remove_link(&file.path, self.asked)?;
+        }
         if name.contains("@.") {
             let Some(instance) = &install.default_instance else {
                 if edit == Edit::Enable {

@@ -102,6 +102,10 @@ const OF_UNITS: [&str; 17] = [
 const DRY: [&str; 4] = ["poweroff", "reboot", "halt", "exit"];
 
 fn run(asked: &Asked) -> Outcome {
+    if asked.user == Some(true) && nix::unistd::geteuid().is_root() {
+        complain("systemctl: root has no instance of a user: leave out --user");
+        return Ok(FAILED);
+    }
     if asked.dry_run && !DRY.contains(&asked.verb.as_str()) {
         complain(&format!("systemctl: --dry-run does not go with {}", asked.verb));
         return Ok(FAILED);

@@ -145,7 +145,7 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
         ("CanStart", "yes".to_string()),
         ("CanStop", "yes".to_string()),
         ("CanReload", if unit.can_reload { "yes" } else { "no" }.to_string()),
-        ("CanIsolate", "yes".to_string()),
+        ("CanIsolate", if shown.kind() == "target" { "yes" } else { "no" }.to_string()),
         ("Job", "0".to_string()),
         ("InvocationID", unit.run.map(|run| format!("{run:032x}")).unwrap_or_default()),
     ]

@@ -142,6 +142,13 @@ impl Folders {
         self.dirs.contains(&dir).then_some(dir)
     }
 
+    /// Unit files in this directory, as it is called below the root, are read.
+    pub(super) fn reads(&self, dir: &Path) -> bool {
+        let real = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
+        let dir = real(&below(&self.root, &dir.to_string_lossy()));
+        self.dirs.iter().any(|read| real(read) == dir)
+    }
+
     /// The directory's links last only until the next boot.
     pub(super) fn is_passing(&self, dir: &Path) -> bool {
         dir.starts_with(below(&self.root, "/run"))

@@ -4,7 +4,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Where the program is.
 pub(crate) fn program_path() -> PathBuf {
@@ -14,7 +14,8 @@ pub(crate) fn program_path() -> PathBuf {
 /// The one program, called by one of its names.
 pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
     let mut command = Command::new(program_path());
-    command.arg0(name).env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock")).args(words);
+    command.arg0(name).args(words).stdin(Stdio::null());
+    command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock"));
     command.output().expect("systemctl runs")
 }
 

@@ -234,6 +234,8 @@ fn edit_makes_a_drop_in_and_has_init_read_it() {
         let output = command.env("SYSTEMD_EDITOR", editor).args(["edit", "web"]).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    let (said, code) = systemctl(&init, &["edit", "web"]);
+    assert!(code == 1 && said.contains("if not on a tty"), "{said}");
     let (code, said) = edit("false");
     assert!(code == Some(1) && said.contains("nothing is changed"), "{said}");
     let (code, said) = edit("true");
@@ -272,6 +274,11 @@ fn enable_of_a_path_links_the_file_and_enables_the_unit() {
     assert_eq!(systemctl(&init, &[&root, "is-enabled", "app"]), ("enabled".to_string(), 0));
     let (said, code) = systemctl(&init, &[&root, "enable", "/opt/app/none.service"]);
     assert!(code == 1 && said.contains("/opt/app/none.service: No such file"), "{said}");
+    // The link alone makes it known; `disable` takes both links away.
+    assert_eq!(systemctl(&init, &[&root, "disable", "app"]).1, 0);
+    assert!(!init.sandbox.path("root/etc/systemd/system/app.service").is_symlink());
+    assert_eq!(systemctl(&init, &[&root, "link", "/opt/app/app.service"]).1, 0);
+    assert_eq!(systemctl(&init, &[&root, "is-enabled", "app"]), ("linked".to_string(), 1));
     init.finish();
 }
 
@@ -310,5 +317,40 @@ fn list_units_shows_the_units_of_the_states_and_types_asked_for() {
         enabled.split_whitespace().collect::<Vec<_>>(),
         ["web.service", "enabled", "enabled"]
     );
+    init.finish();
+}
+
+#[test]
+fn presets_are_applied_as_far_as_their_mode_goes() {
+    let files = Sandbox::new();
+    for dir in
+        ["root/etc/systemd/system", "root/etc/systemd/system-preset", "root/usr/lib/systemd/system"]
+    {
+        std::fs::create_dir_all(files.path(dir)).unwrap();
+    }
+    let text = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    for name in ["yes", "no", "t@"] {
+        files.put(&format!("root/usr/lib/systemd/system/{name}.service"), text);
+    }
+    files.put("root/usr/lib/systemd/system/static.service", "[Service]\nExecStart=/bin/true\n");
+    files.put("root/etc/systemd/system-preset/50-x.preset", "enable yes.service\ndisable *\n");
+    let init = started(files);
+    let root = format!("--root={}", init.sandbox.at("root"));
+    let told = |words: &[&str]| systemctl(&init, &[&[root.as_str()], words].concat());
+    let state = |name: &str| told(&["is-enabled", name]).0;
+    assert_eq!(told(&["enable", "no"]).1, 0);
+    let mode = |mode: &str| [format!("--preset-mode={mode}"), "preset-all".to_string()];
+    for (which, yes, no) in
+        [("enable-only", "enabled", "enabled"), ("disable-only", "enabled", "disabled")]
+    {
+        let words = mode(which);
+        let (said, code) = told(&words.each_ref().map(String::as_str));
+        assert_eq!(code, 0, "{said}");
+        assert_eq!((state("yes").as_str(), state("no").as_str()), (yes, no), "{which}");
+    }
+    assert_eq!(told(&["disable", "yes"]).1, 0);
+    assert_eq!(told(&["preset", "yes", "no"]).1, 0);
+    assert_eq!((state("yes").as_str(), state("no").as_str()), ("enabled", "disabled"));
+    assert_eq!(told(&["preset", "--preset-mode=half", "yes"]).1, 1);
     init.finish();
 }
