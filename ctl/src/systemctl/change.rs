@@ -216,9 +216,14 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Troub
     if !needed {
         return Ok(());
     }
-    let drop = names(&now.overlay.drop).into_iter().chain([name.clone()]).collect();
-    overlay(session, &now, names(&now.overlay.want), drop)?;
+    let followers = rival::followers(session, &now, &unit.unit)?;
+    let stopped = followers.iter().chain([&name]).cloned();
+    let drop = names(&now.overlay.drop).into_iter().chain(stopped).collect();
+    let mut want = names(&now.overlay.want);
+    want.retain(|want| !followers.contains(want));
+    overlay(session, &now, want, drop)?;
     left_out(asked, name.as_str());
+    followers.iter().for_each(|follower| left_out(asked, follower.as_str()));
     Ok(())
 }
 

@@ -62,6 +62,31 @@ pub(super) fn stopped(
     Ok(true)
 }
 
+/// The units that a stop of this one stops too, as systemd does for PartOf=, Requires=, Requisite=,
+/// BindsTo= and StopPropagatedFrom=. Targets stay: only what runs is stopped.
+pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<Vec<Name>, Trouble> {
+    let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
+    let edges = Edges { graph: &graph, now };
+    let runs = |name: &str| {
+        let mut units = now.units.iter().filter(|one| one.kind.has_process() && one.needed);
+        units.any(|one| one.unit == name)
+    };
+    let mut found = BTreeSet::from([unit]);
+    let mut left = vec![unit];
+    while let Some(stopped) = left.pop() {
+        let follows =
+            |kind| matches!(kind, DependencyKind::RestartWith | DependencyKind::DependsOn);
+        for edge in graph.edges.iter().filter(|edge| follows(edge.kind)) {
+            let to = edge.to.as_deref().unwrap_or_else(|| edges.unit_of(&edge.target));
+            if to == stopped && runs(&edge.from) && found.insert(&edge.from) {
+                left.push(&edge.from);
+            }
+        }
+    }
+    found.remove(unit);
+    Ok(found.into_iter().filter_map(|name| Name::new(name).ok()).collect())
+}
+
 /// The graph, with the providers of names that are left out for now.
 struct Edges<'a> {
     graph: &'a Graph,

@@ -96,6 +96,7 @@ mod source;
 mod standing;
 mod starvation;
 mod still;
+mod stop_with;
 mod store;
 mod stranger;
 mod streams;

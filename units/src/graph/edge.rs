@@ -26,6 +26,20 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// A dependency that nothing can satisfy for now.
+    fn to_nobody(from: UnitId, target: TargetId, line: u32) -> Link {
+        Link {
+            from,
+            kind: DependencyKind::DependsOn,
+            target,
+            provider: None,
+            optional: false,
+            by: from,
+            line,
+            droppable: false,
+        }
+    }
+
     pub(super) fn edge(&self) -> Edge {
         let Link { kind, target, provider, optional, .. } = *self;
         Edge { kind, target, provider, optional }
@@ -105,10 +119,15 @@ pub(super) fn collect(
                 missing.push((id, dependency.target, dependency.line, Some(dependency.kind)));
             }
         }
-        if let Some(target) = unit.activates
-            && collector.provider(target) == Provider::Nobody
-        {
-            missing.push((id, target, unit.at.line, None));
+        if let Some(target) = unit.activates {
+            let provider = collector.provider(target);
+            // A trigger has nothing to trigger while its unit is masked or missing.
+            if usable && provider.unit().is_none() {
+                collector.links.push(Link::to_nobody(id, target, unit.at.line));
+            }
+            if provider == Provider::Nobody {
+                missing.push((id, target, unit.at.line, None));
+            }
         }
         // Who wants a broken unit wants it all the same: a reload that breaks it is refused for that.
         if !masked && is_enabled(generation, policy, unit) {
@@ -276,11 +295,13 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let key = kind.map_or("activates", DependencyKind::as_str);
         let at = Place { file: unit.at.file.clone(), line, column: 1 };
         let message = format!("nobody provides `{}`, named in {key} of {}", target.name, unit.name);
-        let diagnostic = Diagnostic::error("missing-target", at, message).with_hint(missing_hint(
-            generation,
-            target.name.as_str(),
-            kind,
-        ));
+        // A file of systemd's may name a service that a link to /dev/null masks.
+        let diagnostic = match (kind, unit.is_one) {
+            (None, true) => Diagnostic::warning("missing-target", at, message),
+            (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),
+        };
+        let hint = missing_hint(generation, target.name.as_str(), kind);
+        let diagnostic = diagnostic.with_hint(hint);
         faults.push(Fault { units: vec![id], diagnostic });
     }
 }

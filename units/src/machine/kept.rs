@@ -31,7 +31,7 @@ impl Machine {
         }
         // As it was resolved: what the overlay drops is masked too.
         let effective = Machine::effective(&machine.policy, &machine.wish);
-        let (graph, _) = Graph::resolve(&generation, &effective);
+        let (graph, faults) = Graph::resolve(&generation, &effective);
         // What is the same for most units is there once.
         for (unit, cell) in generation.units.iter().zip(&mut machine.cells) {
             if let Some(run) = cell.phase.run_mut()
@@ -43,6 +43,7 @@ impl Machine {
         }
         machine.generation = generation;
         machine.graph = Arc::new(graph);
+        machine.faults = Arc::new(faults);
         Some(machine)
     }
 

@@ -119,7 +119,7 @@ mod wish;
 mod tests;
 
 use crate::generation::Generation;
-use crate::graph::Graph;
+use crate::graph::{Fault, Graph};
 use crate::policy::Policy;
 use crate::time::Time;
 use action::{Action, Note, Outcome};
@@ -151,6 +151,9 @@ pub struct Machine {
     generation: Arc<Generation>,
     #[serde(skip)]
     graph: Arc<Graph>,
+    /// Mistakes in the present graph.
+    #[serde(skip)]
+    faults: Arc<Vec<Fault>>,
     policy: Policy,
     wish: Wish,
     booted: bool,
@@ -221,6 +224,7 @@ impl Machine {
             mutant: None,
             generation: Arc::default(),
             graph: Arc::default(),
+            faults: Arc::default(),
             policy: Policy::default(),
             wish: Wish::default(),
             booted: false,

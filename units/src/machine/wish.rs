@@ -22,7 +22,7 @@ struct Candidate {
     policy: Policy,
     wish: Wish,
     graph: Arc<Graph>,
-    faults: Vec<Fault>,
+    faults: Arc<Vec<Fault>>,
     need: Need,
 }
 
@@ -68,11 +68,11 @@ impl Machine {
     fn consider(&self, generation: &Arc<Generation>, policy: Policy, wish: Wish) -> Candidate {
         let same = Arc::ptr_eq(generation, &self.generation);
         let (graph, faults) = if same && policy == self.policy && wish.drop == self.wish.drop {
-            (Arc::clone(&self.graph), Vec::new())
+            (Arc::clone(&self.graph), Arc::clone(&self.faults))
         } else {
             let effective = Machine::effective(&policy, &wish);
             let (graph, faults) = Graph::resolve(&self.told_to_the_graph(generation), &effective);
-            (Arc::new(graph), faults)
+            (Arc::new(graph), Arc::new(faults))
         };
         let stands = |unit: UnitId, occasion: Occasion| {
             let Some(there) = generation.unit(unit) else { return false };
@@ -87,11 +87,12 @@ impl Machine {
     }
 
     fn take(&mut self, now: Time, candidate: Candidate, no_restart: bool, out: &mut Vec<Action>) {
-        let Candidate { generation, policy, wish, graph, .. } = candidate;
+        let Candidate { generation, policy, wish, graph, faults, .. } = candidate;
         let flips =
             !Arc::ptr_eq(&graph, &self.graph) || !Arc::ptr_eq(&generation, &self.generation);
         self.policy = policy;
         self.wish = wish;
+        self.faults = faults;
         self.search_due = true;
         if self.planted(Mutant::GoalReplacesAll) && !flips {
             let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
@@ -141,15 +142,21 @@ impl Machine {
         Ok(())
     }
 
-    /// No needed unit may become unusable that was not.
+    /// No needed unit may become unusable that was not, and no unit may become needed of which a
+    /// reload would refuse to accept the mistakes.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let worse = |unit: &UnitId| {
             candidate.need.has(*unit)
                 && candidate.graph.broken(*unit).is_some()
                 && self.graph.broken(*unit).is_none()
         };
-        for fault in &candidate.faults {
-            if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(worse) {
+        let comes = |unit: &UnitId| {
+            let local = self.unit(unit.0).is_some_and(|unit| unit.source.is_none());
+            local && candidate.need.has(*unit) && !self.cell(unit.0).needed
+        };
+        let refused = |unit: &UnitId| worse(unit) || comes(unit);
+        for fault in candidate.faults.iter() {
+            if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(refused) {
                 return Err(said(fault));
             }
         }
@@ -169,7 +176,7 @@ impl Machine {
                 return Err(refusal("broken", format!("{}: {}", fault.at, fault.message), ""));
             }
         }
-        for fault in &candidate.faults {
+        for fault in candidate.faults.iter() {
             let error = fault.diagnostic.severity == Severity::Error;
             if error && fault.units.iter().any(concerns) {
                 return Err(said(fault));

@@ -119,6 +119,10 @@ impl Graph {
             let enabled = enabled_by_default || any(unit, &|name| policy.enable.contains(name));
             if unit.fault.is_none() {
                 graph.connect(me, unit, unmasked.has(me));
+                let nobody = |target: &usize| graph.provider[*target].is_none();
+                let masked = unit.activates.map(|target| target.index()).filter(nobody);
+                let edge = |target| Edge { to: None, kind: D::DependsOn, target, optional: false };
+                graph.edges[me].extend(masked.map(edge));
             }
             if enabled && !disabled && unmasked.has(me) {
                 graph.install(me, unit);

@@ -191,6 +191,7 @@ fn bound(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>
     for other in others(this, &["Requisite", "RequisiteOverridable"]) {
         if is_native(this, &other, "requires-active") {
             this.add("requires-active", &other.target(false), Some(other.option), other.at);
+            this.add("restart-with", &other.target(false), Some(other.option), other.at);
         }
     }
 }
