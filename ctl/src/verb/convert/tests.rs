@@ -27,7 +27,7 @@ fn what_is_dropped_stands_in_a_comment_with_its_line() {
 fn a_template_waits_for_the_device_that_its_instance_names() {
     let text = "[Unit]\nBindsTo=%i.device\n[Service]\nType=oneshot\nExecStart=/bin/fsck %f\n";
     let text = native(&converted_as("systemd-fsck@.service", text));
-    assert!(text.contains("\nwait-file: /%I\n"), "{text}");
+    assert!(text.contains("\nwait-file: [/%I]\n"), "{text}");
     let name = UnitName::of("systemd-fsck@dev-sda1.service");
     let facts = groundstate_units::specifier::Facts::default();
     let path = groundstate_units::specifier::expand("/%I", &name, &facts);
