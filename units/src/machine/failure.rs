@@ -3,11 +3,12 @@
 
 use super::cell::Cell;
 use super::mutant::Mutant;
-use super::phase::Phase;
+use super::phase::{Form, Phase};
 use super::{Ix, Machine};
+use crate::generation::UnitId;
 use crate::limit;
 use crate::machine::reason::Reason;
-use crate::spec::{Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
+use crate::spec::{DependencyKind, Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -104,6 +105,7 @@ impl Machine {
         if !cell.needed {
             return self.set_phase(ix, Phase::Idle);
         }
+        let had_verdict = cell.verdict;
         cell.failures = cell.failures.saturating_add(1);
         cell.ended = now;
         cell.fresh = false;
@@ -117,14 +119,30 @@ impl Machine {
         };
         let exhausted = cell.is_exhausted(&live, now) && !unlimited;
         if exhausted || is_final {
-            cell.verdict = true;
+            let stood = std::mem::replace(&mut cell.verdict, true) && had_verdict;
             self.set_phase(ix, Phase::Failed(failure.reason.clone()));
+            if stood && !self.planted(Mutant::OneAlarmForAll) {
+                self.alarm_again(ix);
+            }
             self.over_for_good(ix, &failure.reason);
         } else {
             let at = now.after(delay(&live, failures));
             let at = if self.planted(Mutant::NoDelay) { now } else { at };
             let at = if self.planted(Mutant::BackoffForEver) { Time::NEVER } else { at };
             self.set_phase(ix, Phase::Backoff(at));
+        }
+    }
+
+    /// One more final failure, and the verdict stands since an earlier one: what `on-failure` brought
+    /// in, and has exited since, runs once more.
+    fn alarm_again(&mut self, ix: Ix) {
+        let graph = Arc::clone(&self.graph);
+        let edges = graph.edges(UnitId(ix)).iter();
+        let alarms = edges.filter(|edge| edge.kind == DependencyKind::OnFailure);
+        for alarm in alarms.filter_map(|edge| edge.provider) {
+            if matches!(self.cell(alarm.0).phase, Phase::Ready(_, Form::Exited { .. }, _)) {
+                self.ask_restart(alarm.0);
+            }
         }
     }
 

@@ -60,7 +60,7 @@
 //! - *on-failure, on-success* work like triggers: the verdict, or being exited (not skipped), of a
 //!   unit in N brings the target in as the weakest root, for as long as it stands. They follow what
 //!   is stored of the unit itself, never failed (dependency), so N stays a least set and no ring of
-//!   them is a loop: each unit is in N once, and retries have their delays. A unit that is retried
+//!   them is a loop (each further final failure runs again what has exited): each unit is in N once, and retries have their delays. A unit that is retried
 //!   with its verdict standing keeps its alarm; a success ends it, and stops what it had started.
 //! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which is about the changed
 //!   unit alone; who is not running or has no way to reload is passed by.

@@ -254,6 +254,8 @@ pub enum Mutant {
     OverSatisfiesHard,
     /// remain: a run that is over is stopped once more.
     OverIsStopped,
+    /// on-failure: what it names runs once, however often the unit fails for good.
+    OneAlarmForAll,
     /// a deadline beyond half of what the clock can count never comes.
     DeadlineSigned,
 }

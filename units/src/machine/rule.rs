@@ -144,5 +144,6 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::SuccessRemains, "remain: a run that has ended well stays active whatever it says"),
     (Mutant::OverSatisfiesHard, "remain: a run that is over satisfies depends-on"),
     (Mutant::OverIsStopped, "remain: a run that is over is told to do its exec-stop again"),
+    (Mutant::OneAlarmForAll, "on-failure: what it names runs for the first final failure alone"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
 ];

@@ -142,8 +142,8 @@ impl Machine {
         Ok(())
     }
 
-    /// No needed unit may become unusable that was not, and no unit may become needed of which a
-    /// reload would refuse to accept the mistakes.
+    /// No needed unit may become unusable that was not, and no unit may become needed that names a
+    /// missing target: a reload would be refused for it.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let worse = |unit: &UnitId| {
             candidate.need.has(*unit)
@@ -154,8 +154,9 @@ impl Machine {
             let local = self.unit(unit.0).is_some_and(|unit| unit.source.is_none());
             local && candidate.need.has(*unit) && !self.cell(unit.0).needed
         };
-        let refused = |unit: &UnitId| worse(unit) || comes(unit);
         for fault in candidate.faults.iter() {
+            let missing = fault.diagnostic.code == "missing-target";
+            let refused = |unit: &UnitId| worse(unit) || (missing && comes(unit));
             if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(refused) {
                 return Err(said(fault));
             }

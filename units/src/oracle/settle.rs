@@ -313,10 +313,17 @@ impl Oracle {
                     }
                 };
                 let for_good = never || enough || why == Failure::Exec;
+                let again = it.verdict && for_good;
                 let at_once = for_good || why == Failure::StartTimeout;
                 it.verdict |= at_once || it.n >= live.failure_verdict;
                 let retry = now.after(delay(it.n, live.restart_delay, live.restart_delay_max));
                 it.rest = if for_good { Rest::Failed } else { Rest::Backoff(retry) };
+                // What is to be told of the failure is told of each.
+                let alarms = self.graph.to(unit, |kind| kind == D::OnFailure);
+                for alarm in alarms.iter().filter(|_| again) {
+                    let run = self.stored[alarm].run.iter_mut();
+                    run.filter(|run| run.form == State::Exited).for_each(|run| run.asked = true);
+                }
             }
         }
     }
