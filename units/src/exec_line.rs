@@ -270,11 +270,28 @@ fn remark(word: &Word) -> Option<Remark> {
         let message = format!("`{text}` is handed to the program as it stands: there is no shell");
         return Some(Mistake { message, hint: "use /bin/sh -c '…' where a shell is meant" });
     }
-    let (_, after) = text.get(1..)?.split_once('$')?;
-    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
-    let name = after.get(..end).filter(|name| is_variable(name))?;
+    let name = unreplaced(text)?;
     let message = format!("`${name}` within a word is handed on as it stands");
     Some(Mistake { message, hint: "write `${NAME}` to have it replaced, `$$` for a dollar" })
+}
+
+/// The first `$NAME` that is no whole word: it is not replaced. `$$` is a dollar.
+fn unreplaced(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        if let Some(behind) = after.strip_prefix('$') {
+            rest = behind;
+            continue;
+        }
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let name = after.get(..end.unwrap_or(after.len())).unwrap_or_default();
+        let whole = rest.len() == text.len() && before.is_empty() && end.is_none();
+        if is_variable(name) && !whole {
+            return Some(name);
+        }
+        rest = after;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -400,6 +417,16 @@ mod tests {
         }
         for fine in ["/bin/sh -c 'a | b > $X'", "/bin/a ${X} $Y", "/bin/a a|b", "/bin/a x$$y"] {
             assert_eq!(parse(fine).unwrap().1, Vec::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_dollar_is_not_remarked() {
+        for fine in ["$$A", "$$$$A", "x$$A", "$$", "$$A$$B", "${A}$$B", "$$1", "$", "a$"] {
+            assert_eq!(parse(&format!("/bin/echo {fine}")).unwrap().1, Vec::new(), "{fine}");
+        }
+        for odd in ["x$A", "$$$A", "$A/b", "$A$B", "${A}$B"] {
+            assert_eq!(parse(&format!("/bin/echo {odd}")).unwrap().1.len(), 1, "{odd}");
         }
     }
 

@@ -49,9 +49,11 @@ pub(crate) struct Foreign {
     pub(crate) links: BTreeMap<String, Vec<Link>>,
     /// Every name that has been seen, whatever it was: an earlier directory hides a later.
     seen: BTreeSet<String>,
-    /// `NAME` of each `NAME.d` → its drop-ins by file name. None: a link to /dev/null, which
-    /// takes away what other directories have under that name.
-    drop_ins: BTreeMap<String, BTreeMap<String, Option<Arc<str>>>>,
+    /// The directories that were looked at, in their order.
+    directories: Vec<String>,
+    /// `NAME` of each `NAME.d`, with the position of the directory it is in → its drop-ins by
+    /// file name. None: a link to /dev/null, which hides the others of that name.
+    drop_ins: BTreeMap<(String, usize), BTreeMap<String, Option<Arc<str>>>>,
     /// What looks like a unit file and is none.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -73,7 +75,8 @@ impl Foreign {
             }
         }
         if let Some(unit) = entry.strip_suffix(".d") {
-            self.note_drop_ins(files, unit, &path);
+            let rank = self.rank(directory);
+            self.note_drop_ins(files, unit, rank, &path);
             // A native unit may have its own in the same directory.
             return false;
         }
@@ -88,6 +91,12 @@ impl Foreign {
         // systemd's own units have native ones in their place.
         if opt_in && replacement::is_own(entry) || self.seen.contains(entry) {
             return;
+        }
+        if opt_in && matches!(Suffix::of(entry), Some(Suffix::Slice | Suffix::Scope)) {
+            self.seen.insert(entry.to_string());
+            let message = "slices and scopes are no units here: its limits do not hold".to_string();
+            let note = whole(Severity::Note, "ignored-file", &path, message);
+            return self.diagnostics.push(note.with_hint("give limits to each of its units"));
         }
         let stat = match files.stat(&path) {
             Ok(stat) => stat,
@@ -112,6 +121,10 @@ impl Foreign {
             && real != entry
             && Suffix::of(&real) == Suffix::of(entry)
         {
+            // Another name of one of systemd's own units is no unit either.
+            if opt_in && replacement::is_own(&real) {
+                return;
+            }
             self.aliases.entry(real).or_default().push((entry.to_string(), path));
             return;
         }
@@ -149,21 +162,29 @@ impl Foreign {
         }
     }
 
-    fn note_drop_ins(&mut self, files: &dyn Files, unit: &str, directory: &Arc<str>) {
+    fn rank(&mut self, directory: &str) -> usize {
+        if self.directories.last().is_none_or(|last| last != directory) {
+            self.directories.push(directory.to_string());
+        }
+        self.directories.len() - 1
+    }
+
+    fn note_drop_ins(&mut self, files: &dyn Files, unit: &str, rank: usize, directory: &Arc<str>) {
         let names = files.list(directory, limit::DIRECTORY_ENTRIES).unwrap_or_default();
         for name in
             names.into_iter().filter(|name| name.ends_with(".conf") && !name.starts_with('.'))
         {
             let path: Arc<str> = format!("{directory}/{name}").into();
             let masks = files.link(&path).is_some_and(|target| target == "/dev/null");
-            let of_unit = self.drop_ins.entry(unit.to_string()).or_default();
-            of_unit.entry(name).or_insert((!masks).then_some(path));
+            let of_unit = self.drop_ins.entry((unit.to_string(), rank)).or_default();
+            of_unit.insert(name, (!masks).then_some(path));
         }
     }
 
     /// Nothing but the drop-ins, for units that come from elsewhere.
     pub(crate) fn drop_ins_alone(&self) -> Foreign {
-        Foreign { drop_ins: self.drop_ins.clone(), ..Foreign::default() }
+        let (directories, drop_ins) = (self.directories.clone(), self.drop_ins.clone());
+        Foreign { directories, drop_ins, ..Foreign::default() }
     }
 
     /// Aliases of files that are not here are files of their own.
@@ -182,21 +203,26 @@ impl Foreign {
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// The drop-ins of a unit, in the order they are laid over: by file name, and where two
-    /// directories have the same, that of the longer name.
+    /// The drop-ins of a unit, in the order they are laid over: by file name. Of several with
+    /// the same file name only one counts: that of an earlier directory, and within one
+    /// directory that of the more specific name; `service.d` yields to all.
     pub(crate) fn drop_ins_of(&self, name: &UnitName) -> Vec<Arc<str>> {
         let Some(suffix) = name.suffix else { return Vec::new() };
-        let mut directories = vec![suffix.as_str().to_string()];
-        let dashes = name.prefix.match_indices('-').map(|(at, _)| at + 1);
-        let prefixes = dashes.filter_map(|end| name.prefix.get(..end));
-        directories.extend(prefixes.map(|prefix| format!("{prefix}.{}", suffix.as_str())));
-        directories.extend(name.template().map(|template| template.to_string()));
-        directories.push(name.to_string());
+        let mut groups = vec![name.drop_in_names()];
         let aliases = self.aliases.get(&name.to_string()).into_iter().flatten();
-        directories.extend(aliases.map(|(alias, _)| alias.clone()));
+        groups.extend(aliases.map(|(alias, _)| UnitName::of(alias).drop_in_names()));
+        groups.push(vec![suffix.as_str().to_string()]);
         let mut chosen: BTreeMap<&String, &Option<Arc<str>>> = BTreeMap::new();
-        for directory in &directories {
-            chosen.extend(self.drop_ins.get(directory).into_iter().flatten());
+        for names in groups {
+            for rank in 0..self.directories.len() {
+                for name in &names {
+                    for (file, path) in
+                        self.drop_ins.get(&(name.clone(), rank)).into_iter().flatten()
+                    {
+                        chosen.entry(file).or_insert(path);
+                    }
+                }
+            }
         }
         chosen.into_values().flatten().take(limit::DROP_INS).cloned().collect()
     }

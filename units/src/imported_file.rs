@@ -4,11 +4,12 @@
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::folder::whole;
-use crate::foreign::{Foreign, ForeignFile};
+use crate::foreign::{Foreign, ForeignFile, Link};
 use crate::generation::{Fault, FileRecord, Stamp};
+use crate::import::systemd::table::partly;
 use crate::import::systemd::unit_name::UnitName;
 use crate::import::systemd::unit_text::{self, UnitText};
-use crate::import::systemd::{Surroundings, convert, target_of_link};
+use crate::import::systemd::{Surroundings, convert, replacement, target_of_link};
 use crate::limit;
 use crate::manifest::{Entry, Manifest};
 use crate::name::Name;
@@ -76,10 +77,16 @@ pub(crate) fn instance(
 ) -> Option<Draft> {
     let Body::Imported { path, texts, opt_in } = &template.body else { return None };
     let file = ForeignFile { path: path.clone(), name: name.clone(), opt_in: *opt_in };
-    let mut texts = texts.clone();
-    // Drop-ins of this instance alone; those of the template are there already.
-    let shared = foreign.drop_ins_of(&template.name);
-    for drop_in in foreign.drop_ins_of(name).iter().filter(|path| !shared.contains(path)) {
+    // The template's texts are its file's and those of its drop-ins, in order. One of the
+    // instance's own may stand between these, and hides one with the same file name.
+    let (of_template, shared) = (texts, foreign.drop_ins_of(&template.name));
+    let mut texts: Vec<UnitText> = of_template.first().cloned().into_iter().collect();
+    for drop_in in &foreign.drop_ins_of(name) {
+        let known = shared.iter().position(|path| path == drop_in);
+        if let Some(text) = known.and_then(|at| of_template.get(at + 1)) {
+            texts.push(text.clone());
+            continue;
+        }
         let bytes = trusted(context, drop_in, limit::IMPORTED_FILE, record)?;
         match unit_text::parse(drop_in, &bytes) {
             Ok(text) => texts.push(text),
@@ -145,27 +152,42 @@ fn unit(
         provide(&mut manifest, alias);
     }
     let mut draft = mean(context, manifest, None, record)?;
-    link(&mut draft, file, &aliases, foreign);
+    for link in link(&mut draft, file, &aliases, foreign) {
+        let message = format!("this link: {}", partly::AT_SHUTDOWN);
+        let warning = whole(Severity::Warning, "dropped", &link.path, message);
+        record.diagnostics.push(warning.with_hint(partly::AT_SHUTDOWN_HINT));
+    }
     Some(draft)
 }
 
-/// The wishes that links give a unit.
-fn link(draft: &mut Draft, file: &ForeignFile, aliases: &[String], foreign: &Foreign) {
+/// The wishes that links give a unit. Returns the links that give none.
+fn link<'f>(
+    draft: &mut Draft,
+    file: &ForeignFile,
+    aliases: &[String],
+    foreign: &'f Foreign,
+) -> Vec<&'f Link> {
     let own = file.name.to_string();
     let names = std::iter::once(&own).chain(aliases);
     let links: Vec<_> = names.filter_map(|name| foreign.links.get(name)).flatten().collect();
+    let mut idle = Vec::new();
     draft.opt_in = file.opt_in && links.is_empty();
     if file.opt_in && !links.is_empty() {
         draft.wanted_by.clear();
         draft.required_by.clear();
     }
     for link in links {
+        if replacement::starts_nothing(&link.target) {
+            idle.push(link);
+            continue;
+        }
         let Ok(target) = Name::new(&target_of_link(&link.target)) else { continue };
         let list = if link.required { &mut draft.required_by } else { &mut draft.wanted_by };
         if !list.contains(&target) {
             list.push(target);
         }
     }
+    idle
 }
 
 fn provide(manifest: &mut Manifest, alias: &str) {
@@ -194,7 +216,7 @@ fn placeholder(
     let aliases = foreign.aliases_of(&file.name);
     draft.provides = vec![name];
     draft.provides.extend(aliases.iter().filter_map(|alias| Name::new(alias).ok()));
-    link(&mut draft, file, &aliases, foreign);
+    link(&mut draft, file, &aliases, foreign).clear();
     let error = record.diagnostics.iter().find(|said| said.severity == Severity::Error);
     let error = error.cloned().unwrap_or_else(|| {
         whole(Severity::Error, "unreadable", &file.path, "it can not be read".to_string())

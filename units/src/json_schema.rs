@@ -7,7 +7,7 @@ use crate::key_table::KEYS;
 use crate::spec::Kind;
 use serde_json::{Map, Value, json};
 
-const NAME: &str = r"^[A-Za-z0-9:_@][A-Za-z0-9:_.@\-]{0,254}$";
+const NAME: &str = r"^[A-Za-z0-9:_@\\][A-Za-z0-9:_.@\\\-]{0,254}$";
 
 /// The schema.
 pub fn json_schema() -> Value {

@@ -33,9 +33,7 @@ pub(crate) fn names(path: &str) -> impl Iterator<Item = Name> {
                 b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
                     stem.push(byte.into())
                 }
-                // As systemd-escape(1) does, with `_` for the backslash, which no name here may
-                // hold: an imported mount is called so.
-                byte => drop(write!(stem, "_x{byte:02x}")),
+                byte => drop(write!(stem, "\\x{byte:02x}")),
             }
         }
         Name::new(&format!("{stem}.mount")).ok()
@@ -56,7 +54,7 @@ mod tests {
         assert!(names("/").is_empty());
         assert_eq!(
             names("/srv/a-b/c"),
-            ["srv.mount", "srv-a_x2db.mount", "srv-a_x2db-c.mount"],
+            ["srv.mount", r"srv-a\x2db.mount", r"srv-a\x2db-c.mount"],
             "as an imported mount unit is named"
         );
     }

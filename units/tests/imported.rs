@@ -152,6 +152,184 @@ fn drop_ins_masks_and_aliases_are_honoured() {
     assert_eq!(run.credentials.unwrap().ids.unwrap().uid, Some(33));
 }
 
+/// The first argument of each of a unit's starting commands.
+fn argument(generation: &Generation, name: &str) -> String {
+    let run = Run::decode(&unit(generation, name).run).unwrap();
+    format!("{:?}", run.exec_start[0].words[1])
+}
+
+#[test]
+fn a_drop_in_of_an_instance_hides_that_of_its_template_by_name() {
+    let run = |word: &str| format!("[Service]\nExecStart=\nExecStart=/bin/x {word}\n");
+    let (early, late) = ("/etc/systemd/system", "/lib/systemd/system");
+    let goal =
+        "unit: multi-user\nwaits-for: [t@i.service, t@j.service, a-b-c.service, a-d.service]\n";
+    let mut memory = set(&[
+        ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
+        ("goal.yaml", goal),
+        (&format!("{late}/t@.service"), &run("file")),
+        (&format!("{late}/a-b-c.service"), &run("file")),
+        (&format!("{late}/a-d.service"), &run("file")),
+        (&format!("{early}/t@.service.d/x.conf"), &run("template")),
+        (&format!("{early}/t@i.service.d/x.conf"), &run("instance")),
+        (&format!("{late}/t@j.service.d/x.conf"), &run("later-directory")),
+        (&format!("{late}/a-.service.d/x.conf"), &run("prefix")),
+        (&format!("{late}/a-b-.service.d/x.conf"), &run("longer-prefix")),
+        (&format!("{early}/service.d/x.conf"), &run("type")),
+    ]);
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    for (name, word) in [
+        ("t@i.service", "instance"),
+        ("t@j.service", "template"),
+        ("a-b-c.service", "longer-prefix"),
+        ("a-d.service", "prefix"),
+    ] {
+        let found = argument(&generation, name);
+        assert!(found.contains(&format!("\"{word}\"")), "{name}: {found}");
+    }
+    // One of the type alone counts too, and a link to nothing hides what yields to it.
+    memory.put(&format!("{late}/service.d/10-y.conf"), "[Service]\nUMask=077\n");
+    memory.link(&format!("{early}/a-d.service.d/x.conf"), "/dev/null");
+    let generation = memory.load(None).generation;
+    assert!(argument(&generation, "a-d.service").contains("\"file\""));
+    assert_eq!(Run::decode(&unit(&generation, "a-d.service").run).unwrap().umask, 0o77);
+}
+
+#[test]
+fn a_native_unit_wins_over_an_imported_one_of_its_name_and_that_is_said_once() {
+    let native = ("bus.yaml", "unit: bus\nprovides: [bus, dbus.service, www.service]\n");
+    let mut memory = set(&[
+        ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
+        ("goal.yaml", "unit: multi-user\nwaits-for: [dbus.service, web.service]\n"),
+        native,
+        ("/lib/systemd/system/dbus.service", WEB),
+        ("/lib/systemd/system/web.service", WEB),
+        ("/lib/systemd/system/db.service", DB),
+    ]);
+    let loaded = memory.load(None);
+    let generation = &loaded.generation;
+    assert_eq!(errors(generation), Vec::<String>::new());
+    assert_eq!(names(generation), ["bus", "db.service", "multi-user", "web.service"]);
+    let web = unit(generation, "web.service");
+    assert!(!targets(generation, &web.provides).contains(&"www.service"));
+    let notes = |generation: &Generation| {
+        let said = generation.diagnostics.iter().filter(|said| said.code == "native-unit");
+        said.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(generation).len(), 1, "{:?}", notes(generation));
+    let again = memory.load(Some(generation)).generation;
+    assert_eq!((names(&again), notes(&again)), (names(generation), notes(generation)));
+    memory.remove(&format!("{UNITS}/bus.yaml"));
+    let after = memory.load(Some(&again)).generation;
+    assert!(names(&after).contains(&"dbus.service") && notes(&after).is_empty());
+    let web = unit(&after, "web.service");
+    assert!(targets(&after, &web.provides).contains(&"www.service"));
+}
+
+#[test]
+fn systemds_own_units_and_slices_are_never_imported() {
+    let mut memory =
+        set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);
+    for name in [
+        "syslog.socket",
+        "runlevel0.target",
+        "runlevel6.target",
+        "system-update-pre.target",
+        "system-update-cleanup.service",
+        "user.slice",
+        "machine.slice",
+        "tmp.mount",
+        "system-systemd\\x2dcryptsetup.slice",
+        "soft-reboot.target",
+        "systemd-udevd.service",
+        "app-web.slice",
+    ] {
+        memory.put(&format!("/lib/systemd/system/{name}"), DB);
+    }
+    let link = "/etc/systemd/system/dbus-org.example.time1.service";
+    memory.link(link, "/lib/systemd/system/systemd-timesyncd.service");
+    memory.put("/lib/systemd/system/systemd-timesyncd.service", DB);
+    let generation = memory.load(None).generation;
+    assert_eq!(names(&generation), ["multi-user"]);
+    let told: Vec<&str> = generation.diagnostics.iter().map(|said| &*said.at.file).collect();
+    assert_eq!(
+        told,
+        ["/lib/systemd/system/app-web.slice"],
+        "its limits are lost, and that is said"
+    );
+}
+
+#[test]
+fn a_unit_wanted_by_a_target_of_the_shutdown_is_told_that_it_does_not_run() {
+    let unit = |target: &str| {
+        format!("[Service]\nType=oneshot\nExecStart=/bin/x\n[Install]\nWantedBy={target}\n")
+    };
+    for target in [
+        "poweroff.target",
+        "shutdown.target",
+        "reboot.target",
+        "halt.target",
+        "kexec.target",
+        "sleep.target",
+        "suspend.target",
+        "final.target",
+    ] {
+        let memory = set(&[("goal.yaml", GOAL), ("bye.service", &unit(target))]);
+        let generation = memory.load(None).generation;
+        let told = generation.diagnostics.iter().any(|said| {
+            said.at.line == 5
+                && said.severity == Severity::Warning
+                && said.message.contains("starts no units")
+                && said.hint.contains("ExecStop=")
+        });
+        assert!(told, "{target}: {:?}", generation.diagnostics);
+        assert_eq!(names(&generation), ["bye.service", "multi-user"], "no stand-in");
+    }
+    let mut memory = set(&[("goal.yaml", GOAL), ("bye.service", DB)]);
+    let link = format!("{UNITS}/reboot.target.wants/bye.service");
+    memory.link(&link, &format!("{UNITS}/bye.service"));
+    let generation = memory.load(None).generation;
+    let told = generation.diagnostics.iter().any(|said| *said.at.file == *link);
+    assert!(told, "{:?}", generation.diagnostics);
+}
+
+#[test]
+fn unit_names_keep_their_escapes() {
+    let web = "[Unit]\nRequires=srv-my\\x2ddata.mount\nAfter=srv-my\\x2ddata.mount\n\
+               Wants=t@x\\x2dy.service\n[Service]\nExecStart=/bin/x\nSockets=we\\x2db.socket\n\
+               [Install]\nWantedBy=multi-user.target q\\x2d.target\nAlias=al\\x2dias.service\n";
+    let mount = "[Mount]\nWhat=/dev/x\nWhere=/srv/my-data\n";
+    let socket = "[Socket]\nListenStream=/run/x\nService=t@q\\x2dz.service\n";
+    let mut memory = set(&[
+        ("goal.yaml", GOAL),
+        ("web.service", web),
+        ("srv-my\\x2ddata.mount", mount),
+        ("t@.service", "[Service]\nExecStart=/bin/x %i %I\n"),
+        ("we\\x2db.socket", socket),
+    ]);
+    memory.link(
+        &format!("{UNITS}/multi-user.target.wants/t@c\\x2dd.service"),
+        &format!("{UNITS}/t@.service"),
+    );
+    let generation = memory.load(None).generation;
+    assert_eq!(errors(&generation), Vec::<String>::new());
+    let web = unit(&generation, "web.service");
+    let milestones = edges(&generation, web, DependencyKind::DependsMs);
+    assert!(milestones.contains(&"srv-my\\x2ddata.mount".to_string()), "{milestones:?}");
+    assert!(milestones.contains(&"we\\x2db.socket".to_string()), "{milestones:?}");
+    assert_eq!(edges(&generation, web, DependencyKind::Wants), ["t@x\\x2dy.service"]);
+    assert!(targets(&generation, &web.wanted_by).contains(&"q\\x2d.target"));
+    assert!(targets(&generation, &web.provides).contains(&"al\\x2dias.service"));
+    for name in ["t@x\\x2dy.service", "t@q\\x2dz.service", "t@c\\x2dd.service"] {
+        unit(&generation, name);
+    }
+    let run = Run::decode(&unit(&generation, "t@c\\x2dd.service").run).unwrap();
+    let words = format!("{:?}", run.exec_start[0].words);
+    assert!(words.contains("c\\\\x2dd") && words.contains("\"c-d\""), "{words}");
+    unit(&generation, "srv-my\\x2ddata.mount");
+}
+
 #[test]
 fn an_import_directory_gives_what_links_enable_and_none_of_systemds_own() {
     let mut memory = set(&[

@@ -74,9 +74,9 @@ pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for word in aliases.chain([name.to_string()]) {
         if let Some((stem, _)) = word.rsplit_once('.').filter(|_| is_short) {
-            names.insert(systemd::native_name(stem));
+            names.insert(stem.to_string());
         }
-        names.insert(systemd::native_name(&word));
+        names.insert(word);
     }
     names
 }
@@ -111,7 +111,7 @@ fn expanded(word: &str, name: &UnitName) -> Option<String> {
 
 /// What init calls it, as a unit of fleet's kind and as a native one.
 pub fn targets(name: &UnitName) -> [String; 2] {
-    [systemd::native_name(name.as_str()), name.stem().to_string()]
+    [name.to_string(), name.stem().to_string()]
 }
 
 /// The files it may have at init, in the same order.
@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_name_is_the_one_that_the_importer_makes_of_it() {
+    fn an_escaped_unit_name_stays_escaped_in_init() {
         let name = UnitName::new("backup@srv\\x2ddata.service").unwrap();
-        let own = ["backup@srv_x2ddata.service", "backup@srv\\x2ddata"];
+        let own = ["backup@srv\\x2ddata.service", "backup@srv\\x2ddata"];
         assert_eq!(targets(&name), own.map(str::to_string));
     }
 }

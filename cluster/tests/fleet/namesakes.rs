@@ -134,15 +134,15 @@ fn a_new_name_of_one_that_runs_displaces_nobody() {
 }
 
 #[test]
-fn who_took_the_name_of_another_over_is_known() {
+fn a_unit_that_took_over_the_name_of_another_is_its_heir() {
     let mut cluster = Cluster::new();
-    let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let own = "srv_x2ddata.service";
-    let write = registry::create(&cluster.picture(), &name(own), &plain, Desired::Launched);
+    let native = native_unit::read("web.yaml", "exec-start: /bin/serve\n").unwrap();
+    let own = "web.service";
+    let write = registry::create(&cluster.picture(), &name(own), &native, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on(own, Some("m1"));
     let goal = cluster.goal(&Goal::new());
-    assert!(agent::has_heir(&goal, &name("srv\\x2ddata.service")));
+    assert!(agent::has_heir(&goal, &name("web.timer")));
     assert!(!agent::has_heir(&goal, &name(own)));
     assert!(!agent::has_heir(&goal, &name("other.service")));
 }

@@ -8,7 +8,7 @@ use super::words::Asked;
 use crate::exit::Trouble;
 use crate::session::Session;
 use groundstate_units::control::request::Verb;
-use groundstate_units::import::systemd::{UnitName, native_name};
+use groundstate_units::import::systemd::UnitName;
 use groundstate_units::name::Name;
 
 /// Makes those of these units known that are instances of a template there is.
@@ -27,7 +27,7 @@ pub(super) fn known(
     }
     let snapshot = Snapshot::take(session)?;
     for name in names.filter(|name| snapshot.find(name).is_none()) {
-        let Ok(target) = Name::new(&native_name(&name)) else { continue };
+        let Ok(target) = Name::new(&name) else { continue };
         match session.ask(Verb::Want { target, for_ms: None }) {
             Ok(_) => wanted(asked, &name),
             // What is no instance of anything is told like any other unit that is not there.

@@ -8,7 +8,6 @@ use crate::session::{Instance, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::glob;
-use groundstate_units::import::systemd::native_name;
 use groundstate_units::policy::Policy;
 
 /// A way to init, as the environment says.
@@ -53,8 +52,7 @@ impl Snapshot {
     /// The unit a name means: with its suffix, or without where that is `.service`; a target's
     /// name is that of its provider.
     pub(super) fn find(&self, name: &str) -> Option<&UnitStatus> {
-        let name = &native_name(name);
-        let mut tried = vec![name.clone()];
+        let mut tried = vec![name.to_string()];
         match name.rsplit_once('.') {
             // A native unit needs no suffix.
             Some((stem, "service" | "target")) => tried.push(stem.to_string()),

@@ -3,6 +3,7 @@
 
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::place::VENDOR_UNITS;
+use groundstate_units::import::systemd::UnitName;
 use groundstate_units::settings::Settings;
 use groundstate_units::settings_file;
 use std::fs;
@@ -157,8 +158,7 @@ impl Folders {
     /// The file of a unit; that of its template for an instance without its own.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
         let found = self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?));
-        // init's name of a unit has `_x2d` where the name of the file has `\x2d`.
-        found.or_else(|| self.exactly(name, &name.replace("_x", "\\x")))
+        found
     }
 
     fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
@@ -214,12 +214,16 @@ impl Folders {
         install_of(&file.name, document.unwrap_or(&text))
     }
 
-    /// `NAME.d/*.conf`, of the template too, in the order they count.
+    /// The drop-ins that count, in their order. Of several with the same file name the one of
+    /// the earlier directory counts, and within a directory that of the more specific unit name.
     pub(super) fn drop_ins(&self, name: &str) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
-        // A drop-in of an instance hides the template's of the same name.
-        for owner in [name.to_string()].into_iter().chain(template_of(name)) {
-            for dir in &self.dirs {
+        let unit = UnitName::of(name);
+        let of_type = unit.suffix.map(|suffix| suffix.as_str().to_string());
+        for owners in [unit.drop_in_names(), of_type.into_iter().collect()] {
+            for (dir, owner) in
+                self.dirs.iter().flat_map(|dir| owners.iter().map(move |o| (dir, o)))
+            {
                 let Ok(entries) = fs::read_dir(dir.join(format!("{owner}.d"))) else { continue };
                 let files = entries.flatten().map(|entry| entry.path());
                 let conf = |path: &PathBuf| path.extension().is_some_and(|end| end == "conf");

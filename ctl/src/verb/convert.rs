@@ -20,6 +20,7 @@ use groundstate_units::import::{openrc, sysv};
 use groundstate_units::settings::Settings;
 use groundstate_units::{limit, meaning, text, yaml_writer};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -195,19 +196,20 @@ fn read(file: &str) -> Result<Vec<u8>, Trouble> {
     }
 }
 
-/// `NAME.d/*.conf` beside the file, those of an instance's template first.
+/// Drop-ins beside the file, as init's loader would choose and order them.
 fn drop_ins(file: &str, name: &UnitName) -> Vec<String> {
     let parent = Path::new(file).parent().map(|dir| dir.to_string_lossy().into_owned());
     let parent = parent.filter(|dir| !dir.is_empty()).unwrap_or_else(|| ".".to_string());
-    let mut found: Vec<(String, String)> = Vec::new();
-    for unit in name.template().into_iter().chain([name.clone()]) {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    let of_type = name.suffix.map(|suffix| suffix.as_str().to_string());
+    for unit in name.drop_in_names().into_iter().chain(of_type) {
         let directory = format!("{parent}/{unit}.d");
         let names = Disk.list(&directory, limit::DROP_INS).unwrap_or_default();
-        let names = names.into_iter().filter(|name| name.ends_with(".conf"));
-        found.extend(names.map(|name| (name.clone(), format!("{directory}/{name}"))));
+        for name in names.into_iter().filter(|name| name.ends_with(".conf")) {
+            found.entry(name.clone()).or_insert_with(|| format!("{directory}/{name}"));
+        }
     }
-    found.sort();
-    found.into_iter().map(|(_, path)| path).collect()
+    found.into_values().collect()
 }
 
 /// The native form, with a comment for each directive that is not in it.

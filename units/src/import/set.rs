@@ -5,11 +5,12 @@
 use super::systemd::replacement;
 use super::systemd::unit_name::Suffix;
 use crate::assembly::Draft;
-use crate::diagnostic::Place;
+use crate::diagnostic::{Diagnostic, Place};
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::spec::{DependencyKind, Kind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Where units stand that are in no file.
 const NOWHERE: &str = "(built in)";
@@ -27,6 +28,45 @@ pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
         goal(drafts, settings);
         stand_ins(drafts, settings);
     }
+}
+
+/// Units of import directories whose name a native unit has are left out: the native unit
+/// wins. So does it where both claim another name. Returns the files with such a unit, and for
+/// each unit that is left out a note.
+pub(crate) fn yield_to_native(
+    drafts: &mut Vec<Draft>,
+    settings: &Settings,
+) -> Vec<(Arc<str>, Option<Diagnostic>)> {
+    let from_elsewhere = |draft: &Draft| {
+        let directory = draft.at.file.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let is = |known: &String| known.trim_end_matches('/') == directory;
+        draft.source.is_none() && is_imported(draft) && settings.import_dirs.iter().any(is)
+    };
+    let mut native: BTreeMap<Name, Place> = BTreeMap::new();
+    for draft in drafts.iter().filter(|draft| !is_imported(draft)) {
+        for name in std::iter::once(&draft.name).chain(&draft.provides) {
+            native.entry(name.clone()).or_insert_with(|| draft.at.clone());
+        }
+    }
+    let mut found = Vec::new();
+    drafts.retain_mut(|draft| {
+        if !from_elsewhere(draft) {
+            return true;
+        }
+        if let Some(at) = native.get(&draft.name) {
+            let message = format!("`{}` is a native unit; this one is left out", draft.name);
+            let note = Diagnostic::note("native-unit", draft.at.clone(), message);
+            found.push((draft.at.file.clone(), Some(note.with_related(vec![at.clone()]))));
+            return false;
+        }
+        let before = draft.provides.len();
+        draft.provides.retain(|name| !native.contains_key(name));
+        if draft.provides.len() != before {
+            found.push((draft.at.file.clone(), None));
+        }
+        true
+    });
+    found
 }
 
 /// It is from a file of systemd's.

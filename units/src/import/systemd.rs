@@ -30,7 +30,7 @@ pub mod unit_name;
 pub mod unit_text;
 mod word;
 
-pub use conversion::{Imported, Surroundings, convert, native_name};
+pub use conversion::{Imported, Surroundings, convert};
 pub(crate) use dependency::native_target as target_of_link;
 pub use unit_name::{Suffix, UnitName};
 pub use unit_text::{UnitOption, UnitText};

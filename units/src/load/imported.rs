@@ -68,6 +68,13 @@ impl Set {
         } else {
             self.instances(context, foreign, &wanted)
         };
+        for (file, note) in import::set::yield_to_native(&mut self.drafts, context.settings) {
+            if let Some(record) = self.records.iter_mut().find(|record| record.path == file) {
+                // With the native unit gone, the file says what it said.
+                record.again = true;
+                record.diagnostics.extend(note);
+            }
+        }
         import::set::settle(&mut self.drafts, context.settings);
         self.settle_places();
         most

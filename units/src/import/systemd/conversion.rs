@@ -7,7 +7,8 @@ use super::fate::Fate;
 use super::span;
 use super::unit_name::{Suffix, UnitName};
 use super::unit_text::{UnitOption, UnitText};
-use super::{dependency, implied, install, mount, service, trigger, word};
+use super::word::{self, Unbalanced, Word};
+use super::{dependency, implied, install, mount, service, trigger};
 use crate::diagnostic::{Place, Severity};
 use crate::manifest::Manifest;
 use crate::name::Name;
@@ -155,7 +156,7 @@ impl<'a> Conversion<'a> {
     }
 
     fn read_name(&mut self) {
-        match Name::new(&native_name(&self.name.to_string())) {
+        match Name::new(&self.name.to_string()) {
             Ok(name) => self.manifest.name = Some(name),
             Err(error) => {
                 let hint = "units are named as their files are";
@@ -223,9 +224,25 @@ impl<'a> Conversion<'a> {
         &mut self,
         options: &[&'a UnitOption],
     ) -> Vec<(String, &'a UnitOption, Spot)> {
+        self.parts(options, word::split)
+    }
+
+    /// The unit names of a directive: their backslashes are part of them.
+    pub(super) fn names(
+        &mut self,
+        options: &[&'a UnitOption],
+    ) -> Vec<(String, &'a UnitOption, Spot)> {
+        self.parts(options, word::split_names)
+    }
+
+    fn parts(
+        &mut self,
+        options: &[&'a UnitOption],
+        split: fn(&str) -> Result<Vec<Word>, Unbalanced>,
+    ) -> Vec<(String, &'a UnitOption, Spot)> {
         let mut words = Vec::new();
         for option in options {
-            match word::split(&option.value) {
+            match split(&option.value) {
                 Ok(found) => {
                     let mut spots = option.spots();
                     for word in found {
@@ -239,9 +256,4 @@ impl<'a> Conversion<'a> {
         }
         words
     }
-}
-
-/// A unit's name as a native one: the backslash of escaped names can not stand in those.
-pub fn native_name(name: &str) -> String {
-    name.replace('\\', "_")
 }

@@ -1,7 +1,7 @@
 //! Dependencies. systemd's two axes, who is pulled in and who comes first, are put
 //! together: pulled in and after it is one native key, each alone another.
 
-use super::conversion::{Conversion, native_name};
+use super::conversion::Conversion;
 use super::replacement;
 use super::table::partly;
 use super::unit_name::{Suffix, UnitName, unescape_path};
@@ -29,7 +29,7 @@ impl Other<'_> {
 
 /// The target a unit's name is natively.
 pub(crate) fn native_target(name: &str) -> String {
-    native_name(replacement::goal(name).unwrap_or(name))
+    replacement::goal(name).unwrap_or(name).to_string()
 }
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
@@ -68,7 +68,7 @@ fn others<'a>(this: &mut Conversion<'a>, directives: &[&str]) -> Vec<Other<'a>> 
     let mut found = Vec::new();
     for directive in directives {
         let options = this.all("Unit", directive);
-        for (word, option, at) in this.words(&options) {
+        for (word, option, at) in this.names(&options) {
             found.push(Other { name: UnitName::of(&word), option, at });
         }
     }
@@ -170,7 +170,7 @@ impl Order {
 
 fn sockets<'a>(this: &mut Conversion<'a>) -> Vec<Other<'a>> {
     let options = this.all("Service", "Sockets");
-    let words = this.words(&options).into_iter();
+    let words = this.names(&options).into_iter();
     words.map(|(word, option, at)| Other { name: UnitName::of(&word), option, at }).collect()
 }
 

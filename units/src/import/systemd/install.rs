@@ -1,9 +1,11 @@
 //! `[Install]`: what pulls the unit in while it is enabled, its other names, the instance
 //! a template is enabled with. And the targets it provides.
 
-use super::conversion::{Conversion, native_name};
+use super::conversion::Conversion;
 use super::dependency::{native_target, upholds};
 use super::fate::Outcome;
+use super::replacement;
+use super::table::partly;
 use super::unit_name::{Suffix, UnitName};
 use crate::name::Name;
 
@@ -13,10 +15,15 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
         [("WantedBy", "wanted-by"), ("RequiredBy", "required-by"), ("UpheldBy", "wanted-by")]
     {
         let options = this.all("Install", directive);
-        for (word, option, at) in this.words(&options) {
+        for (word, option, at) in this.names(&options) {
             let name = UnitName::of(&word);
             if name.suffix == Some(Suffix::Device) {
                 this.lose(option, "a device does not start units");
+            } else if replacement::starts_nothing(&word) {
+                if this.fate(option, Outcome::Lost(partly::AT_SHUTDOWN.to_string())) {
+                    let message = format!("{directive}={word}: {}", partly::AT_SHUTDOWN);
+                    this.warn(option, "dropped", &message, partly::AT_SHUTDOWN_HINT);
+                }
             } else if Name::new(&native_target(&word)).is_ok() || this.name.is_template() {
                 this.add(key, &native_target(&word), Some(option), at);
                 if directive == "UpheldBy" {
@@ -28,7 +35,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
         }
     }
     let options = this.all("Install", "Also");
-    for (word, option, _) in this.words(&options) {
+    for (word, option, _) in this.names(&options) {
         this.leave_out(option, "each unit is enabled by its own name");
         this.also.push(word);
     }
@@ -47,11 +54,9 @@ fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
     let own = this.own();
     let mut names = vec![(own.to_string(), None, at)];
     let options = this.all("Install", "Alias");
-    for (word, option, at) in this.words(&options) {
+    for (word, option, at) in this.names(&options) {
         let alias = UnitName::of(&word);
-        if alias.suffix == Some(suffix)
-            && (this.name.is_template() || Name::new(&native_name(&word)).is_ok())
-        {
+        if alias.suffix == Some(suffix) && (this.name.is_template() || Name::new(&word).is_ok()) {
             // `b@.service` is what each instance of `a@.service` is called too.
             let named = match &own.instance {
                 Some(instance) if alias.is_template() => alias.with_instance(instance).to_string(),
@@ -63,11 +68,11 @@ fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
         }
     }
     for (name, option, at) in &names {
-        this.add("provides", &native_name(name), *option, *at);
+        this.add("provides", name, *option, *at);
     }
     if matches!(suffix, Suffix::Service | Suffix::Target) {
         for (name, _, at) in &names {
-            this.add("provides", &native_name(&UnitName::of(name).stem()), None, *at);
+            this.add("provides", &UnitName::of(name).stem(), None, *at);
         }
     }
 }

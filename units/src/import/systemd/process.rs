@@ -1,7 +1,7 @@
 //! What a unit says about its processes that takes more than a row of the table:
 //! environment, directory, output, control groups.
 
-use super::conversion::{Conversion, native_name};
+use super::conversion::Conversion;
 use super::span::{self, Span};
 use super::unit_text::UnitOption;
 use crate::capability;
@@ -61,7 +61,7 @@ fn dynamic_user(this: &mut Conversion<'_>) {
     let named = this.last(SECTION, "User").is_some();
     let name = match this.text(SECTION, "User") {
         Some(user) => user.to_string(),
-        None => native_name(&this.name.prefix),
+        None => this.name.prefix.replace('\\', "_"),
     };
     if !named {
         this.put_default("user", &name);
@@ -243,8 +243,8 @@ fn groups(this: &mut Conversion<'_>) {
 
 /// `a-b.slice` is within `a.slice`.
 fn slice(name: &str) -> Option<String> {
-    let stem = native_name(name.strip_suffix(".slice")?);
-    if matches!(stem.as_str(), "system" | "-") {
+    let stem = name.strip_suffix(".slice")?;
+    if matches!(stem, "system" | "-") {
         return None;
     }
     let parts: Vec<&str> = stem.split('-').collect();

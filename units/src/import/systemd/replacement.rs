@@ -14,7 +14,7 @@ const GOALS: [&str; 7] = [
 ];
 
 /// Targets of systemd.special(7) that units name.
-const TARGETS: [&str; 63] = [
+const TARGETS: [&str; 73] = [
     "basic.target",
     "blockdev@.target",
     "bluetooth.target",
@@ -32,6 +32,8 @@ const TARGETS: [&str; 63] = [
     "halt.target",
     "hibernate.target",
     "hybrid-sleep.target",
+    "imports-pre.target",
+    "imports.target",
     "initrd-fs.target",
     "initrd-root-device.target",
     "initrd-root-fs.target",
@@ -59,21 +61,29 @@ const TARGETS: [&str; 63] = [
     "remote-veritysetup.target",
     "rescue.target",
     "rpcbind.target",
+    "runlevel0.target",
+    "runlevel1.target",
+    "runlevel6.target",
     "shutdown.target",
     "sigpwr.target",
     "sleep.target",
     "slices.target",
     "smartcard.target",
     "sockets.target",
+    "soft-reboot.target",
     "sound.target",
+    "ssh-access.target",
+    "storage-target-mode.target",
     "suspend-then-hibernate.target",
     "suspend.target",
     "swap.target",
     "sysinit.target",
+    "system-update-pre.target",
     "system-update.target",
     "time-set.target",
     "time-sync.target",
     "timers.target",
+    "tpm2.target",
     "umount.target",
     "usb-gadget.target",
     "veritysetup-pre.target",
@@ -81,14 +91,25 @@ const TARGETS: [&str; 63] = [
 ];
 
 /// Others of its package whose names do not begin with `systemd-`.
-const OTHERS: [&str; 33] = [
+const OTHERS: [&str; 55] = [
+    "-.slice",
     "autovt@.service",
+    "capsule.slice",
+    "capsule@.service",
     "console-getty.service",
     "container-getty@.service",
+    "dbus-org.freedesktop.home1.service",
     "dbus-org.freedesktop.hostname1.service",
+    "dbus-org.freedesktop.import1.service",
     "dbus-org.freedesktop.locale1.service",
     "dbus-org.freedesktop.login1.service",
+    "dbus-org.freedesktop.machine1.service",
+    "dbus-org.freedesktop.network1.service",
+    "dbus-org.freedesktop.oom1.service",
+    "dbus-org.freedesktop.portable1.service",
+    "dbus-org.freedesktop.resolve1.service",
     "dbus-org.freedesktop.timedate1.service",
+    "dbus-org.freedesktop.timesync1.service",
     "debug-shell.service",
     "dev-hugepages.mount",
     "dev-mqueue.mount",
@@ -103,18 +124,29 @@ const OTHERS: [&str; 33] = [
     "kmod-static-nodes.service",
     "kmod.service",
     "ldconfig.service",
+    "machine.slice",
     "modprobe@.service",
     "proc-sys-fs-binfmt_misc.automount",
     "proc-sys-fs-binfmt_misc.mount",
+    "quotaon-root.service",
     "quotaon.service",
+    "quotaon@.service",
     "rc-local.service",
+    "rc.service",
+    "rcS.service",
     "rescue.service",
     "serial-getty@.service",
     "sys-fs-fuse-connections.mount",
     "sys-kernel-config.mount",
     "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount",
+    "syslog.socket",
+    "system-update-cleanup.service",
+    "system.slice",
+    "tmp.mount",
     "user-runtime-dir@.service",
+    "user.slice",
+    "var-lib-machines.mount",
 ];
 
 /// The native goal that name means, if it is one of the boot's goals.
@@ -129,6 +161,8 @@ pub fn is_own(name: &str) -> bool {
         || OTHERS.contains(&name)
         || name.starts_with("systemd-")
         || name.starts_with("user@")
+        || name.ends_with(".slice")
+            && (name.starts_with("user-") || name.starts_with("system-systemd\\x2d"))
         || matches!(name, "udev.service" | "procps.service" | "x11-common.service")
 }
 
@@ -162,12 +196,28 @@ pub(super) fn is_of_shutdown(name: &str) -> bool {
             | "halt.target"
             | "kexec.target"
             | "exit.target"
+            | "soft-reboot.target"
+            | "runlevel0.target"
+            | "runlevel6.target"
             | "initrd-switch-root.target"
             | "initrd-switch-root.service"
             | "systemd-reboot.service"
             | "systemd-poweroff.service"
             | "systemd-halt.service"
     )
+}
+
+/// A target that is reached on the way down or to sleep only, where init starts no units.
+pub(crate) fn starts_nothing(name: &str) -> bool {
+    is_of_shutdown(name)
+        || matches!(
+            name,
+            "sleep.target"
+                | "suspend.target"
+                | "hibernate.target"
+                | "hybrid-sleep.target"
+                | "suspend-then-hibernate.target"
+        )
 }
 
 /// Conflicts with these only say: not up when the goal has changed.

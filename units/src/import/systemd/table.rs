@@ -5,7 +5,7 @@
 //! The rows are in `table/`, by the section they stand in; what takes more than a row
 //! ([`How::Special`]) has its code in the file its comment names.
 
-pub(super) mod partly;
+pub(crate) mod partly;
 mod process;
 mod sandbox;
 mod trigger;

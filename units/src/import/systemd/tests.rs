@@ -264,7 +264,7 @@ fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
         ["/bin/mount -t ext4 -o noatime /dev/sda1 \"/srv/my data\""]
     );
     assert_eq!(values(&mount, "exec-stop"), ["/bin/umount \"/srv/my data\""]);
-    assert_eq!(mount.manifest.name.as_ref().unwrap().as_str(), "srv-my_x20data.mount");
+    assert_eq!(mount.manifest.name.as_ref().unwrap().as_str(), r"srv-my\x20data.mount");
     let wrong = import("other.mount", text);
     assert_eq!(said(&wrong, Severity::Error)[0].0, 3);
     let remote = import("mnt.mount", "[Mount]\nWhat=h:/x\nWhere=/mnt\nType=nfs\n");
@@ -386,7 +386,7 @@ fn what_is_only_nearly_so_is_said_at_its_line() {
 fn a_wanted_mount_is_waited_for_and_may_be_missing() {
     let web = service("[Unit]\nWantsMountsFor=/var/lib/a-b\n");
     clean(&web);
-    let mounts = ["var.mount?", "var-lib.mount?", "var-lib-a_x2db.mount?"];
+    let mounts = ["var.mount?", "var-lib.mount?", r"var-lib-a\x2db.mount?"];
     assert_eq!(values(&web, "waits-for"), mounts);
 }
 

@@ -1,7 +1,7 @@
 //! `.socket`, `.timer` and `.path`: what they bring in, and what takes more than a row of
 //! the table. An activation that can not be told from nothing is an error.
 
-use super::conversion::{Conversion, native_name};
+use super::conversion::Conversion;
 use super::implied::edge;
 use super::span::{self, Span};
 use super::unit_name::Suffix;
@@ -21,7 +21,7 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
         }
         None => Some(this.own().with_suffix(Suffix::Service).to_string()),
     };
-    let Some(target) = target.map(|target| native_name(&target)) else { return };
+    let Some(target) = target else { return };
     match said {
         Some(option) => drop(this.put("activates", &target, option)),
         None => this.put_default("activates", &target),

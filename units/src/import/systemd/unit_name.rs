@@ -128,6 +128,30 @@ impl UnitName {
         UnitName { suffix: Some(suffix), ..self.clone() }
     }
 
+    /// The names whose `NAME.d` directories hold drop-ins of this unit, those that win over
+    /// others in the same directory of units first: an instance, its template, and each prefix
+    /// that ends in a dash. Those of all units of a type, `service.d`, come last of all.
+    pub fn drop_in_names(&self) -> Vec<String> {
+        let dashes: Vec<usize> =
+            self.prefix.trim_end_matches('-').match_indices('-').map(|(at, _)| at + 1).collect();
+        let chopped: Vec<&str> =
+            dashes.iter().rev().filter_map(|end| self.prefix.get(..*end)).collect();
+        let named = |prefix: &str, instance: Option<&str>| {
+            let (prefix, instance) = (prefix.to_string(), instance.map(str::to_string));
+            UnitName { prefix, instance, suffix: self.suffix }.to_string()
+        };
+        let mut names = vec![self.to_string()];
+        names.extend(self.template().map(|template| template.to_string()));
+        names.extend(chopped.iter().map(|prefix| named(prefix, None)));
+        if self.is_instance() {
+            for prefix in chopped {
+                names.push(named(prefix, self.instance.as_deref()));
+                names.push(named(prefix, Some("")));
+            }
+        }
+        names
+    }
+
     /// Without its suffix.
     pub fn stem(&self) -> String {
         UnitName { suffix: None, ..self.clone() }.to_string()
@@ -216,6 +240,19 @@ mod tests {
         assert!(UnitName::of("getty@").is_template() && UnitName::of("a@.mount").is_template());
         assert_eq!(UnitName::of("a.b").suffix, None);
         assert!(!UnitName::of("@x.service").is_instance());
+    }
+
+    // Expected values: the order in which systemd 252 reads such directories.
+    #[test]
+    fn drop_ins_of_a_more_specific_name_come_first() {
+        let names = |name: &str| UnitName::of(name).drop_in_names().join(" ");
+        let expected = "a-b-c@i.service a-b-c@.service a-b-.service a-.service a-b-@i.service \
+                        a-b-@.service a-@i.service a-@.service";
+        assert_eq!(names("a-b-c@i.service"), expected);
+        assert_eq!(names("a-b-c@.service"), "a-b-c@.service a-b-.service a-.service");
+        assert_eq!(names("a-b.socket"), "a-b.socket a-.socket");
+        assert_eq!(names("a.socket"), "a.socket");
+        assert_eq!(names("a-b-.socket"), "a-b-.socket a-.socket");
     }
 
     // Expected values: systemd-escape 252, with and without --path.

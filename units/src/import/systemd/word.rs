@@ -27,6 +27,18 @@ const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 /// # Errors
 /// Unbalanced quoting.
 pub(crate) fn split(value: &str) -> Result<Vec<Word>, Unbalanced> {
+    parts(value, true)
+}
+
+/// The words of a list of unit names: quotes hold, a backslash is a character as any other.
+///
+/// # Errors
+/// Unbalanced quoting.
+pub(crate) fn split_names(value: &str) -> Result<Vec<Word>, Unbalanced> {
+    parts(value, false)
+}
+
+fn parts(value: &str, escapes: bool) -> Result<Vec<Word>, Unbalanced> {
     let mut words = Vec::new();
     let mut current: Option<Word> = None;
     let mut quote: Option<(char, usize)> = None;
@@ -38,7 +50,7 @@ pub(crate) fn split(value: &str) -> Result<Vec<Word>, Unbalanced> {
         }
         let word = current.get_or_insert(Word { text: String::new(), offset, quoted: false });
         match (c, quote) {
-            ('\\', _) => {
+            ('\\', _) if escapes => {
                 let behind = value.get(offset + 1..).unwrap_or_default();
                 let Some(next) = behind.chars().next() else {
                     return Err(Unbalanced { offset });
@@ -144,6 +156,13 @@ mod tests {
         assert_eq!(words("'\\'\\n\\'' \\x41 \\101 \\u00e4 \\s"), ["'\n'", "A", "A", "ä", " "]);
         assert_eq!(words("'' x"), ["", "x"]);
         assert_eq!(words("'-p -- \\\\u'"), ["-p -- \\u"]);
+    }
+
+    #[test]
+    fn unit_names_keep_their_backslashes() {
+        let found = split_names(r#"a\x2db.mount 't@x\x2dy.service' \x41"#).unwrap();
+        let texts: Vec<&str> = found.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!(texts, [r"a\x2db.mount", r"t@x\x2dy.service", r"\x41"]);
     }
 
     #[test]

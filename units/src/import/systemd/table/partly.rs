@@ -34,6 +34,10 @@ pub(in super::super) const UNORDERED: &str =
     "without After= or Before= a failure of the other unit does not keep this one from starting";
 pub(in super::super) const ROOTED: &str =
     "no command runs with full rights within a root directory";
+pub(crate) const AT_SHUTDOWN: &str =
+    "a shutdown or a sleep starts no units, so what one of its targets wants does not run";
+pub(crate) const AT_SHUTDOWN_HINT: &str =
+    "a unit with RemainAfterExit=yes that is up runs its ExecStop= at a shutdown";
 
 const fn told(section: &'static str, name: &'static str, how: &'static str) -> Gap {
     Gap { section, name, how, when: When::Told }
@@ -44,6 +48,9 @@ const fn told(section: &'static str, name: &'static str, how: &'static str) -> G
 pub(super) const GAPS: &[Gap] = &[
     told("Unit", "Upholds", UPHELD),
     told("Install", "UpheldBy", UPHELD),
+    told("Install", "UpheldBy", AT_SHUTDOWN),
+    told("Install", "WantedBy", AT_SHUTDOWN),
+    told("Install", "RequiredBy", AT_SHUTDOWN),
     told("Unit", "StopPropagatedFrom", STOPPED_WITH),
     told("Unit", "BindsTo", BOUND),
     told("Unit", "BindTo", BOUND),
