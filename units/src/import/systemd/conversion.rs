@@ -79,7 +79,16 @@ pub fn convert(
     for text in texts {
         conversion.manifest.diagnostics.extend(text.found.iter().cloned());
     }
-    for option in conversion.options.iter().copied() {
+    let mut resets: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, option) in conversion.options.iter().enumerate() {
+        if let Some(family) = family(option).filter(|_| option.value.is_empty()) {
+            resets.insert(family, at);
+        }
+    }
+    for (at, option) in conversion.options.iter().copied().enumerate() {
+        if family(option).and_then(|family| resets.get(family)).is_some_and(|reset| at < *reset) {
+            continue;
+        }
         let directive = (option.section.as_ref(), option.name.as_str());
         conversion.by_directive.entry(directive).or_default().push(option);
     }
@@ -91,6 +100,25 @@ pub fn convert(
         also: conversion.also,
         #[cfg(test)]
         walked: conversion.walked.get(),
+    }
+}
+
+/// Directives that are one list: an empty assignment to one takes back those of all.
+fn family(option: &UnitOption) -> Option<&'static str> {
+    match (option.section.as_ref(), option.name.as_str()) {
+        ("Unit", name) if name.starts_with("Condition") => Some("Condition"),
+        ("Unit", name) if name.starts_with("Assert") => Some("Assert"),
+        ("Socket", name) if name.starts_with("Listen") => Some("Listen"),
+        (
+            "Timer",
+            "OnCalendar" | "OnActiveSec" | "OnBootSec" | "OnStartupSec" | "OnUnitActiveSec"
+            | "OnUnitInactiveSec",
+        ) => Some("On"),
+        (
+            "Path",
+            "PathExists" | "PathExistsGlob" | "PathChanged" | "PathModified" | "DirectoryNotEmpty",
+        ) => Some("Path"),
+        _ => None,
     }
 }
 

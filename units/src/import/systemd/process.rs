@@ -45,7 +45,7 @@ fn env_files(this: &mut Conversion<'_>) {
         let Some(text) = this.expand(option, &option.value) else { continue };
         let path = text.strip_prefix('-').unwrap_or(&text);
         if path.starts_with('/') {
-            this.add("env-file", &text, Some(option), option.value_at());
+            this.add_line("env-file", &text, option);
         } else {
             this.lose(option, "it is no absolute path");
         }

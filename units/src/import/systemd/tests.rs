@@ -10,6 +10,7 @@ mod fleet;
 mod growth;
 mod output;
 mod prefix;
+mod promise;
 
 fn import(name: &str, text: &str) -> Imported {
     let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];

@@ -13,6 +13,11 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
     this.put_default("type", kind.as_str());
     let accept = kind == Kind::Socket && this.flag("Socket", "Accept", false);
     let said = this.last(section, directive);
+    if let Some(option) = said.filter(|_| accept) {
+        let hint =
+            "systemd does not load this unit either; the service is the template of its name";
+        this.refuse(option, "Service= beside Accept=yes", hint);
+    }
     let target = match said {
         Some(option) => this.expand(option, &option.value),
         None if accept => {

@@ -39,6 +39,10 @@ pub(crate) const AT_SHUTDOWN: &str =
 pub(crate) const AT_SHUTDOWN_HINT: &str =
     "a unit with RemainAfterExit=yes that is up runs its ExecStop= at a shutdown";
 
+fn is_glob(value: &str) -> bool {
+    value.contains(['*', '?', '['])
+}
+
 const fn told(section: &'static str, name: &'static str, how: &'static str) -> Gap {
     Gap { section, name, how, when: When::Told }
 }
@@ -56,5 +60,11 @@ pub(super) const GAPS: &[Gap] = &[
     told("Unit", "BindTo", BOUND),
     told("Unit", "Requires", UNORDERED),
     told("Unit", "RequiresOverridable", UNORDERED),
+    Gap {
+        section: "Process",
+        name: "EnvironmentFile",
+        how: "wildcards are not expanded: it is read as the name of one file",
+        when: When::Value(is_glob),
+    },
     told("Service", "PermissionsStartOnly", ROOTED),
 ];

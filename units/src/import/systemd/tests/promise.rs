@@ -1,0 +1,76 @@
+//! Sentences of the manual pages about how directives are read.
+
+use super::*;
+
+/// The messages of severity note, with the lines they are about.
+fn notes(imported: &Imported) -> Vec<(u32, &str)> {
+    let said = imported.manifest.diagnostics.iter();
+    let notes = said.filter(|said| said.severity == Severity::Note);
+    notes.map(|said| (said.at.line, said.message.as_str())).collect()
+}
+
+#[test]
+fn an_empty_condition_takes_back_all_kinds_of_conditions() {
+    let text = "[Unit]\nConditionPathExists=/a\nConditionUser=root\nAssertPathExists=/b\n\
+                ConditionHost=\nConditionPathExists=|!/c\n[Service]\nExecStart=/bin/x\n";
+    let one = import("a.service", text);
+    assert_eq!(values(&one, "condition-path-exists"), ["|!/c"]);
+    assert_eq!(values(&one, "condition-user"), Vec::<String>::new());
+    assert_eq!(values(&one, "assert-path-exists"), ["/b"]);
+}
+
+#[test]
+fn an_empty_on_directive_takes_back_all_times_of_a_timer() {
+    let text = "[Timer]\nOnCalendar=daily\nOnBootSec=5min\nOnUnitActiveSec=\nOnActiveSec=1h\n";
+    let one = import("a.timer", text);
+    assert_eq!(values(&one, "timer-calendar"), Vec::<String>::new());
+    assert_eq!(values(&one, "timer-boot"), Vec::<String>::new());
+    assert_eq!(values(&one, "timer-active"), ["1h"]);
+}
+
+#[test]
+fn an_empty_listen_directive_takes_back_all_addresses_of_a_socket() {
+    let text =
+        "[Socket]\nListenStream=/run/a\nListenFIFO=/run/b\nListenDatagram=\nListenStream=80\n";
+    let one = import("a.socket", text);
+    assert_eq!(values(&one, "listen-stream"), ["80"]);
+    assert_eq!(values(&one, "listen-fifo"), Vec::<String>::new());
+}
+
+#[test]
+fn an_empty_path_directive_takes_back_all_paths() {
+    let text = "[Path]\nPathExists=/a\nPathChanged=/b\nPathModified=\nDirectoryNotEmpty=/c\n";
+    let one = import("a.path", text);
+    assert_eq!(values(&one, "path-exists"), Vec::<String>::new());
+    assert_eq!(values(&one, "path-changed"), Vec::<String>::new());
+    assert_eq!(values(&one, "path-directory-not-empty"), ["/c"]);
+}
+
+#[test]
+fn a_part_that_is_not_honoured_is_noted_where_the_value_uses_it_and_once() {
+    let text = "EnvironmentFile=/etc/a\nEnvironmentFile=/etc/b.d/*\nEnvironmentFile=-/etc/c?\n";
+    let one = service(text);
+    let expected =
+        "EnvironmentFile=: wildcards are not expanded: it is read as the name of one file";
+    assert_eq!(notes(&one), [(4, expected)]);
+    assert!(notes(&service("EnvironmentFile=/etc/a\n")).is_empty());
+}
+
+#[test]
+fn a_file_of_variables_may_be_named_twice() {
+    let one = service("EnvironmentFile=/a\nEnvironmentFile=/b\nEnvironmentFile=-/a\n");
+    assert_eq!(values(&one, "env-file"), ["/a", "/b", "-/a"]);
+    let one =
+        service("EnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=/a\nEnvironmentFile=/a\n");
+    assert_eq!(values(&one, "env-file"), ["/a", "/a"]);
+}
+
+#[test]
+fn a_socket_that_accepts_takes_no_service() {
+    let text = "[Socket]\nListenStream=/run/a\nAccept=yes\nService=b.service\n";
+    let one = import("a.socket", text);
+    let said = one.manifest.diagnostics.iter();
+    let errors: Vec<u32> =
+        said.filter(|d| d.severity == Severity::Error).map(|d| d.at.line).collect();
+    assert_eq!(errors, [4]);
+}
