@@ -2,7 +2,7 @@
 //! namespaces of this machine. Needs root, etcd, the real init and initctl.
 //!
 //! `nodes` runs the sample; `nodes --all` every case; `nodes WORD…` those whose names have one
-//! of the words, or with `--exact` are one; `nodes tour [--one]` is contrib/cluster-demo. Prints
+//! of the words, or with `--exact` are one; `nodes tour [--one] [--keep]` is contrib/cluster-demo. Prints
 //! as the test harness does, for the stages read that.
 #![allow(
     clippy::unwrap_used,
@@ -35,10 +35,10 @@ use std::time::Instant;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "tour") {
-        return tour::run(words.iter().any(|word| word == "--one"));
-    }
     let given = |flag: &str| words.iter().any(|word| word == flag);
+    if words.first().is_some_and(|word| word == "tour") {
+        return tour::run(given("--one"), given("--keep"));
+    }
     let (all, exact) = (given("--all"), given("--exact"));
     let names: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();

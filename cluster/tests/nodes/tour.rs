@@ -24,11 +24,17 @@ struct Tour {
     terminal: Terminal,
 }
 
-pub(crate) fn run(one: bool) -> ExitCode {
+pub(crate) fn run(one: bool, keep: bool) -> ExitCode {
     println!("booting {} …", if one { "one node with an etcd" } else { "three nodes" });
     let cluster = Cluster::boot(if one { 1 } else { 3 }, "");
     let mut tour = Tour { cluster, at: 1, terminal: Terminal::default() };
     let outcome = if one { tour.one() } else { tour.three() };
+    if keep {
+        let socket = tour.cluster.node(tour.at).at("run/fleet.sock");
+        println!("\nthe machines stay until you press Enter; from another terminal:");
+        println!("  fleetctl --endpoint=unix://{socket} list-machines");
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
     tour.cluster.pass();
     match outcome {
         Ok(()) => {

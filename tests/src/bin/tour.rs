@@ -1,4 +1,4 @@
-//! `tour UNITS [-i]`: the demonstration behind `contrib/demo`. Boots the real init on the
+//! `tour UNITS [-i] [--keep]`: the demonstration behind `contrib/demo`. Boots the real init on the
 //! unit files in UNITS, shows each step as a user would see it, and checks each against
 //! what init says in JSON. Ends with 1 and the differences when something is not as told.
 #![allow(
@@ -20,11 +20,13 @@ use std::process::{Command, ExitCode};
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(units) = arguments.next() else {
-        eprintln!("usage: tour UNITS [-i]");
+        eprintln!("usage: tour UNITS [-i] [--keep]");
         return ExitCode::from(64);
     };
-    let stay = arguments.next().as_deref() == Some("-i") && std::io::stdin().is_terminal();
-    let differences = std::panic::catch_unwind(|| tour(&units, stay));
+    let words: Vec<String> = arguments.collect();
+    let given = |flag| std::io::stdin().is_terminal() && words.iter().any(|word| word == flag);
+    let (stay, keep) = (given("-i"), given("--keep"));
+    let differences = std::panic::catch_unwind(|| tour(&units, stay, keep));
     match differences.unwrap_or(1) {
         0 => {
             println!("\neverything went as told");
@@ -37,8 +39,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole tour; the number of things that were not as told.
-fn tour(units: &str, stay: bool) -> usize {
+/// The whole tour; the number of things that were not as told. `stay`: a shell instead of the steps;
+/// `keep`: a shell behind them.
+fn tour(units: &str, stay: bool, keep: bool) -> usize {
     let way = Way::best();
     println!(
         "{}",
@@ -63,6 +66,9 @@ fn tour(units: &str, stay: bool) -> usize {
         tour.offline();
         tour.switch();
         tour.mistake();
+        if keep {
+            tour.shell();
+        }
     }
     tour.shutdown()
 }
