@@ -201,10 +201,22 @@ impl Mirror {
     }
 }
 
+/// What an operator does where etcd was restored from a backup, or is another one.
+const REMEDY: &str = "nothing is taken from it. If it is right, say so: remove the file `cluster` in \
+                      fleetd's runtime directory (/run/fleet) and restart fleetd";
+
 fn doubtful(doubt: &str) -> Fault {
-    let words = "nothing is taken from it. If it is right, say so: remove the file `cluster` in fleetd's \
-                 runtime directory (/run/fleet) and restart fleetd";
-    Fault::Unavailable(format!("{doubt}: {words}"))
+    Fault::Unavailable(format!("{doubt}: {REMEDY}"))
+}
+
+impl Health {
+    /// Why what etcd answers is not believed, and what an operator does then.
+    pub fn doubt(&self) -> Option<&str> {
+        match &self.fault {
+            Some(Fault::Unavailable(why)) if why.ends_with(REMEDY) => Some(why),
+            Some(Fault::Unavailable(_) | Fault::Refused(_) | Fault::Unknown(_)) | None => None,
+        }
+    }
 }
 
 /// A write nobody knows of stays so when it can not be looked for either.

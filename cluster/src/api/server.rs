@@ -97,7 +97,19 @@ impl ApiState {
 
     /// What is answered while the cluster can not be spoken for.
     fn absence(&self) -> Option<Answer> {
-        self.turned_away().or_else(|| (!self.is_healthy()).then(Answer::no_registry))
+        self.turned_away().or_else(|| (!self.is_healthy()).then(|| self.away()))
+    }
+
+    /// 503; where etcd answers and is not believed, with the remedy.
+    fn away(&self) -> Answer {
+        let health = self.inner.mirror.health();
+        match health.borrow().doubt() {
+            Some(doubt) => Answer {
+                retry_after: Some(5),
+                ..Answer::refusal(503, format!("{NO_REGISTRY}: {doubt}"))
+            },
+            None => Answer::no_registry(),
+        }
     }
 
     /// What is answered while the cluster does not let this machine in.
@@ -329,7 +341,7 @@ async fn special(
         return Some(into_response(answer));
     }
     Some(match resource {
-        Resource::Events if !state.is_healthy() => into_response(Answer::no_registry()),
+        Resource::Events if !state.is_healthy() => into_response(state.away()),
         Resource::Events => events(state, request, side),
         Resource::Logs(name) => {
             super::logs::answer(&state.inner.settings.logs, &state.inner.mirror, request, name)

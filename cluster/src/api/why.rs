@@ -5,7 +5,6 @@
 use super::answer::Answer;
 use super::request::Request;
 use crate::desired::Desired;
-use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::record::{StateRecord, WhyRecord};
 use crate::unit_name::UnitName;

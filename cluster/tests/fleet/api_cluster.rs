@@ -1,7 +1,9 @@
 //! API v1 and what goes on behind it: machines, their metadata, draining, reasons, the
 //! registry going away and coming back, changes as they come.
 
-use crate::stand::{Plan, Stand};
+use crate::stand::{Plan, Stand, code, stderr};
+use cluster::record::{ClusterRecord, encode};
+use cluster::transaction::{Operation, Transaction};
 
 const SLEEP: &str = r#"[{"name":"ExecStart","section":"Service","value":"/bin/sleep 1000"}]"#;
 
@@ -60,6 +62,32 @@ fn metadata_is_laid_over_what_a_machine_says() {
     for nothing in ["[]", "null"] {
         assert_eq!(patch(nothing).status, 204);
     }
+}
+
+#[test]
+fn etcd_that_is_not_believed_is_said_with_the_remedy_by_api_and_fleetctl() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    stand.put("a.service", &body(Some(SLEEP), None));
+    let key = stand.keys.of(&cluster::key::Subject::Cluster);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let record = encode(&ClusterRecord { id: "c1".to_string() });
+    let named = Transaction::default().put(key, record);
+    runtime.block_on(stand.store.commit(&named)).unwrap();
+    // An answer to this write has seen the one before it.
+    assert_eq!(stand.put("b.service", &body(Some(SLEEP), None)).status, 201);
+    let wipe = Transaction {
+        operations: vec![Operation::DeletePrefix(stand.keys.root().to_string())],
+        ..Transaction::default()
+    };
+    runtime.block_on(stand.store.commit(&wipe)).unwrap();
+    let words = "remove the file `cluster` in fleetd's runtime directory";
+    stand.until("it is said", |stand| stand.get("/healthz").body.contains(words));
+    for path in ["/healthz", "/fleet/v1/why/a.service", "/fleet/v1/units", "/fleet/v1/events"] {
+        let (status, told) = stand.get(path).fault();
+        assert!(status == 503 && told.contains(words), "{path}: {told}");
+    }
+    let why = stand.fleetctl(&["why", "a"]);
+    assert!(code(&why) == 1 && stderr(&why).contains(words), "{}", stderr(&why));
 }
 
 #[test]
