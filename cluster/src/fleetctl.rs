@@ -7,18 +7,21 @@
 //! to the server; each group of commands has a file of its own.
 
 mod arguments;
+mod backup;
 mod bring_down;
 mod bring_up;
 mod client;
 mod connection;
 mod creation;
 mod draining;
+mod help;
 mod inspection;
 mod listing;
 mod live;
 mod progress;
 mod remote;
 mod restart;
+mod review;
 mod rollout;
 mod session;
 mod ssh;
@@ -63,7 +66,7 @@ fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
         _ if line.version => session::say(&version()),
         None => {
-            let _ = Line::command().print_help();
+            let _ = help::dressed(Line::command()).print_help();
         }
         Some(Command::Version) => session::say(&version()),
         Some(Command::Completions { shell, program }) => {
@@ -75,7 +78,7 @@ fn offline(line: &Line) -> Option<ExitCode> {
         }
         Some(Command::Man { program }) => {
             let page = match program {
-                Program::Fleetctl => documents::man(Line::command(), ""),
+                Program::Fleetctl => documents::man(help::dressed(Line::command()), ""),
                 Program::Fleetd => fleetd::arguments::man(),
             };
             session::write(&page.unwrap_or_default());
@@ -144,6 +147,8 @@ async fn run(session: &mut Session, command: Command) -> Result<u8, Trouble> {
         Command::ListUnitFiles(what) => listing::unit_files(session, &what).await,
         Command::ListMachines(what) => listing::machines(session, &what).await,
         Command::Rollout(what) => rollout::rollout(session, &what).await,
+        Command::Backup { file } => backup::backup(session, &file).await,
+        Command::Restore(what) => backup::restore(session, &what).await,
         Command::Events => live::events(session).await,
         Command::Logs(what) => live::logs(session, &what).await,
         Command::FdForward { .. }

@@ -16,6 +16,9 @@ _fleetctl() {
             ",$1")
                 cmd="fleetctl"
                 ;;
+            fleetctl,backup)
+                cmd="fleetctl__subcmd__backup"
+                ;;
             fleetctl,cat)
                 cmd="fleetctl__subcmd__cat"
                 ;;
@@ -61,6 +64,9 @@ _fleetctl() {
             fleetctl,restart)
                 cmd="fleetctl__subcmd__restart"
                 ;;
+            fleetctl,restore)
+                cmd="fleetctl__subcmd__restore"
+                ;;
             fleetctl,rollout)
                 cmd="fleetctl__subcmd__rollout"
                 ;;
@@ -93,6 +99,9 @@ _fleetctl() {
                 ;;
             fleetctl,why)
                 cmd="fleetctl__subcmd__why"
+                ;;
+            fleetctl__subcmd__help,backup)
+                cmd="fleetctl__subcmd__help__subcmd__backup"
                 ;;
             fleetctl__subcmd__help,cat)
                 cmd="fleetctl__subcmd__help__subcmd__cat"
@@ -139,6 +148,9 @@ _fleetctl() {
             fleetctl__subcmd__help,restart)
                 cmd="fleetctl__subcmd__help__subcmd__restart"
                 ;;
+            fleetctl__subcmd__help,restore)
+                cmd="fleetctl__subcmd__help__subcmd__restore"
+                ;;
             fleetctl__subcmd__help,rollout)
                 cmd="fleetctl__subcmd__help__subcmd__rollout"
                 ;;
@@ -179,8 +191,94 @@ _fleetctl() {
 
     case "${cmd}" in
         fleetctl)
-            opts="-v -h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --version --help cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart rollout ssh start status stop submit undrain unload why version verify completions man help"
+            opts="-v -h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --version --help backup cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart restore rollout ssh start status stop submit undrain unload why version verify completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --endpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --driver)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-key-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cert-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ca-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tunnel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --known-hosts-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --strict-host-key-checking)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --sign-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh-username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --experimental-api)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fleetctl__subcmd__backup)
+            opts="-h --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -789,8 +887,22 @@ _fleetctl() {
             return 0
             ;;
         fleetctl__subcmd__help)
-            opts="cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart rollout ssh start status stop submit undrain unload why version verify completions man help"
+            opts="backup cat destroy drain events fd-forward journal list-machines list-unit-files list-units load logs restart restore rollout ssh start status stop submit undrain unload why version verify completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fleetctl__subcmd__help__subcmd__backup)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -999,6 +1111,20 @@ _fleetctl() {
             return 0
             ;;
         fleetctl__subcmd__help__subcmd__restart)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fleetctl__subcmd__help__subcmd__restore)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1823,6 +1949,92 @@ _fleetctl() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --endpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --driver)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-key-prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cert-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ca-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tunnel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --known-hosts-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --strict-host-key-checking)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --sign-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh-username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --etcd-cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --experimental-api)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fleetctl__subcmd__restore)
+            opts="-h --force --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --endpoint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -15,9 +15,11 @@ pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
 /// What is wrong with it.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
-    let command = Line::command().mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
-        true => arg.env(Resettable::Reset),
-        false => arg,
+    let command = super::help::dressed(Line::command()).mut_args(|arg| {
+        match arg.get_env().is_some_and(is_empty) {
+            true => arg.env(Resettable::Reset),
+            false => arg,
+        }
     });
     let arguments = switches(&command, arguments);
     let line = Line::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
@@ -175,6 +177,11 @@ impl Globals {
 /// those that are ours: that is what the aliases are for.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Write all units, and what is wished for them, into a file
+    Backup {
+        /// It is there as a whole afterwards, or as it was
+        file: PathBuf,
+    },
     /// Print what a unit's file says
     #[command(alias = "c")]
     Cat { unit: String },
@@ -201,8 +208,10 @@ pub(super) enum Command {
     /// Show what a unit's processes wrote, through the API
     Logs(Logs),
     /// Stop units and start them again
-    #[command(alias = "r")]
+    #[command(aliases = ["r", "re", "res", "rest"])]
     Restart(Down),
+    /// Put the units of a backup into a cluster that has none
+    Restore(Restore),
     /// Put a new file in the place of units, a few at a time
     Rollout(Rollout),
     /// Go to a machine, or the machine of a unit
@@ -311,6 +320,15 @@ pub(super) struct Machines {
     /// Ids, or how they begin
     #[arg(required = true)]
     pub(super) machines: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Restore {
+    /// Of `fleetctl backup`
+    pub(super) file: PathBuf,
+    /// Where there are units: replace those with the same names, and leave the others
+    #[arg(long)]
+    pub(super) force: bool,
 }
 
 #[derive(Debug, Args)]

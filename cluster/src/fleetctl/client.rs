@@ -165,7 +165,8 @@ impl Client {
         Ok(self.unit(&unit.name).await?.is_some_and(|there| hash_of(&there) == hash_of(unit)))
     }
 
-    async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
+    /// As it is: a file, its signature and a wish, or some of these.
+    pub(super) async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
         let reply = self.ask_put(unit).await?;
         if (200..300).contains(&reply.status) || self.is_done_already(&reply, unit).await? {
             return Ok(());

@@ -40,7 +40,10 @@ pub(super) async fn ensure(
         return Ok(name.to_string());
     }
     let file = match from_disk(argument, &name, Whose::Own)? {
-        Some((_, file)) => file,
+        Some((path, file)) => {
+            advise(&name, &path);
+            file
+        }
         None => from_template(session, argument, &name).await?,
     };
     check(&name, &file)?;
@@ -110,6 +113,7 @@ async fn replaced(
         )));
     }
     check(name, &file)?;
+    advise(name, &path);
     if same && there.machines.is_some() {
         // A rollout was left in the middle of it.
         session.client.spread(name.as_str(), &file.options, &[]).await?;
@@ -190,7 +194,11 @@ async fn from_template(
     };
     let local = from_disk(argument, name, Whose::Template);
     let Some(unit) = session.client.unit(template.as_str()).await? else {
-        return local?.map(|(_, file)| file).ok_or_else(|| {
+        let local = local?.map(|(path, file)| {
+            advise(name, &path);
+            file
+        });
+        return local.ok_or_else(|| {
             Trouble::new(format!(
                 "Error creating units: unable to find template Unit({template}) in Registry or on \
                  filesystem"
@@ -209,6 +217,14 @@ async fn from_template(
         warn(&differs(&template, &path));
     }
     Ok(file)
+}
+
+/// What init would say of the file; a native one was read as a whole.
+fn advise(name: &UnitName, path: &Path) {
+    let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
+    if native_unit::stem(base).is_none() {
+        super::review::review(name.as_str(), path);
+    }
 }
 
 /// The server's own rules, before it is asked.

@@ -77,6 +77,9 @@ pub(super) async fn status(
                 own.map(|state| state.machine_id).collect()
             }
         };
+        if on.is_empty() {
+            return Err(Trouble::new(format!("Unit {name} does not appear to be loaded.")));
+        }
         for (turn, id) in on.iter().enumerate() {
             if at > 0 || turn > 0 {
                 say("");

@@ -285,6 +285,59 @@ fn drain_names_units_that_stop_and_does_nothing_without_a_yes() {
 }
 
 #[test]
+fn units_of_a_backup_are_restored_into_an_empty_cluster_alone() {
+    let old = Stand::new(Plan::of(&["m1"]));
+    let global = format!("{HELLO}[X-Fleet]\nGlobal=true\n");
+    for (name, text) in [("a.service", HELLO), ("b@.service", HELLO), ("g.service", &global)] {
+        write(&old, name, text);
+    }
+    write(&old, "web.yaml", "unit: web\nexec-start: /bin/sleep 1000   # long\n");
+    for words in [&["start", "a", "g"][..], &["load", "b@1", "web.yaml"], &["submit", "b@"]] {
+        assert_eq!(code(&old.fleetctl(words)), 0, "{words:?}");
+    }
+    let path = old.folder.join("kept.json").display().to_string();
+    let done = old.fleetctl(&["backup", &path]);
+    assert_eq!((code(&done), stderr(&done)), (0, String::new()));
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let new = Stand::new(Plan::of(&["m2"]));
+    assert_eq!(code(&new.fleetctl(&["restore", &path])), 0);
+    let files = |stand: &Stand| {
+        stdout(&stand.fleetctl(&["list-unit-files", "--fields=unit,hash,dstate", "-l"]))
+    };
+    assert_eq!(files(&new), files(&old));
+    assert_eq!(stdout(&new.fleetctl(&["cat", "web"])), stdout(&old.fleetctl(&["cat", "web"])));
+    write(&new, "a.service", &HELLO.replace("1000", "2000"));
+    assert_eq!(code(&new.fleetctl(&["start", "--replace", "a"])), 0);
+    let refused = new.fleetctl(&["restore", &path]);
+    assert!(code(&refused) == 1 && stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    assert_ne!(files(&new), files(&old), "nothing is done");
+    assert_eq!(code(&new.fleetctl(&["restore", "--force", &path])), 0);
+    assert_eq!(files(&new), files(&old));
+    let nowhere = old.folder.join("no/such").display().to_string();
+    assert_eq!(code(&old.fleetctl(&["backup", &nowhere])), 1);
+}
+
+#[test]
+fn typing_mistake_in_a_unit_file_is_said_before_it_is_sent_and_refuses_nothing() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    for (command, name) in [("submit", "a"), ("load", "b"), ("start", "c")] {
+        write(&stand, &format!("{name}.service"), &format!("{HELLO}ExecStrat=/bin/b\n"));
+        let done = stand.fleetctl(&[command, name]);
+        let told = stderr(&done);
+        assert_eq!(code(&done), 0, "{told}");
+        assert!(told.contains("ExecStrat") && told.contains("ExecStart"), "{told}");
+    }
+    write(&stand, "a.service", &format!("{HELLO}ExecStrat=/bin/c\n"));
+    let done = stand.fleetctl(&["submit", "--replace", "a"]);
+    assert!(code(&done) == 0 && stderr(&done).contains("ExecStrat"), "{}", stderr(&done));
+    write(&stand, "t@.service", &format!("{HELLO}ExecStrat=/bin/c\n"));
+    let done = stand.fleetctl(&["submit", "t@1"]);
+    assert!(code(&done) == 0 && stderr(&done).contains("ExecStrat"), "{}", stderr(&done));
+}
+
+#[test]
 fn json_is_what_the_api_says() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);

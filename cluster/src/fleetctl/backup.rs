@@ -1,0 +1,186 @@
+//! backup and restore: all units of the cluster with what is wished for them, as one JSON document.
+//! States, machines and reasons are not in it: the cluster finds them again.
+
+use super::arguments::Restore;
+use super::session::{Session, say, warn};
+use super::trouble::Trouble;
+use crate::desired::Desired;
+use crate::signature::Signature;
+use crate::unit_file::{UnitFile, UnitOption};
+use crate::unit_name::UnitName;
+use crate::wire::Unit;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The form of the document.
+const FORM: u32 = 1;
+/// Bytes of a document.
+const LARGEST: u64 = 512 * 1024 * 1024;
+
+/// The document.
+#[derive(Debug, Serialize, Deserialize)]
+struct Backup {
+    #[serde(rename = "fleet-backup")]
+    form: u32,
+    units: Vec<Kept>,
+}
+
+/// A unit in it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    name: String,
+    desired_state: String,
+    options: Vec<UnitOption>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<Signature>,
+}
+
+fn told(path: &Path, why: &dyn std::fmt::Display) -> Trouble {
+    Trouble::new(format!("{}: {why}", path.display()))
+}
+
+pub(super) async fn backup(session: &mut Session, path: &Path) -> Result<u8, Trouble> {
+    let mut units = session.client.units().await?;
+    units.sort_by(|a, b| a.name.cmp(&b.name));
+    for unit in units.iter().filter(|unit| unit.before.is_some()) {
+        let name = &unit.name;
+        warn(&format!("{name}: a rollout is under way; only the new file is in the backup"));
+    }
+    let kept = |unit: Unit| Kept {
+        name: unit.name,
+        desired_state: unit.desired_state,
+        options: unit.options,
+        signature: unit.signature,
+    };
+    let backup = Backup { form: FORM, units: units.into_iter().map(kept).collect() };
+    let mut text = serde_json::to_vec_pretty(&backup).map_err(|error| told(path, &error))?;
+    text.push(b'\n');
+    if u64::try_from(text.len()).is_ok_and(|length| length > LARGEST) {
+        return Err(told(path, &format!("the backup is larger than {LARGEST} bytes")));
+    }
+    write_whole(path, &text).map_err(|error| told(path, &error))?;
+    say(&format!("{} units are in {}", backup.units.len(), path.display()));
+    Ok(0)
+}
+
+/// The file is there as a whole, or as it was before.
+fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let missing = || std::io::Error::other("it names no file");
+    let mut beside = path.file_name().ok_or_else(missing)?.to_os_string();
+    beside.push(format!(".{}.part", std::process::id()));
+    let beside = path.with_file_name(beside);
+    // Files of units hold secrets.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let written = file.write_all(text).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+        return written;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.map_or(PathBuf::from("."), Path::to_path_buf))?.sync_all()
+}
+
+pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8, Trouble> {
+    let path = &what.file;
+    let backup = read(path)?;
+    let there = session.client.units().await?;
+    if !there.is_empty() && !what.force {
+        return Err(Trouble::new(format!(
+            "nothing is restored: the cluster has {} units; --force puts those of the backup in the \
+             place of those with their names, and leaves all others",
+            there.len()
+        )));
+    }
+    let count = backup.units.len();
+    for (done, kept) in backup.units.into_iter().enumerate() {
+        let name = kept.name.clone();
+        let unit = Unit {
+            name: kept.name,
+            desired_state: kept.desired_state,
+            options: kept.options,
+            signature: kept.signature,
+            ..Unit::default()
+        };
+        session.client.put(&unit).await.map_err(|trouble| Trouble {
+            message: format!(
+                "{done} of {count} units are restored, and not {name}: {}; restore --force goes on",
+                trouble.message
+            ),
+            ..trouble
+        })?;
+    }
+    say(&format!("{count} units are restored"));
+    Ok(0)
+}
+
+/// The document, each unit of it checked before the first is written.
+fn read(path: &Path) -> Result<Backup, Trouble> {
+    let bad = |why: &dyn std::fmt::Display| told(path, why);
+    let file = File::open(path).map_err(|error| bad(&error))?;
+    let mut text = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| bad(&error))?;
+    if u64::try_from(text.len()).is_ok_and(|length| length > LARGEST) {
+        return Err(bad(&format!("larger than {LARGEST} bytes")));
+    }
+    let backup: Backup =
+        serde_json::from_slice(&text).map_err(|error| bad(&format!("no backup: {error}")))?;
+    if backup.form != FORM {
+        let form = backup.form;
+        return Err(bad(&format!("a backup of form {form}: this fleetctl reads form {FORM}")));
+    }
+    let mut names = BTreeSet::new();
+    for kept in &backup.units {
+        let bad = |why: &dyn std::fmt::Display| bad(&format!("{}: {why}", kept.name));
+        let name = UnitName::new(&kept.name).map_err(|error| bad(&error))?;
+        let desired: Desired = kept.desired_state.parse().map_err(|error| bad(&error))?;
+        if name.is_template() && desired != Desired::Inactive {
+            return Err(bad(&"a template can not be wished"));
+        }
+        UnitFile { options: kept.options.clone() }.check().map_err(|error| bad(&error))?;
+        if !names.insert(&kept.name) {
+            return Err(bad(&"it is there twice"));
+        }
+    }
+    Ok(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backup_that_can_not_be_read_is_refused_whole() {
+        let path = std::env::temp_dir().join(format!("fleet-backup.{}", std::process::id()));
+        let unit = |name: &str, state: &str| {
+            format!(r#"{{"name":"{name}","desiredState":"{state}","options":[]}}"#)
+        };
+        let good = unit("a.service", "launched");
+        let refused = |text: &str| {
+            write_whole(&path, text.as_bytes()).unwrap();
+            read(&path).map(|backup| backup.units.len()).map_err(|trouble| trouble.message)
+        };
+        let document = |form: u32, units: &str| {
+            refused(&format!(r#"{{"fleet-backup":{form},"units":[{units}]}}"#))
+        };
+        assert_eq!(document(1, &good), Ok(1));
+        for (form, units, words) in [
+            (2, good.clone(), "form 2"),
+            (1, unit("a", "launched"), "a: unit name must contain"),
+            (1, unit("a.service", "running"), "a.service: "),
+            (1, unit("a@.service", "launched"), "template"),
+            (1, format!("{good},{good}"), "twice"),
+            (1, "3".to_string(), "no backup"),
+        ] {
+            let why = document(form, &units).unwrap_err();
+            assert!(why.contains(words), "{words}: {why}");
+        }
+        assert!(refused("half").unwrap_err().contains("no backup"));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
