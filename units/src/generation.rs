@@ -240,17 +240,11 @@ impl Generation {
         u32::try_from(at).ok().map(TargetId)
     }
 
-    /// The provided target whose name was probably meant. Costs what the names are long.
+    /// The provided target whose name was probably meant.
     #[cfg(feature = "text")]
     pub fn nearest_target(&self, name: &str) -> Option<&Name> {
-        let slips = crate::name::slips(name.len());
         let provided = self.targets.iter().filter(|target| !target.candidates.is_empty());
-        provided
-            .filter(|target| target.name.as_str().len().abs_diff(name.len()) <= slips)
-            .map(|target| (strsim::damerau_levenshtein(target.name.as_str(), name), &target.name))
-            .filter(|(slipped, _)| *slipped <= slips)
-            .min()
-            .map(|(_, near)| near)
+        crate::name::nearest(name, provided.map(|target| &target.name))
     }
 
     /// Without the parsers nothing is guessed.

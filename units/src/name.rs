@@ -21,6 +21,34 @@ pub fn slips(length: usize) -> usize {
     (length / 3).min(3)
 }
 
+/// The known name that was probably meant. Its cost is bounded ([`limit::HINT_NAME`],
+/// [`limit::HINT_CANDIDATES`]): unit files choose the names, and PID 1 gives such hints too.
+#[cfg(feature = "text")]
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a Name>) -> Option<&'a Name> {
+    let slips = slips(name.len());
+    if name.len() > limit::HINT_NAME || slips == 0 {
+        return None;
+    }
+    let own = letters(name);
+    // A slip adds, drops or changes a letter: it changes two bits at most.
+    let is_like = |other: &&Name| {
+        other.as_str().len().abs_diff(name.len()) <= slips
+            && (letters(other.as_str()) ^ own).count_ones() as usize <= 2 * slips
+    };
+    let compared = known.filter(is_like).take(limit::HINT_CANDIDATES);
+    compared
+        .map(|other| (strsim::osa_distance(other.as_str(), name), other))
+        .filter(|(slipped, _)| *slipped <= slips)
+        .min()
+        .map(|(_, near)| near)
+}
+
+/// A bit for each letter of the name.
+#[cfg(feature = "text")]
+fn letters(name: &str) -> u64 {
+    name.bytes().fold(0, |set, byte| set | 1 << (byte % 64))
+}
+
 /// Why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
@@ -130,5 +158,33 @@ mod tests {
         for bad in ["", ".", "..", "-rf", ".x", "a/b", "a b", "a\0", "ä", "a\n", long.as_str()] {
             assert!(Name::new(bad).is_err(), "{bad:?}");
         }
+    }
+    #[cfg(feature = "text")]
+    #[test]
+    fn nearest_name_is_found_by_one_slip_and_among_bounded_candidates() {
+        let names = |texts: &[&str]| texts.iter().map(|text| Name::new(text).unwrap()).collect();
+        let known: Vec<Name> = names(&["database", "datebase2", "web", "network-online"]);
+        let near = |text: &str| nearest(text, known.iter()).map(Name::as_str);
+        for (slip, meant) in [
+            ("databse", Some("database")),
+            ("databaes", Some("database")),
+            ("netwrok-onlin", Some("network-online")),
+            ("wbe", Some("web")),
+            ("we", None),
+            ("mail", None),
+        ] {
+            assert_eq!(near(slip), meant, "{slip}");
+        }
+        let long = "x".repeat(limit::HINT_NAME + 1);
+        assert_eq!(nearest(&long, names(&[&long]).iter()), None, "its cost grows with the square");
+        let mut many: Vec<Name> = (0..limit::HINT_CANDIDATES)
+            .map(|n| Name::new(&format!("ijklmn{n:04}opqrs")).unwrap())
+            .collect();
+        many.push(Name::new("zzzz-abcdefgh").unwrap());
+        assert_eq!(
+            nearest("zzzzz-abcdefgh", many.iter()),
+            Some(many.last().unwrap()),
+            "unlike names do not count"
+        );
     }
 }

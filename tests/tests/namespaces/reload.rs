@@ -198,3 +198,19 @@ fn a_hang_up_in_the_moment_of_an_upgrade_that_can_not_be_reloads_all_the_same() 
     init.when("it has reloaded", |s| s.0["generation"] != before.0["generation"]);
     init.finish();
 }
+
+#[test]
+fn file_of_misspelt_long_targets_does_not_keep_other_units_from_starting() {
+    // Each pair of names is as long as a name may be and differs in a few letters: the search for the
+    // name that was meant is at its dearest.
+    let name = |kind: &str, n: usize| format!("{kind}{n:04}{}", "abcdefgh".repeat(31));
+    let list =
+        |kind: &str, count: usize| (0..count).map(|n| name(kind, n)).collect::<Vec<_>>().join(", ");
+    let files = Sandbox::new();
+    files.unit("bomb", &format!("type: virtual\nprovides: [{}]", list("p", 490)));
+    files.unit("fuse", &format!("type: virtual\nwaits-for: [{}]", list("q", 490)));
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    init.finish();
+}

@@ -5,6 +5,7 @@
 use super::{Edge, Fault, Provider};
 use crate::diagnostic::{Diagnostic, Place};
 use crate::generation::{Dependency, Generation, TargetId, Unit, UnitId};
+use crate::limit;
 use crate::name::template_hint;
 use crate::policy::Policy;
 use crate::spec::DependencyKind;
@@ -288,7 +289,7 @@ impl Collector<'_> {
 type Missing = (UnitId, TargetId, u32, Option<DependencyKind>);
 
 fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut Vec<Fault>) {
-    for (id, target, line, kind) in missing {
+    for (nth, (id, target, line, kind)) in missing.into_iter().enumerate() {
         let (Some(unit), Some(target)) = (generation.unit(id), generation.target(target)) else {
             continue;
         };
@@ -300,13 +301,18 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
             (None, true) => Diagnostic::warning("missing-target", at, message),
             (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),
         };
-        let hint = missing_hint(generation, target.name.as_str(), kind);
+        let hint = missing_hint(generation, target.name.as_str(), kind, nth < limit::HINTS);
         let diagnostic = diagnostic.with_hint(hint);
         faults.push(Fault { units: vec![id], diagnostic });
     }
 }
 
-fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind>) -> String {
+fn missing_hint(
+    generation: &Generation,
+    name: &str,
+    kind: Option<DependencyKind>,
+    search: bool,
+) -> String {
     let unit = generation.find_unit(name).and_then(|unit| generation.unit(unit));
     if let Some(target) = unit.and_then(|unit| generation.target(*unit.provides.first()?)) {
         return format!("the unit of that name provides `{}`: name that", target.name);
@@ -314,7 +320,8 @@ fn missing_hint(generation: &Generation, name: &str, kind: Option<DependencyKind
     if let Some(hint) = template_hint(name) {
         return hint;
     }
-    match (generation.nearest_target(name), kind) {
+    let near = search.then(|| generation.nearest_target(name)).flatten();
+    match (near, kind) {
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, Some(_)) => format!("write `{name}?` if it may be missing"),
         (None, None) => "name a target that a unit provides, or write that unit".to_string(),
