@@ -5,16 +5,18 @@
 use groundstate_units::spec::{Directories, DirectoryKind};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, unlinkat};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Directories within one another that are removed.
 const DEPTH: usize = 64;
+/// Directories within one another whose owner is changed. Each takes two descriptors meanwhile.
+const OWNED_DEPTH: usize = 128;
 
-/// Whose they are; None: init's own.
+/// The owner of a unit's directories; None: init's own user or group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Owner {
     /// User.
@@ -55,8 +57,8 @@ pub(super) fn paths(directories: &Directories) -> impl Iterator<Item = String> {
     directories.names.iter().map(move |name| format!("{base}/{name}"))
 }
 
-/// Makes one, or takes one that is there: `name` below the place for its kind. What is in
-/// it is left as it is.
+/// Makes one, or takes one that is there: `name` below the place for its kind. Where the owner
+/// of one that is there is wrong, the owner of all that is in it is changed, too.
 pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> io::Result<()> {
     let base = base(kind);
     std::fs::create_dir_all(&base)?;
@@ -72,8 +74,19 @@ pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> 
         }
         parent = enter(parent.as_fd(), name)?;
     }
-    let owner = if kind == DirectoryKind::Config { Owner::default() } else { owner };
-    settle(parent.as_fd(), mode, owner)
+    settle(parent, mode, owner.ids(kind))
+}
+
+impl Owner {
+    /// The user and the group that a directory is to have; None: as it is. Only root changes it.
+    fn ids(self, kind: DirectoryKind) -> (Option<u32>, Option<u32>) {
+        if kind == DirectoryKind::Config {
+            return (None, None);
+        }
+        let (uid, gid) = (Uid::effective(), Gid::effective());
+        let own = uid.is_root().then_some((uid.as_raw(), gid.as_raw())).unzip();
+        (self.uid.or(own.0), self.gid.or(own.1))
+    }
 }
 
 const DIRECTORY: OFlag =
@@ -92,17 +105,63 @@ fn is_link(parent: BorrowedFd<'_>, name: &str) -> bool {
 }
 
 /// Owner and mode of the directory itself, which nobody can exchange any more.
-fn settle(directory: BorrowedFd<'_>, mode: u16, owner: Owner) -> io::Result<()> {
-    let now: FileStat = fstat(directory)?;
-    let (uid, gid) = (owner.uid.unwrap_or(now.st_uid), owner.gid.unwrap_or(now.st_gid));
-    if (uid, gid) != (now.st_uid, now.st_gid) {
-        fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+fn settle(directory: OwnedFd, mode: u16, owner: (Option<u32>, Option<u32>)) -> io::Result<()> {
+    let now: FileStat = fstat(&directory)?;
+    let (uid, gid) = (owner.0.unwrap_or(now.st_uid), owner.1.unwrap_or(now.st_gid));
+    let is_others = (uid, gid) != (now.st_uid, now.st_gid);
+    if is_others {
+        let new = NewOwner { before: now.st_uid, uid: Uid::from_raw(uid), gid: Gid::from_raw(gid) };
+        // The directory comes last: after a failure the next start begins again.
+        new.take_all_in(directory.try_clone()?, 0)?;
+        fchown(&directory, Some(new.uid), Some(new.gid))?;
     }
     // After the owner: a change of that takes set-id bits away.
-    if now.st_mode & 0o7777 != u32::from(mode) || (uid, gid) != (now.st_uid, now.st_gid) {
-        fchmod(directory, Mode::from_bits_truncate(u32::from(mode)))?;
+    if now.st_mode & 0o7777 != u32::from(mode) || is_others {
+        fchmod(&directory, Mode::from_bits_truncate(u32::from(mode)))?;
     }
     Ok(())
+}
+
+/// A change of the owner of a whole tree.
+struct NewOwner {
+    /// The user whose directory it was.
+    before: u32,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl NewOwner {
+    /// Everything in a directory. Links get the new owner themselves, what they name keeps its own.
+    /// Deeper than [`OWNED_DEPTH`] nothing is changed (ELOOP).
+    fn take_all_in(&self, directory: OwnedFd, depth: usize) -> io::Result<()> {
+        if depth > OWNED_DEPTH {
+            return Err(Errno::ELOOP.into());
+        }
+        let parent = directory.try_clone()?;
+        let mut entries = Dir::from_fd(directory)?;
+        for entry in entries.iter() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let path = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let file = match openat(&parent, name, path, Mode::empty()) {
+                Err(Errno::ENOENT) => continue,
+                opened => opened?,
+            };
+            let now = fstat(&file)?;
+            if SFlag::from_bits_truncate(now.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
+                let below = openat(&file, c".", DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?;
+                self.take_all_in(below, depth + 1)?;
+            } else if now.st_nlink > 1 && ![self.before, self.uid.as_raw()].contains(&now.st_uid) {
+                // The user before may have linked a file of another user here.
+                return Err(Errno::EMLINK.into());
+            }
+            fchownat(&file, c"", Some(self.uid), Some(self.gid), AtFlags::AT_EMPTY_PATH)?;
+        }
+        Ok(())
+    }
 }
 
 /// Removes one with all that is in it on the same file system. What is not there is fine.
@@ -198,6 +257,52 @@ mod tests {
         }
         let above = std::fs::metadata(scratch.0.join("a")).unwrap();
         assert_eq!(above.uid(), Uid::effective().as_raw());
+    }
+
+    #[test]
+    fn owner_of_all_in_an_existing_directory_is_changed_but_of_no_target_of_a_link() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let scratch = Scratch::new("owner");
+        let canary = scratch.0.join("canary");
+        std::fs::write(&canary, "").unwrap();
+        let owner = |name: &str| {
+            let there = std::fs::symlink_metadata(scratch.0.join(name)).unwrap();
+            (there.uid(), there.gid())
+        };
+        let new = Owner { uid: Some(1234), gid: Some(1235) };
+        scratch.make("a", 0o700, new).unwrap();
+        std::fs::create_dir_all(scratch.0.join("a/b/c")).unwrap();
+        std::fs::write(scratch.0.join("a/b/file"), "").unwrap();
+        symlink(&canary, scratch.0.join("a/b/link")).unwrap();
+        symlink(&scratch.0, scratch.0.join("a/way")).unwrap();
+        scratch.make("a", 0o750, new).unwrap();
+        assert_eq!(owner("a/b"), (0, 0), "a directory with the right owner is left as it is");
+        scratch.make("a", 0o750, Owner { uid: Some(1236), gid: Some(1235) }).unwrap();
+        for name in ["a", "a/b", "a/b/c", "a/b/file", "a/b/link", "a/way"] {
+            assert_eq!(owner(name), (1236, 1235), "{name}");
+        }
+        assert_eq!((owner("canary"), owner("")), ((0, 0), (0, 0)));
+        scratch.make("a", 0o750, Owner::default()).unwrap();
+        assert_eq!((owner("a"), owner("a/b/c")), ((0, 0), (0, 0)));
+    }
+
+    #[test]
+    fn file_of_another_user_that_is_linked_into_a_directory_keeps_its_owner() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let scratch = Scratch::new("hard");
+        let canary = scratch.0.join("canary");
+        std::fs::write(&canary, "").unwrap();
+        scratch.make("a", 0o700, Owner { uid: Some(1234), gid: Some(1234) }).unwrap();
+        std::fs::hard_link(&canary, scratch.0.join("a/link")).unwrap();
+        let new = Owner { uid: Some(1235), gid: Some(1235) };
+        let error = scratch.make("a", 0o700, new).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMLINK));
+        assert_eq!(std::fs::metadata(&canary).unwrap().uid(), 0);
+        assert_eq!(std::fs::metadata(scratch.0.join("a")).unwrap().uid(), 1234);
     }
 
     #[test]
