@@ -269,7 +269,10 @@ impl Init {
     fn chase(&mut self) {
         let mut killed = self.machine.killed();
         killed.retain(|run| {
-            self.runs.get(*run).is_none_or(|running| !running.alarms.contains_key(&Alarm::Kill))
+            self.runs.get(*run).is_none_or(|running| {
+                let has_time = running.alarms.contains_key(&Alarm::Kill);
+                !has_time && running.procedure.may_kill_all()
+            })
         });
         self.tracker.chase(killed);
     }

@@ -104,6 +104,7 @@ impl LocalInit {
             status: String::new(),
             reason: None,
             can_reload: false,
+            reload_failed: false,
             remains: false,
             file: name.to_string(),
             source: None,

@@ -105,7 +105,10 @@ fn outcome(unit: &UnitStatus, awaited: &Awaited) -> Option<bool> {
     let up = !matches!(unit.state, State::Disabled | State::Waiting | State::Failed);
     match awaited.aim {
         Aim::Down => (!up).then_some(true),
-        Aim::Reloaded => (unit.state != State::Reloading).then_some(unit.state.is_active()),
+        Aim::Reloaded => {
+            let well = unit.state.is_active() && !unit.reload_failed;
+            (unit.state != State::Reloading).then_some(well)
+        }
         Aim::Up(before) => {
             if unit.state.is_active() {
                 return (before.is_none() || unit.run != before).then_some(true);

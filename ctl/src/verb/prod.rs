@@ -75,7 +75,9 @@ fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Trouble> {
     let bad: Vec<_> = status
         .units
         .iter()
-        .filter(|unit| unit.state == State::Failed || unit.verdict || unit.degraded)
+        .filter(|unit| {
+            unit.state == State::Failed || unit.verdict || unit.degraded || unit.reload_failed
+        })
         .collect();
     for unit in &bad {
         session.remark(&waiting::failure(session, unit));

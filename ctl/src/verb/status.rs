@@ -336,6 +336,9 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style)
     field("needed by", unit.needed_by.join(", "));
     field("file", unit.file.clone());
     field("from", unit.source.as_ref().map(|name| format!("source {name}")).unwrap_or_default());
+    if unit.reload_failed {
+        field("reload", "the last one failed; `initctl logs` shows why".to_string());
+    }
     if unit.stale {
         field("stale", "runs with an older definition; `initctl restart` replaces it".to_string());
     }

@@ -24,6 +24,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) particular: Option<&'a Particular>,
     /// To whom it is left, if it is.
     pub(crate) owner: (Option<u32>, Option<u32>),
+    /// A command of init's beside the processes of the unit.
+    pub(crate) helper: bool,
 }
 
 impl Wish<'_> {

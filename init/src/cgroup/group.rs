@@ -27,6 +27,8 @@ const MOST: usize = 262_144;
 /// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
 /// the 255 of a file name.
 const NAME: usize = 200;
+/// systemd's name, which programs that delegate know.
+const CONTROL: &str = ".control";
 /// Rounds of killing where the kernel can not kill a cgroup at once.
 const ROUNDS: usize = 8;
 
@@ -114,6 +116,16 @@ pub(super) fn name_ahead(unit: &str, number: u64) -> String {
 pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
+}
+
+/// The cgroup below a delegated one where init runs its own commands for the unit, made where it is
+/// missing: one that has cgroups with controllers below it takes no process itself.
+pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+    let name = format!("{name}/{CONTROL}");
+    ask_again(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
+        Ok(()) | Err(Errno::EEXIST) => open(parent, &name),
+        Err(error) => Err(error.into()),
+    })
 }
 
 /// Something lives in it or below it. False when it is not there.

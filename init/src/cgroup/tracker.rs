@@ -179,6 +179,7 @@ impl Tracker {
             }
         };
         let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
+        let apart = wish.helper && wish.delegates();
         let tracked = self.runs.entry(run).or_default();
         match opened {
             Ok((directory, name)) => {
@@ -186,17 +187,20 @@ impl Tracker {
                 let fresh = !std::mem::replace(&mut tracked.entered, true);
                 let bounded = wish.counts_memory() || !wish.slice().is_empty();
                 let killed = tracked.killed;
-                let place = Place { directory: Rc::new(directory), fresh, bounded, killed };
                 if fresh && wish.particular.is_some() {
                     self.furnish(run, unit, &name, wish)?;
                 }
-                Ok(Some(place))
+                let directory = match (apart, &self.hierarchy) {
+                    (true, Some(hierarchy)) => {
+                        let control = group::make_control(hierarchy.as_fd(), &name);
+                        control.map_err(|error| refused(unit, &error))?
+                    }
+                    _ => directory,
+                };
+                let directory = Rc::new(directory);
+                Ok(Some(Place { directory, fresh: fresh && !apart, bounded, killed }))
             }
-            Err(error) => Err(ExecFailure {
-                stage: Stage::Cgroup,
-                errno: error.raw_os_error().unwrap_or(libc::EIO),
-                path: unit.to_string(),
-            }),
+            Err(error) => Err(refused(unit, &error)),
         }
     }
 
@@ -389,6 +393,11 @@ impl Tracker {
             self.discard(name);
         }
     }
+}
+
+fn refused(unit: &str, error: &io::Error) -> ExecFailure {
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    ExecFailure { stage: Stage::Cgroup, errno, path: unit.to_string() }
 }
 
 /// SIGKILL.

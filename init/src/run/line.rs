@@ -13,7 +13,7 @@ use crate::logger;
 use crate::spawn::{Child, Place, Prepared, Request, Verdict};
 use crate::sys::{Pid, inherit, notes as writer};
 use crate::voice::Level;
-use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Exit, Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
 use mio::Interest;
@@ -33,10 +33,38 @@ impl Init {
         });
         match begun {
             Ok(()) => Vec::new(),
-            Err(failure) => match self.runs.get_mut(run) {
-                Some(running) => running.procedure.not_executed(part, failure),
-                None => Vec::new(),
-            },
+            Err(failure) => {
+                self.say_not_executed(run, part, &failure);
+                match self.runs.get_mut(run) {
+                    Some(running) => running.procedure.not_executed(part, failure),
+                    None => Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// Of a reload's command nothing else says why.
+    pub(super) fn say_not_executed(&mut self, run: RunId, part: Part, failure: &ExecFailure) {
+        let Some(running) = self.runs.get(run) else { return };
+        let (name, key) = (running.name.clone(), part.key());
+        if matches!(part, Part::Reload(_)) {
+            self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
+        }
+    }
+
+    /// What has failed and does not end the run.
+    pub(super) fn say_failed_command(&mut self, run: RunId, event: &Event) {
+        let Some(running) = self.runs.get(run) else { return };
+        let name = running.name.clone();
+        match event {
+            Event::Reloaded(_, false) => {
+                self.say(Level::Warning, format_args!("{name}: its reload has failed"));
+            }
+            Event::StopFailed(_, reason) => {
+                let text = format_args!("{name}: a command of its stop has failed: {reason}");
+                self.say(Level::Warning, text);
+            }
+            _ => {}
         }
     }
 
@@ -78,7 +106,7 @@ impl Init {
             listen.extend(self.kept_for(&name, run));
         }
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
-        let place = self.place(run, &name, &spec)?;
+        let place = self.place(run, &name, &spec, part.is_helper())?;
         let begun = Some(self.begun(run, part, &name, before));
         (self.base.limits, self.base.score) =
             (self.own_limits.of_children(), self.own_limits.score());
@@ -111,10 +139,16 @@ impl Init {
         Ok(())
     }
 
-    fn place(&mut self, run: RunId, name: &Name, spec: &Run) -> Result<Option<Place>, ExecFailure> {
+    fn place(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        spec: &Run,
+        helper: bool,
+    ) -> Result<Option<Place>, ExecFailure> {
         let ids = spec.credentials.as_ref().and_then(|c| c.ids.as_ref().ok());
         let owner = (ids.and_then(|ids| ids.uid), ids.and_then(|ids| ids.gid));
-        let wish = Wish { particular: spec.particular.as_deref(), owner };
+        let wish = Wish { particular: spec.particular.as_deref(), owner, helper };
         let place = self.tracker.place(run, name.as_str(), wish);
         for complaint in self.tracker.complaints() {
             self.say(Level::Warning, format_args!("{complaint}"));

@@ -6,7 +6,7 @@
 use super::main_process::KILL;
 use super::pid_file::{self, By, Fault, Said};
 use super::procedure::{Deed, Part, Procedure};
-use super::running::Search;
+use super::running::{Main, Search};
 use crate::event_loop::Init;
 use crate::journal::carried;
 use crate::journal::learnt::{Done, Learnt};
@@ -35,6 +35,8 @@ enum Question {
     First,
     /// Whether another one goes on for the main process, which has ended so.
     Next(Exit),
+    /// The same after a reload, which has ended well or not.
+    Reloaded(bool),
 }
 
 /// One that is under way.
@@ -201,6 +203,41 @@ impl Init {
         }
     }
 
+    /// A reload has ended: the daemon may have replaced itself and named the new process.
+    pub(super) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Deed> {
+        // Which one was found is noted.
+        let said = match self.goes_back() {
+            true => Some(Said::Nothing),
+            false => self.ask_pid_file(run, Question::Reloaded(well)),
+        };
+        said.map(|said| self.main_after_reload(run, said, well)).unwrap_or_default()
+    }
+
+    fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Deed> {
+        let Some(running) = self.runs.get(run) else { return Vec::new() };
+        let (name, path) = (running.name.clone(), running.pid_file.clone().unwrap_or_default());
+        let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
+        let found = match said {
+            Said::Nothing => Ok(false),
+            Said::Wrong(how) => Err(format!("its pid file {path} {how}")),
+            Said::Pid(pid) if main == Some(pid) => Ok(false),
+            Said::Pid(pid) => match self.adopt(run, pid) {
+                Ok(()) => Ok(true),
+                Err(how) => Err(format!("process {pid} of its pid file {path} {how}")),
+            },
+        };
+        if let Err(wrong) = &found {
+            self.say(Level::Warning, format_args!("{name}: after a reload: {wrong}"));
+        }
+        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+        let mut deeds = match found {
+            Ok(true) => running.procedure.main_changed(),
+            Ok(false) | Err(_) => Vec::new(),
+        };
+        deeds.extend(running.procedure.reload_settled(well));
+        deeds
+    }
+
     /// None: the answer will come.
     fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
         let path = self.runs.get(run)?.pid_file.clone()?;
@@ -251,6 +288,10 @@ impl Init {
         match question {
             Question::Next(exit) if self.goes_back() => self.main_has_ended(run, exit),
             Question::First => self.pid_file_says(run, said),
+            Question::Reloaded(well) => {
+                let deeds = self.main_after_reload(run, said, well);
+                self.course(run, |_| deeds);
+            }
             // What is left of one that is being ended is ended with it.
             Question::Next(exit) if self.is_told_to_stop(run) => {
                 self.goes_on_with(run, Said::Nothing, exit);

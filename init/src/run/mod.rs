@@ -118,9 +118,13 @@ impl Init {
             Deed::KillMain => self.kill_lines(run),
             Deed::GuessMain => return self.guess_main(run),
             Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
-            Deed::Tell(event) => self.facts.push_back(event),
+            Deed::Tell(event) => {
+                self.say_failed_command(run, &event);
+                self.facts.push_back(event);
+            }
             Deed::RemovePidFile => return self.remove_pid_file(run),
             Deed::SeekPidFile => self.seek_pid_file(run),
+            Deed::RereadPidFile(well) => return self.reread_pid_file(run, well),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
                 let something = self.has_something(run);

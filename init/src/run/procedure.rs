@@ -69,6 +69,12 @@ pub(crate) struct Procedure {
     /// It is up without a main process.
     headless: bool,
     reloading: bool,
+    /// Commands of reloads that have not ended.
+    #[serde(skip)]
+    reloads: u8,
+    /// The main process has ended during a reload, which may name another one.
+    #[serde(skip)]
+    ended_in_reload: Option<Exit>,
     was_ready: bool,
     /// exec-start-post has begun.
     posted: bool,
@@ -96,6 +102,9 @@ pub(crate) struct Procedure {
     cleaned: bool,
     /// It is started again after this stop.
     again: bool,
+    /// Its stop has taken too long.
+    #[serde(skip)]
+    killed: bool,
 }
 
 type Deeds = Vec<Deed>;
@@ -112,6 +121,8 @@ impl Procedure {
             main_alive: false,
             headless: false,
             reloading: false,
+            reloads: 0,
+            ended_in_reload: None,
             was_ready: false,
             posted: false,
             executed_told: false,
@@ -128,6 +139,7 @@ impl Procedure {
             last: 0,
             cleaned: false,
             again: false,
+            killed: false,
         }
     }
 
@@ -169,6 +181,11 @@ impl Procedure {
 
     fn main_ended(&mut self, exit: Exit) -> Deeds {
         self.main_alive = false;
+        if self.reloads > 0 && self.was_ready && !self.stopping && !self.exit_told {
+            self.ended_in_reload = Some(exit);
+            let limit = self.live.start_timeout.map(|span| Deed::Wake(Alarm::Reload, span));
+            return limit.into_iter().collect();
+        }
         if self.plan.has_grep && !self.was_ready && !self.posted && !self.stopping {
             self.step = Step::Draining(exit);
             return vec![Deed::Drain];
@@ -191,6 +208,8 @@ impl Procedure {
             self.ended = Some(exit);
             self.exit = Some(exit);
         }
+        // After a start that failed beside it, the exit is still that of the main process.
+        self.exit = self.exit.or(Some(exit).filter(|_| self.executed_told));
         if self.step == Step::StopMain { self.stop_rest() } else { vec![Deed::Look] }
     }
 
@@ -272,7 +291,11 @@ impl Procedure {
             Alarm::Idle if self.step == Step::Idle => self.go(),
             Alarm::ReadyWait => self.ready(),
             Alarm::ReadyAgain if self.is_starting() => vec![Deed::Spawn(Part::Ready)],
-            Alarm::Kill => vec![Deed::Kill, Deed::Look],
+            Alarm::Kill => vec![self.last_kill(), Deed::Look],
+            Alarm::Reload => match self.ended_in_reload.take() {
+                Some(exit) => self.told_exit(exit),
+                None => Vec::new(),
+            },
             Alarm::Idle | Alarm::ReadyAgain => Vec::new(),
         }
     }
@@ -293,6 +316,7 @@ impl Procedure {
         }
         self.main_alive = true;
         self.headless = false;
+        self.ended_in_reload = None;
         if self.stopping && self.step == Step::StopMain {
             // The one before it was told to stop, and this one was not.
             return self.signal_main();
@@ -310,6 +334,7 @@ impl Procedure {
         // The machine may have given up one that was announced.
         self.reloading = false;
         if self.plan.has(Part::Reload(0)) {
+            self.reloads = self.reloads.saturating_add(1);
             return vec![Deed::Spawn(Part::Reload(0))];
         }
         let Some(signal) = self.particular().and_then(|p| p.ending.reload_signal) else {
@@ -319,6 +344,33 @@ impl Procedure {
         // Who speaks says RELOADING=1, and READY=1 at the end; the others say nothing.
         if self.plan.kind != Kind::ForegroundNotified {
             deeds.extend(told(true));
+        }
+        deeds
+    }
+
+    /// The last command of a reload has ended. The daemon may have replaced itself meanwhile.
+    fn reload_commands_ended(&mut self, well: bool) -> Deeds {
+        self.reloads = self.reloads.saturating_sub(1);
+        let names_main = self.plan.has_pid_file && !self.stopping && !self.exit_told;
+        match names_main {
+            true => vec![Deed::RereadPidFile(well)],
+            false => self.reload_settled(well),
+        }
+    }
+
+    /// Which process is the main one after a reload is known. Without any, the run has ended.
+    pub(crate) fn reload_settled(&mut self, well: bool) -> Deeds {
+        // How it ended is not known any more after an upgrade meanwhile.
+        let is_over = self.was_ready && !self.main_alive && !self.headless && !self.is_script();
+        let is_up = self.step == Step::Up && !self.exit_told && !self.stopping;
+        let unseen = (is_over && is_up).then_some(UNKNOWN);
+        let ended = self.ended_in_reload.or(unseen).filter(|_| self.reloads == 0);
+        let mut deeds = self.reload_ended(well && ended.is_none());
+        if ended.is_some() {
+            self.ended_in_reload = None;
+        }
+        if let Some(exit) = ended.filter(|_| !self.main_alive && !self.exit_told) {
+            deeds.extend(self.told_exit(exit));
         }
         deeds
     }

@@ -3,6 +3,7 @@
 use super::*;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Stage;
+use groundstate_units::machine::reason::Reason;
 use groundstate_units::settings::Settings;
 use groundstate_units::spec::ExecLine;
 
@@ -120,10 +121,17 @@ fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
     assert_eq!(run.exited(Part::Stop(1), WELL), [], "the main process may take its time");
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
     assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
-    assert_eq!(run.exited(Part::Stop(0), Exit::Code(1)), [Deed::Signal(Whom::Main, 15)]);
+    let failed = |reason| Deed::Tell(Event::StopFailed(RUN, reason));
+    assert_eq!(
+        run.exited(Part::Stop(0), Exit::Code(1)),
+        [failed(Reason::Exit(Exit::Code(1))), Deed::Signal(Whom::Main, 15)]
+    );
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
     stop(&mut run);
-    assert_eq!(run.not_executed(Part::Stop(0), exec_failure()), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(
+        run.not_executed(Part::Stop(0), exec_failure()),
+        [failed(Reason::Exec(exec_failure())), Deed::Signal(Whom::Main, 15)]
+    );
 }
 
 #[test]

@@ -107,6 +107,7 @@ impl Init {
         match one.verdict.take() {
             Some(Verdict::Failed(failure)) => {
                 self.runs.is_told(one.pid);
+                self.say_not_executed(run, part, &failure);
                 self.course(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }

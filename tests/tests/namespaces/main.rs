@@ -12,6 +12,7 @@
 
 mod accept;
 mod account;
+mod aftermath;
 mod anew;
 #[cfg(target_arch = "x86_64")]
 mod asked;

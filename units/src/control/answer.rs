@@ -79,6 +79,7 @@ mod tests {
             status: String::new(),
             reason: None,
             can_reload: false,
+            reload_failed: false,
             remains: true,
             file: String::new(),
             source: None,

@@ -21,7 +21,7 @@ pub(super) const KEYS: &[Key] = &[
         "The signal for what is left at the stop timeout. What survives another one than KILL is killed two seconds later.",
         "stop-final-signal: QUIT"),
     key("kill-final", Shape::Boolean, Run, PROCESS, NONE, "yes",
-        "Whether anything is killed at the stop timeout. With `no` what is left then lives on, and belongs to no unit any more.",
+        "Whether anything is killed at the stop timeout. With `no` the unit is shown failed then, and starts again once what is left has ended.",
         "kill-final: no"),
     key("stop-hup", Shape::Boolean, Run, PROCESS, NONE, "no",
         "Sends HUP right after the stop signal, as shells want it.",

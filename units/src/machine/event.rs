@@ -3,6 +3,7 @@
 
 use crate::generation::Generation;
 use crate::machine::need::Wish;
+use crate::machine::reason::Reason;
 use crate::name::Name;
 use crate::policy::Policy;
 use crate::spec::Exit;
@@ -231,6 +232,9 @@ pub enum Event {
     Protocol(RunId, String),
     /// The kernel killed a process of the unit for want of memory.
     OutOfMemory(RunId),
+    /// A command of the stop failed, and those after it were skipped. The run has failed, whatever it
+    /// was stopped for.
+    StopFailed(RunId, Reason),
     /// A trigger fired; of a unit that is none: a connection was accepted for it.
     Fire(Name),
 
@@ -261,6 +265,7 @@ impl Event {
             | Event::Skipped(run, _)
             | Event::StartFailed(run, _)
             | Event::Protocol(run, _)
+            | Event::StopFailed(run, _)
             | Event::OutOfMemory(run) => Some(*run),
             Event::Boot { .. }
             | Event::SetGoal(_)

@@ -228,6 +228,23 @@ impl Machine {
         }
     }
 
+    /// A command of its stop failed. A run that is to be replaced is replaced all the same; an
+    /// earlier failure of the run stands.
+    pub(super) fn stop_failed(&mut self, ix: Ix, reason: Reason) {
+        let cell = self.cell(ix);
+        let is_replaced = cell.needed && cell.must;
+        if is_replaced {
+            return;
+        }
+        let exit = if let Reason::Exit(exit) = reason { Some(exit) } else { None };
+        if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase
+            && !matches!(stop.then, Then::Fail(_))
+        {
+            let failure = Failure { exit, of_stop: true, ..Failure::new(reason) };
+            stop.then = Then::Fail(Box::new(failure));
+        }
+    }
+
     /// A condition is not met: nothing was run, and that is fine.
     pub(super) fn skipped(&mut self, now: Time, ix: Ix, condition: String) {
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);

@@ -22,11 +22,14 @@ pub(super) struct Failure {
     pub(super) needs_change: bool,
     /// How its main process ended, where that was the failure.
     pub(super) exit: Option<Exit>,
+    /// A command of the stop failed: it is shown of a unit that is not needed, too.
+    #[serde(skip)]
+    pub(super) of_stop: bool,
 }
 
 impl Failure {
     pub(super) fn new(reason: Reason) -> Failure {
-        Failure { reason, needs_change: false, exit: None }
+        Failure { reason, needs_change: false, exit: None, of_stop: false }
     }
 }
 
@@ -102,6 +105,9 @@ impl Machine {
             self.planted(Mutant::DelayConstant),
         );
         let cell = self.cell_mut(ix);
+        if !cell.needed && failure.of_stop {
+            return self.set_phase(ix, Phase::Failed(failure.reason));
+        }
         if !cell.needed {
             return self.set_phase(ix, Phase::Idle);
         }

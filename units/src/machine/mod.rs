@@ -316,6 +316,7 @@ impl Machine {
             | Event::Skipped(run, _)
             | Event::StartFailed(run, _)
             | Event::Protocol(run, _)
+            | Event::StopFailed(run, _)
             | Event::OutOfMemory(run) => {
                 if let Some(ix) = self.unit_of(run).filter(|ix| self.can_report(*ix, &event)) {
                     self.report(now, ix, event, out);
@@ -367,6 +368,7 @@ impl Machine {
             | Event::Skipped(_, _)
             | Event::StartFailed(_, _)
             | Event::Protocol(_, _)
+            | Event::StopFailed(_, _)
             | Event::OutOfMemory(_)
             | Event::Fire(_)
             | Event::Tick => Ok(()),
@@ -394,6 +396,7 @@ impl Machine {
             Event::Skipped(_, condition) => self.skipped(now, ix, condition),
             Event::StartFailed(_, failure) => self.start_failed(now, ix, failure, out),
             Event::Protocol(_, message) => self.broke_protocol(now, ix, message, out),
+            Event::StopFailed(_, reason) => self.stop_failed(ix, reason),
             Event::OutOfMemory(_) => {
                 if let Some(run) = self.cell_mut(ix).phase.run_mut() {
                     run.out_of_memory = true;

@@ -5,7 +5,7 @@ use super::{Set, Step};
 use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::event::{Event, ExecFailure, Goal, RunId, Shutdown, Stage};
-use crate::machine::reason::State;
+use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use crate::policy::Policy;
 use crate::signal;
@@ -233,6 +233,7 @@ fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Event> {
         ("ping", []) => Event::WatchdogPing(id),
         ("protocol", []) => Event::Protocol(id, "broken".to_string()),
         ("out-of-memory", []) => Event::OutOfMemory(id),
+        ("stop-failed", []) => Event::StopFailed(id, Reason::Exit(Exit::Code(1))),
         ("skip", [condition]) => Event::Skipped(id, (*condition).to_string()),
         ("no-assert", []) => {
             let path = "assert-path-exists: /x".to_string();

@@ -83,7 +83,8 @@ pub fn row(event: &Event) -> Option<usize> {
         Event::Protocol(..) => 25,
         Event::OutOfMemory(_) => 26,
         Event::Fire(_) => 27,
-        Event::Tick => return None,
+        // The simulator has no commands of a stop; a scenario has.
+        Event::StopFailed(..) | Event::Tick => return None,
     })
 }
 

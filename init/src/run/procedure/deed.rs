@@ -50,8 +50,16 @@ impl Part {
         }
     }
 
+    /// A command beside the main process, whose cgroup may have become one for other cgroups only.
+    pub(crate) fn is_helper(self) -> bool {
+        matches!(
+            self,
+            Part::Ready | Part::Post(_) | Part::Stop(_) | Part::StopPost(_) | Part::Reload(_)
+        )
+    }
+
     /// The word of its key.
-    pub(super) fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Part::Condition(_) => "exec-condition",
             Part::Pre(_) => "exec-start-pre",
@@ -87,6 +95,8 @@ pub(crate) enum Alarm {
     ReadyAgain,
     /// `abort-timeout`, or the end of what survived another last signal than KILL.
     Kill,
+    /// The main process has ended during a reload that does not end.
+    Reload,
 }
 
 /// What is to be done.
@@ -106,6 +116,9 @@ pub(crate) enum Deed {
     RemovePidFile,
     /// Look for the pid file, now and again until told a verdict.
     SeekPidFile,
+    /// A reload has ended, well or not: read the pid file once more, then call
+    /// [`Procedure::reload_settled`].
+    RereadPidFile(bool),
     /// Look which process the launcher has left, then say so.
     GuessMain,
     /// Let the logger read the last lines, then call [`Procedure::drained`].

@@ -7,6 +7,7 @@
 use super::{Alarm, Deed, Deeds, Part, Procedure, Step, Whom};
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Event;
+use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{
     DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
 };
@@ -21,6 +22,18 @@ const KILL: u8 = 9;
 const TERM: u8 = 15;
 /// Of an end that nobody has seen.
 pub(crate) const UNKNOWN: Exit = Exit::Code(255);
+
+/// `$SERVICE_RESULT` where nothing has failed.
+const SUCCESS: &str = "success";
+
+/// `$SERVICE_RESULT` of a process that failed so.
+pub(super) fn result_of(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Code(_) => "exit-code",
+        Exit::Signal { core: true, .. } => "core-dump",
+        Exit::Signal { .. } => "signal",
+    }
+}
 
 /// How a run ended, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +58,9 @@ impl Procedure {
             return Vec::new();
         }
         self.stopping = true;
+        if let Some(exit) = self.ended_in_reload.take() {
+            (self.exit_told, self.ended, self.exit) = (true, Some(exit), Some(exit));
+        }
         self.again =
             !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
         let mut deeds = Vec::new();
@@ -115,7 +131,10 @@ impl Procedure {
 
     /// In kill-mode none nobody is signalled, whatever lives.
     pub(super) fn signal_main(&self) -> Deeds {
-        self.signal(Whom::Main)
+        // systemd.kill(5): in the mode control-group everything is asked to end at once.
+        let is_group = self.ending().mode == KillMode::Group && self.was_ready;
+        let at_once = is_group && self.particular().is_some_and(|p| p.lenient);
+        self.signal(if at_once { Whom::All } else { Whom::Main })
     }
 
     fn signal(&self, whom: Whom) -> Deeds {
@@ -162,8 +181,8 @@ impl Procedure {
         if self.step != Step::StopLine(n) {
             return vec![Deed::Look];
         }
-        if exit != Exit::Code(0) {
-            return self.stop_by_signal();
+        if !self.is_success(exit) {
+            return self.stop_command_failed(Part::Stop(n), result_of(exit), Reason::Exit(exit));
         }
         let next = Part::Stop(n + 1);
         if self.plan.has(next) {
@@ -184,11 +203,39 @@ impl Procedure {
         self.stop_rest()
     }
 
+    /// A command of the stop has failed: those after it are skipped, and the run has failed.
+    pub(super) fn stop_command_failed(
+        &mut self,
+        part: Part,
+        result: &'static str,
+        reason: Reason,
+    ) -> Deeds {
+        if self.outcome().result == SUCCESS {
+            self.result = Some(result);
+        }
+        if let (true, Reason::Exit(exit)) = (self.closing, &reason) {
+            // The machine has not heard how it ended: it hears that.
+            self.exit = Some(*exit);
+        }
+        let mut deeds = vec![Deed::Tell(Event::StopFailed(self.run, reason))];
+        deeds.extend(match part {
+            Part::Stop(_) => self.stop_by_signal(),
+            _ => {
+                self.last = usize::MAX;
+                vec![Deed::Look]
+            }
+        });
+        deeds
+    }
+
     pub(super) fn stop_rest(&mut self) -> Deeds {
         self.step = Step::StopRest;
-        match self.ending().mode {
+        let ending = self.ending();
+        match ending.mode {
             KillMode::Group => vec![Deed::Signal(Whom::All, TERM), Deed::Look],
-            KillMode::Mixed => vec![Deed::Kill, Deed::Look],
+            // What may not be killed is waited for.
+            KillMode::Mixed if !ending.kill => vec![Deed::Look],
+            KillMode::Mixed => self.end_all(),
             KillMode::Process | KillMode::None => self.abandon(),
         }
     }
@@ -196,24 +243,56 @@ impl Procedure {
     /// Kill it.
     pub(crate) fn kill(&mut self) -> Deeds {
         self.stopping = true;
-        // What is left to do at the end is not waited for any longer, but for the removing.
-        self.last = usize::MAX;
-        self.step = Step::StopRest;
-        let ending = self.ending();
-        match ending.mode {
-            _ if !ending.kill => self.abandon(),
-            KillMode::None => self.abandon(),
-            KillMode::Process => {
-                self.abandoned = true;
-                vec![Deed::KillMain, Deed::Look]
-            }
-            KillMode::Group | KillMode::Mixed if ending.final_signal != KILL => vec![
-                Deed::Signal(Whom::All, ending.final_signal),
-                Deed::Wake(Alarm::Kill, Ending::FINAL_PATIENCE),
-                Deed::Look,
-            ],
-            KillMode::Group | KillMode::Mixed => vec![Deed::Kill, Deed::Look],
+        // The commands after the end are still run, but for one under way and where time presses.
+        if self.step == Step::Last || self.live.stop_promptly {
+            self.last = usize::MAX;
         }
+        self.killed = true;
+        let ending = self.ending();
+        if self.outcome().result == SUCCESS {
+            self.result = Some("timeout");
+        }
+        if !ending.kill && ending.mode != KillMode::None {
+            return self.outlive();
+        }
+        self.step = Step::StopRest;
+        if ending.mode == KillMode::None { self.abandon() } else { self.end_all() }
+    }
+
+    /// A process of it that outlives the stop may be killed, whichever it is.
+    pub(crate) fn may_kill_all(&self) -> bool {
+        let ending = self.ending();
+        ending.kill && matches!(ending.mode, KillMode::Group | KillMode::Mixed)
+    }
+
+    /// KILL, or the last signal first, for those that the mode names.
+    fn end_all(&mut self) -> Deeds {
+        let ending = self.ending();
+        self.abandoned |= ending.mode == KillMode::Process;
+        if ending.final_signal == KILL {
+            return vec![self.last_kill(), Deed::Look];
+        }
+        let whom = if ending.mode == KillMode::Process { Whom::Main } else { Whom::All };
+        let later = Deed::Wake(Alarm::Kill, Ending::FINAL_PATIENCE);
+        vec![Deed::Signal(whom, ending.final_signal), later, Deed::Look]
+    }
+
+    pub(super) fn last_kill(&self) -> Deed {
+        if self.ending().mode == KillMode::Process { Deed::KillMain } else { Deed::Kill }
+    }
+
+    /// The stop timeout has passed, and nothing may be killed: the run holds its place until what
+    /// lives of it has ended. A stop command that does not end is asked to.
+    fn outlive(&mut self) -> Deeds {
+        let mut deeds = Vec::new();
+        if matches!(self.step, Step::StopLine(_)) {
+            deeds.extend(self.signal(Whom::All));
+        }
+        let waits_for_main = self.ending().mode == KillMode::Process && self.main_alive;
+        self.step = if waits_for_main { Step::StopMain } else { Step::StopRest };
+        self.abandoned |= self.ending().mode == KillMode::Process && !waits_for_main;
+        deeds.push(Deed::Look);
+        deeds
     }
 
     /// The kernel has killed a process of the run for want of memory.
@@ -242,15 +321,15 @@ impl Procedure {
     pub(crate) fn outcome(&self) -> Outcome {
         let by_exit = match self.exit {
             None if self.failure.is_some() => "resources",
-            None | Some(Exit::Code(0)) => "success",
-            Some(exit) if self.live.success_status.lists(exit) => "success",
+            None | Some(Exit::Code(0)) => SUCCESS,
+            Some(exit) if self.live.success_status.lists(exit) => SUCCESS,
             // Asked to end, it ended by that.
-            Some(Exit::Signal { signal: HUP | 2 | 13 | TERM, .. }) if self.stopping => "success",
-            Some(Exit::Code(_)) => "exit-code",
-            Some(Exit::Signal { core: true, .. }) => "core-dump",
-            Some(Exit::Signal { .. }) => "signal",
+            Some(Exit::Signal { signal: HUP | 2 | 13 | TERM, .. }) if self.stopping => SUCCESS,
+            Some(exit) => result_of(exit),
         };
-        Outcome { result: self.result.unwrap_or(by_exit), exit: self.exit }
+        // A command before the main process has no say in how that ended.
+        let exit = self.exit.filter(|_| self.executed_told);
+        Outcome { result: self.result.unwrap_or(by_exit), exit }
     }
 
     /// What is done when nothing is left, one after another.
@@ -276,7 +355,7 @@ impl Procedure {
         self.particular().is_some_and(|p| (runtime(p) && !kept(p)) || !p.stdio.utmp_id.is_empty())
     }
 
-    fn is_success(&self, exit: Exit) -> bool {
+    pub(super) fn is_success(&self, exit: Exit) -> bool {
         exit == Exit::Code(0) || self.live.success_status.lists(exit)
     }
 
@@ -293,7 +372,7 @@ impl Procedure {
     /// init started for the run has not been reaped yet.
     pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Deeds {
         let ending = self.ending();
-        let unwaited = ending.mode == KillMode::None || !ending.kill;
+        let unwaited = ending.mode == KillMode::None;
         let left = match self.abandoned {
             // The last lines are waited for in any case.
             true if self.step == Step::Last => lines && !self.main_alive,
@@ -361,7 +440,10 @@ impl Procedure {
         }
         if let Some(part) = self.next_last() {
             self.step = Step::Last;
-            return vec![Deed::Spawn(part)];
+            // The machine's own timeout has passed before.
+            let limit = self.live.stop_timeout.unwrap_or(Ending::FINAL_PATIENCE);
+            let late = self.killed.then_some(Deed::Wake(Alarm::Kill, limit));
+            return late.into_iter().chain([Deed::Spawn(part)]).collect();
         }
         self.gone_told = true;
         if let (true, Some(exit)) = (std::mem::take(&mut self.closing), self.exit) {

@@ -1,7 +1,9 @@
 //! The start of a run: its lines one after another, until it is ready or has ended.
 
+use super::ending::result_of;
 use super::{Alarm, Deed, Deeds, Part, Procedure, Step};
 use groundstate_units::machine::event::{Event, ExecFailure, Stage};
+use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{Exit, Kind};
 use std::time::Duration;
 
@@ -121,10 +123,12 @@ impl Procedure {
             Part::Ready | Part::Post(_) => {
                 self.post_failed(part, &format!("{}: {}", failure.stage.as_str(), failure.path))
             }
-            Part::Stop(_) => self.stop_by_signal(),
-            Part::StopPost(_) | Part::Clean | Part::Look => vec![Deed::Look],
+            Part::Stop(_) | Part::StopPost(_) => {
+                self.stop_command_failed(part, "resources", Reason::Exec(failure))
+            }
+            Part::Clean | Part::Look => vec![Deed::Look],
             Part::Unlink => self.exited(part, Exit::Code(0)),
-            Part::Reload(_) => self.reload_ended(false),
+            Part::Reload(_) => self.reload_commands_ended(false),
             Part::Main => Vec::new(),
         }
     }
@@ -141,6 +145,9 @@ impl Procedure {
             Part::Ready => vec![Deed::Look],
             Part::Post(n) => self.post_ended(n, exit),
             Part::Stop(n) => self.stop_ended(n, exit),
+            Part::StopPost(_) if !self.is_success(exit) => {
+                self.stop_command_failed(part, result_of(exit), Reason::Exit(exit))
+            }
             Part::StopPost(_) | Part::Clean | Part::Look => vec![Deed::Look],
             Part::Unlink if self.stopping => self.told_exit(exit),
             Part::Unlink => self.next(Some(part)),
@@ -148,7 +155,7 @@ impl Procedure {
                 let next = Part::Reload(n + 1);
                 match self.plan.has(next) {
                     true if well && !self.stopping => vec![Deed::Spawn(next)],
-                    more => self.reload_ended(well && !more),
+                    more => self.reload_commands_ended(well && !more),
                 }
             }
             Part::Main if self.is_script() => vec![Deed::Look],
@@ -162,6 +169,9 @@ impl Procedure {
         }
         match (part, exit) {
             (_, Exit::Code(0)) => self.next(Some(part)),
+            (Part::Condition(_), _) if self.live.success_status.lists(exit) => {
+                self.next(Some(part))
+            }
             (Part::Condition(n), Exit::Code(1..=254)) => {
                 let number = n.saturating_add(1);
                 let one = !self.plan.has(Part::Condition(1));
@@ -219,6 +229,7 @@ impl Procedure {
             return self.stopped_beside_post();
         }
         if exit != Exit::Code(0) {
+            self.result.get_or_insert(result_of(exit));
             return self.post_failed(Part::Post(n), &format!("ended with {}", words(exit)));
         }
         let next = Part::Post(n + 1);

@@ -164,6 +164,9 @@ pub struct UnitStatus {
     /// It can be told to take in its configuration anew.
     #[serde(default)]
     pub can_reload: bool,
+    /// The last time that was tried it failed, or took too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reload_failed: bool,
     /// An exited run counts as active. False: it is over, and the unit is inactive though its
     /// success stands.
     #[serde(default = "yes")]
