@@ -92,7 +92,8 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGPWR, Asked::PowerKey),
     (RTMIN + 4, Asked::Poweroff),
     (RTMIN + 5, Asked::Reboot),
-    (libc::SIGUSR2, Asked::Noted(libc::SIGUSR2)),
+    // busybox's poweroff(8) sends it to PID 1.
+    (libc::SIGUSR2, Asked::Poweroff),
     (libc::SIGALRM, Asked::Noted(libc::SIGALRM)),
     (libc::SIGWINCH, Asked::KeyboardRequest),
     (libc::SIGQUIT, Asked::Noted(libc::SIGQUIT)),

@@ -56,9 +56,9 @@ pub const DIAGNOSTICS_PER_FILE: usize = 64;
 /// Diagnostics kept of one generation.
 pub const DIAGNOSTICS: usize = 4_096;
 /// Missing targets of one set of units that get a "did you mean": the search costs what all names are long.
-pub const HINTS: usize = 64;
+pub const HINTS: usize = 32;
 /// Names that one such search compares letter by letter.
-pub const HINT_CANDIDATES: usize = 1_024;
+pub const HINT_CANDIDATES: usize = 128;
 /// Bytes of a name that is searched for; the cost grows with the square.
 pub const HINT_NAME: usize = 64;
 /// Entries of one directory that are looked at.
