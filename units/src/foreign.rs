@@ -38,6 +38,9 @@ pub(crate) struct Link {
     pub(crate) path: Arc<str>,
 }
 
+/// Drop-ins of one directory by file name. None: a link to /dev/null.
+type DropIns = BTreeMap<String, Option<Arc<str>>>;
+
 /// What the directories hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
@@ -51,9 +54,9 @@ pub(crate) struct Foreign {
     seen: BTreeSet<String>,
     /// The directories that were looked at, in their order.
     directories: Vec<String>,
-    /// `NAME` of each `NAME.d`, with the position of the directory it is in → its drop-ins by
-    /// file name. None: a link to /dev/null, which hides the others of that name.
-    drop_ins: BTreeMap<(String, usize), BTreeMap<String, Option<Arc<str>>>>,
+    /// `NAME` of each `NAME.d`, with the position of the directory it is in → its drop-ins.
+    /// A link to /dev/null hides the others of that name.
+    drop_ins: BTreeMap<(String, usize), DropIns>,
     /// What looks like a unit file and is none.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }

@@ -157,8 +157,8 @@ impl Folders {
 
     /// The file of a unit; that of its template for an instance without its own.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
-        let found = self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?));
-        found
+        
+        self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
     }
 
     fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
