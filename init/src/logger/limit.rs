@@ -60,6 +60,10 @@ pub(crate) const LANE: usize = 512 * 1024;
 pub(crate) const STUCK: Duration = Duration::from_secs(2);
 /// Bytes of stack of a thread that writes.
 pub(crate) const STACK: usize = 128 * 1024;
+/// A pipe that keeps an unfinished line is looked at again after this long, and then less and less often.
+pub(crate) const UNFINISHED_LEAST: Duration = Duration::from_millis(5);
+/// The longest pause between two such looks.
+pub(crate) const UNFINISHED_MOST: Duration = Duration::from_secs(1);
 /// After a failed write or open, a log file is left alone this long.
 pub(crate) const FILE_REST: Duration = Duration::from_secs(1);
 /// Log files open at once.

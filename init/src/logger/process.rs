@@ -1,5 +1,5 @@
 //! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
-//! Idle it is not woken at all. What may stand still is behind a [`super::lane`].
+//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::lane`].
 
 use super::clients::{Clients, Readers};
 use super::held::Held;
@@ -75,6 +75,15 @@ pub(super) struct Pipe {
     queued: bool,
 }
 
+/// When a pipe that still holds bytes is looked at again. The kernel wakes the reader of such a pipe
+/// only once a write is complete, and a write larger than the pipe's room waits for the reader.
+#[derive(Debug)]
+struct Unfinished {
+    seen: usize,
+    due: Instant,
+    pause: Duration,
+}
+
 #[derive(Debug)]
 pub(super) struct Logger {
     pub(super) intake: Option<Intake>,
@@ -91,6 +100,8 @@ pub(super) struct Logger {
     pub(super) units: Units,
     pub(super) clients: Clients,
     pub(super) out: Out,
+    /// Pipes in which a line without its end was left.
+    unfinished: BTreeMap<usize, Unfinished>,
     /// For one read; and for the lines it finishes.
     pub(super) buffer: Vec<u8>,
     pub(super) lines: Vec<u8>,
@@ -135,6 +146,7 @@ impl Logger {
             by_run: BTreeMap::new(),
             next_pipe: FIRST_PIPE,
             ready: VecDeque::new(),
+            unfinished: BTreeMap::new(),
             units: Units::default(),
             clients,
             out: Out::new(settings, Arc::new(held)),
@@ -253,6 +265,7 @@ impl Logger {
     /// long to wait for the next event.
     fn read_some(&mut self) -> Option<Duration> {
         let now = Instant::now();
+        self.queue_unfinished(now);
         let mut held: Option<Instant> = None;
         let mut held_back = 0;
         for _ in 0..READS_A_TURN {
@@ -278,12 +291,41 @@ impl Logger {
             // A noisy hour leaves no large buffers behind.
             self.buffer = Vec::new();
             self.lines = Vec::new();
-            return None;
+            return self.until_unfinished(now);
         }
         if held_back < self.ready.len() {
             return Some(Duration::ZERO);
         }
-        held.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1))
+        let held =
+            held.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
+        [held, self.until_unfinished(now)].into_iter().flatten().min()
+    }
+
+    /// The pipe keeps `seen` bytes of an unfinished line. The pause doubles while nothing is added.
+    pub(super) fn look_again(&mut self, number: usize, seen: usize) {
+        let before = self.unfinished.get(&number).filter(|before| before.seen == seen);
+        let longer = |before: &Unfinished| (before.pause * 2).min(limit::UNFINISHED_MOST);
+        let pause = before.map_or(limit::UNFINISHED_LEAST, longer);
+        let due = Instant::now() + pause;
+        self.unfinished.insert(number, Unfinished { seen, due, pause });
+    }
+
+    /// No unfinished line is left in the pipe.
+    pub(super) fn is_finished(&mut self, number: usize) {
+        self.unfinished.remove(&number);
+    }
+
+    fn queue_unfinished(&mut self, now: Instant) {
+        let due = self.unfinished.iter().filter(|(_, it)| it.due <= now);
+        let due: Vec<usize> = due.map(|(number, _)| *number).collect();
+        due.into_iter().for_each(|number| self.may_read(number));
+    }
+
+    fn until_unfinished(&self, now: Instant) -> Option<Duration> {
+        // A pipe in the queue is read before its time.
+        let waits = |number: &usize| self.pipes.get(number).is_some_and(|pipe| !pipe.queued);
+        let due = self.unfinished.iter().filter(|(number, _)| waits(number)).map(|(_, it)| it.due);
+        due.min().map(|due| due.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
     /// One read of a pipe. True: there may be more.
@@ -350,6 +392,7 @@ impl Logger {
 
     fn close(&mut self, number: usize) {
         let Some(pipe) = self.pipes.remove(&number) else { return };
+        self.unfinished.remove(&number);
         // The descriptor is closed right after; what is not registered needs no removing.
         let _ = self.poll.registry().deregister(&mut SourceFd(&pipe.fd.as_raw_fd()));
         self.by_run.remove(&pipe.run);

@@ -19,7 +19,10 @@ impl Logger {
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {
             Ok(0) => return None,
             Ok(seen) => seen,
-            Err(Errno::EAGAIN) => return Some(false),
+            Err(Errno::EAGAIN) => {
+                self.is_finished(number);
+                return Some(false);
+            }
             Err(_) => return None,
         };
         let bytes = self.buffer.get(..seen)?;
@@ -27,7 +30,12 @@ impl Logger {
         let last = whole == 0 && has_no_writer(&pipe.fd);
         if whole == 0 && !last {
             // The rest of the line comes, unless there is no room for it.
-            return if is_full(&pipe.fd, seen) { None } else { Some(false) };
+            if is_full(&pipe.fd, seen) {
+                self.is_finished(number);
+                return None;
+            }
+            self.look_again(number, seen);
+            return Some(false);
         }
         let bytes = if last { bytes } else { bytes.get(..whole)? };
         let prefix = Prefix::new(files::now(), Some(pipe.run));
@@ -46,6 +54,7 @@ impl Logger {
             Err(_) => drop(nix::unistd::read(&pipe.fd, self.buffer.get_mut(..count)?)),
         }
         let (unit, log) = (pipe.unit, pipe.log);
+        self.is_finished(number);
         self.send(unit, log, lines);
         Some(true)
     }

@@ -32,6 +32,32 @@ fn both_streams_reach_the_units_file_in_their_order_with_run_and_time() {
 }
 
 #[test]
+fn write_larger_than_the_pipe_behind_an_unfinished_line_is_read_to_its_end() {
+    let mut init = Init::with_files(|_| {});
+    let mut out = File::from(init.pipe(1, "web", None));
+    for round in 0..20 {
+        out.write_all(b"abc").unwrap();
+        // The logger has seen these bytes, and leaves them in the pipe.
+        assert!(init.handle.drain(RunId(1), init.now()));
+        init.until(&Report::Drained(RunId(1)));
+        let (mut copy, run) = (out.try_clone().unwrap(), RunId(100 + round));
+        let done = File::from(init.pipe(run.0, "done", None));
+        init.handle.flush(init.now());
+        std::thread::spawn(move || {
+            copy.write_all(&[&[b'x'; 200_000][..], b"\n"].concat()).unwrap();
+            drop(done);
+        });
+        init.until(&Report::Ended(run));
+    }
+    drop(out);
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    let lines = stored(&init.file("web"));
+    let bytes: usize = lines.iter().map(|(_, text)| text.len()).sum();
+    assert_eq!(bytes, 20 * 200_003);
+}
+
+#[test]
 fn ready_is_said_at_the_line_that_matches_and_before_drained() {
     let mut init = Init::with_files(|_| {});
     let mut out = File::from(init.pipe(1, "db", Some("^listening on [0-9]+$")));
