@@ -111,7 +111,30 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
     if found.is_dir() && found.uid() != uid && uid != 0 {
         return Err(io::Error::other("it belongs to another user"));
     }
+    safe(Path::new(dir), uid)?;
+    safe(&std::fs::canonicalize(dir)?, uid)?;
     nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
+    Ok(())
+}
+
+/// No other user can replace the directory or what is in it. Each directory and link on the way to it
+/// belongs to root, to init's user or to the owner of `/` (in a user namespace that may be neither),
+/// and no other user may write to it, unless it has the sticky bit.
+fn safe(dir: &Path, uid: u32) -> io::Result<()> {
+    let owner_of_root = std::fs::metadata("/")?.uid();
+    for step in dir.ancestors().filter(|step| step.is_absolute()) {
+        let found = symlink_metadata(step)?;
+        let refused = |fact: &str| {
+            let hint = "name a directory that only init's user can change with --runtime-dir";
+            io::Error::other(format!("{} {fact}; {hint}", step.display()))
+        };
+        if ![0, uid, owner_of_root].contains(&found.uid()) {
+            return Err(refused(&format!("belongs to uid {}", found.uid())));
+        }
+        if found.is_dir() && found.mode() & 0o1002 == 0o002 {
+            return Err(refused("is writable by every user and has no sticky bit"));
+        }
+    }
     Ok(())
 }
 
@@ -123,7 +146,42 @@ fn absolute(path: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::absolute;
+    use super::{absolute, safe};
+    use std::fs::{Permissions, create_dir_all, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files")]
+    fn runtime_directory_that_another_user_can_replace_is_refused() {
+        let top = std::env::temp_dir().join(format!("groundstate-paths-{}", std::process::id()));
+        let dir = top.join("parent/run");
+        create_dir_all(&dir).unwrap();
+        let uid = nix::unistd::geteuid().as_raw();
+        let mode = |path: &std::path::Path, mode| {
+            set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        assert!(safe(&dir, uid).is_ok());
+        for at in [&dir, &top.join("parent")] {
+            mode(at, 0o777);
+            assert!(safe(&dir, uid).unwrap_err().to_string().contains("sticky bit"));
+            mode(at, 0o1777);
+            assert!(safe(&dir, uid).is_ok());
+            mode(at, 0o755);
+        }
+        let link = top.join("link");
+        symlink(&dir, &link).unwrap();
+        assert!(safe(&link, uid).is_ok());
+        if uid == 0 {
+            std::os::unix::fs::lchown(&link, Some(1000), None).unwrap();
+            assert!(safe(&link, uid).unwrap_err().to_string().contains("uid 1000"));
+            for at in [&dir, &top.join("parent")] {
+                chown(at, Some(1000), None).unwrap();
+                assert!(safe(&dir, uid).unwrap_err().to_string().contains("uid 1000"));
+                chown(at, Some(0), None).unwrap();
+            }
+        }
+        std::fs::remove_dir_all(&top).unwrap();
+    }
 
     #[test]
     fn a_runtime_directory_is_found_from_anywhere() {
