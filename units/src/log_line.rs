@@ -227,6 +227,8 @@ mod tests {
             (b"\x1b[2Jgone", "\\x1b[2Jgone"),
             (b"10%\r20%\r", "10%\\x0d20%"),
             (b"\xff\x00", "\\xff\\x00"),
+            ("zero\u{200b}width".as_bytes(), "zero\\xe2\\x80\\x8bwidth"),
+            ("tag\u{e0041}".as_bytes(), "tag\\xf3\\xa0\\x81\\x81"),
             ("c1 \u{9b}2J \u{202e}".as_bytes(), "c1 \\xc2\\x9b2J \\xe2\\x80\\xae"),
         ] {
             assert_eq!(printable(text), shown);

@@ -82,10 +82,16 @@ fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
     found
 }
 
-/// It moves a terminal's cursor, rings its bell, ends a line or turns the direction of writing round, or
-/// nobody sees it: what others say of themselves is never shown with it.
+/// The character controls a terminal, ends a line, turns the writing direction or has no width.
+/// Text that a unit, a service or another machine chooses is never shown with it.
 pub fn acts(c: char) -> bool {
-    c.is_control() || is_forbidden(c)
+    c.is_control() || is_forbidden(c) || has_no_width(c)
+}
+
+/// Soft hyphen, Mongolian vowel separator, zero-width and invisible characters, and tags.
+fn has_no_width(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}'
+        | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 fn is_forbidden(c: char) -> bool {

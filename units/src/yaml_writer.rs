@@ -92,6 +92,9 @@ pub fn scalar(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
             c if plain(c) => quoted.push(c),
+            c if u32::from(c) > 0xffff => {
+                put(&mut quoted, format_args!("\\U{:08x}", u32::from(c)));
+            }
             c => put(&mut quoted, format_args!("\\u{:04x}", u32::from(c))),
         }
     }
