@@ -232,9 +232,6 @@ pub enum Event {
     Protocol(RunId, String),
     /// The kernel killed a process of the unit for want of memory.
     OutOfMemory(RunId),
-    /// A command of the stop failed, and those after it were skipped. The run has failed, whatever it
-    /// was stopped for.
-    StopFailed(RunId, Reason),
     /// A trigger fired; of a unit that is none: a connection was accepted for it.
     Fire(Name),
 
@@ -243,6 +240,11 @@ pub enum Event {
     /// as the last event of each turn in which `next_deadline` has come, so that a fact of the
     /// same turn wins over its time-out.
     Tick,
+
+    // --- of later versions, behind what older images write ---------------------
+    /// A command of the stop failed, and those after it were skipped. The run has failed, whatever it
+    /// was stopped for.
+    StopFailed(RunId, Reason),
 }
 
 impl Event {
