@@ -157,7 +157,6 @@ impl Folders {
 
     /// The file of a unit; that of its template for an instance without its own.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
-        
         self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
     }
 

@@ -56,15 +56,11 @@ impl Init {
     pub(super) fn say_failed_command(&mut self, run: RunId, event: &Event) {
         let Some(running) = self.runs.get(run) else { return };
         let name = running.name.clone();
-        match event {
-            Event::Reloaded(_, false) => {
-                self.say(Level::Warning, format_args!("{name}: its reload has failed"));
-            }
-            Event::StopFailed(_, reason) => {
-                let text = format_args!("{name}: a command of its stop has failed: {reason}");
-                self.say(Level::Warning, text);
-            }
-            _ => {}
+        if let Event::Reloaded(_, false) = event {
+            self.say(Level::Warning, format_args!("{name}: its reload has failed"));
+        } else if let Event::StopFailed(_, reason) = event {
+            let text = format_args!("{name}: a command of its stop has failed: {reason}");
+            self.say(Level::Warning, text);
         }
     }
 

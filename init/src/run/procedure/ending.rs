@@ -218,13 +218,12 @@ impl Procedure {
             self.exit = Some(*exit);
         }
         let mut deeds = vec![Deed::Tell(Event::StopFailed(self.run, reason))];
-        deeds.extend(match part {
-            Part::Stop(_) => self.stop_by_signal(),
-            _ => {
-                self.last = usize::MAX;
-                vec![Deed::Look]
-            }
-        });
+        if let Part::Stop(_) = part {
+            deeds.extend(self.stop_by_signal());
+        } else {
+            self.last = usize::MAX;
+            deeds.push(Deed::Look);
+        }
         deeds
     }
 
