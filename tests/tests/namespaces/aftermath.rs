@@ -159,6 +159,10 @@ fn failing_command_of_a_stop_skips_the_rest_and_fails_the_unit() {
     ] {
         assert_eq!(init.sandbox.read(&format!("{name}.told")), told, "{name}");
     }
+    want(&init, "all");
+    for name in &names {
+        init.when_state(name, "running");
+    }
     init.finish();
 }
 

@@ -9,7 +9,6 @@ use super::spread::{self, is_dead, spoils};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::graph::Graph;
-use crate::machine::reason::Reason;
 use crate::spec::DependencyKind;
 use crate::time::Time;
 use std::sync::Arc;
@@ -84,7 +83,8 @@ impl Machine {
             if needed && !was {
                 let cell = self.cell_mut(ix);
                 cell.fresh = !matches!(cell.phase, Phase::Ready(_, _, _));
-                if matches!(cell.phase, Phase::Failed(Reason::StopTimeout)) {
+                // How the last stop went is shown until then, and is no failure of the next run.
+                if matches!(cell.phase, Phase::Failed(_)) && cell.failures == 0 {
                     self.set_phase(ix, Phase::Idle);
                 }
             }
