@@ -97,7 +97,7 @@ impl Bases {
         bases.set(Decoder::Machine, meant("kept_machine", kept_machine::meant));
         bases.set(Decoder::Generation, meant("generation", generation::meant));
         let mut parcels = meant("parcel", parcel::meant);
-        parcels.push(golden("generation-8"));
+        parcels.push(golden("generation-9"));
         bases.set(Decoder::Parcel, parcels.clone());
         let framed = journals.iter().filter_map(|it| framed(it));
         let frames: Vec<_> =
@@ -161,7 +161,7 @@ impl Bases {
     }
 
     fn journals(&mut self) -> Vec<Vec<u8>> {
-        let (state, units) = (golden("state-8"), golden("generation-8"));
+        let (state, units) = (golden("state-9"), golden("generation-9"));
         let memory = parcel::sealed(&units);
         // Whoever takes it over gets a duplicate.
         inherit::is_new(memory.as_fd());
@@ -180,7 +180,13 @@ impl Bases {
             memory: Some(memory),
         };
         let mut journals = meant("kept_init", kept_init::meant);
-        journals.extend([state, golden("state-7"), golden("state-6"), golden("state-5")]);
+        journals.extend([
+            state,
+            golden("state-8"),
+            golden("state-7"),
+            golden("state-6"),
+            golden("state-5"),
+        ]);
         journals
     }
 
