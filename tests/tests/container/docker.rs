@@ -140,7 +140,7 @@ fn under_dockers_default_profile_all_goes_another_way() {
     heals(&container);
     fires(&container);
     let before = container.init.status();
-    container.init.tell("upgrade", &json!({}));
+    container.tell(&["upgrade"]);
     is_as(&before, &container);
     fires(&container);
     crash(&container.init, Signal::SIGSEGV);
@@ -155,7 +155,7 @@ fn under_dockers_default_profile_all_goes_another_way() {
     let logs = container.initctl(&["logs", "web"]);
     assert!(String::from_utf8_lossy(&logs.stdout).contains("listening"), "{logs:?}");
     assert!(container.said().contains("job | once"), "{}", container.said());
-    container.init.tell("set-target", &json!({"targets": ["web", "old"]}));
+    container.tell(&["set-target", "web", "old"]);
     let status = container.init.when_state("forks", "failed");
     assert_eq!(status.reason("forks"), "stop-timeout");
     assert!(container.init.processes_of("forks").is_empty(), "none of it is left");

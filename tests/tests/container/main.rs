@@ -15,7 +15,6 @@ mod docker;
 
 use bundle::{Bundle, UID};
 use groundstate_tests::deadline::until;
-use serde_json::json;
 
 #[test]
 fn output_and_exit_status_of_the_job_are_those_of_the_container() {
@@ -66,8 +65,7 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
         (container.init.processes_of("forks").len() == 4).then_some(())
     });
     // Of what is left of it none may be left once it is down, and no zombie of those nobody waits for.
-    let goal = json!({"targets": ["web", "old"]});
-    container.init.tell("set-target", &goal);
+    container.tell(&["set-target", "web", "old"]);
     let status = container.init.when_state("forks", "failed");
     assert_eq!(status.reason("forks"), "stop-timeout");
     container.init.check_at_rest();
