@@ -53,6 +53,8 @@ mod claim;
 mod clock;
 #[path = "../../init/src/control/mod.rs"]
 mod control;
+#[path = "../../init/src/credentials.rs"]
+mod credentials;
 #[cfg(debug_assertions)]
 #[path = "../../init/src/crash_test.rs"]
 mod crash_test;

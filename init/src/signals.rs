@@ -237,6 +237,7 @@ mod tests {
             (libc::SIGPWR, off),
             (RTMIN + 4, off),
             (RTMIN + 5, anew),
+            (libc::SIGUSR2, off),
         ];
         assert_eq!(ends, all);
         assert_eq!(end_by(RTMIN + 5, Mode::Container), Some(Shutdown::Exit(0)));

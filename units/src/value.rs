@@ -99,7 +99,8 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     }
     let whole = whole.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(scale);
     let tens = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale) / tens;
+    let part = u128::from(fraction.parse::<u64>().ok()?).checked_mul(u128::from(scale))?;
+    let part = part.checked_div(tens)?;
     Some(whole.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)))
 }
 

@@ -100,9 +100,15 @@ impl Init {
         if may {
             return Ok(());
         }
-        let hint = match verb.role() {
-            Role::Source => "only root, the user init runs as and the uid that the settings name",
-            Role::Read | Role::Logs | Role::Control => {
+        let hint = match (caller.is_proven, verb.role()) {
+            (false, _) => {
+                "init cannot prove that the caller is in its user namespace: \
+                 ask from within its container or namespaces"
+            }
+            (true, Role::Source) => {
+                "only root, the user init runs as and the uid that the settings name"
+            }
+            (true, Role::Read | Role::Logs | Role::Control) => {
                 "only root and the user init runs as may do that"
             }
         };

@@ -199,8 +199,8 @@ impl Known {
 
     /// It is.
     pub(crate) fn has_found(&mut self, run: RunId, pid: i32) {
-        let at = self.found.iter().position(|found| *found == (run, pid));
-        at.map(|at| self.found.remove(at));
+        let mut is_left = true;
+        self.found.retain(|found| *found != (run, pid) || !std::mem::take(&mut is_left));
     }
 
     /// Whether the run has a main process is noted.
@@ -220,8 +220,8 @@ impl Known {
 
     /// It is heard.
     pub(crate) fn has_spoken(&mut self, run: RunId, pid: i32) {
-        let at = self.speakers.iter().position(|spoke| *spoke == (run, pid));
-        at.map(|at| self.speakers.remove(at));
+        let mut is_left = true;
+        self.speakers.retain(|spoke| *spoke != (run, pid) || !std::mem::take(&mut is_left));
     }
 
     /// With these the next turn begins.

@@ -90,7 +90,8 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     let fraction: String = fraction.chars().take(9).collect();
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? };
     let tens = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = u64::try_from(u128::from(part) * u128::from(scale) / tens).ok()?;
+    let part = u128::from(part).checked_mul(u128::from(scale))?.checked_div(tens)?;
+    let part = u64::try_from(part).ok()?;
     whole.checked_mul(scale)?.checked_add(part)
 }
 
@@ -102,8 +103,8 @@ pub(crate) fn native(micros: u64) -> String {
     let mut words = Vec::new();
     for (scale, unit) in PARTS {
         if rest >= scale {
-            words.push(format!("{}{unit}", rest / scale));
-            rest %= scale;
+            words.push(format!("{}{unit}", rest.checked_div(scale).unwrap_or(0)));
+            rest = rest.checked_rem(scale).unwrap_or(0);
         }
     }
     match (words.as_slice(), micros) {

@@ -42,4 +42,5 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L34", Mutant::OneRunBegunBefore),
     ("L35", Mutant::WhatLivesWaits),
     ("L36", Mutant::LeavingForEver),
+    ("L37", Mutant::SuccessRemains),
 ];
