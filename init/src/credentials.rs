@@ -12,8 +12,11 @@ use crate::sys::{Pid, peer, signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The process that made this connection is in init's user namespace. `pid` is from SO_PEERCRED.
-pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid) -> bool {
+/// The kernel's number for a uid without a mapping: user_namespaces(7).
+const OVERFLOW_UID: u32 = 65_534;
+
+/// The process that made this connection is in init's user namespace. `pid` and `uid` are from SO_PEERCRED.
+pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -> bool {
     let process = match peer::process(&connection) {
         Ok(process) => process,
         // It was reaped: nothing is left that could prove anything.
@@ -23,6 +26,13 @@ pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid) -> bool {
     match (theirs, own_namespace()) {
         (Some(Ok(theirs)), Ok(ours)) => theirs == ours,
         (Some(Err(error)), _) if error.raw_os_error() == Some(libc::ESRCH) => false,
+        // A process outside the container that has more privileges than init: root of the machine, as a
+        // rule. Its uid is believed, unless it stands for all uids without a mapping.
+        (Some(Err(error)), _)
+            if pid.as_raw() == 0 && error.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            uid != OVERFLOW_UID
+        }
         _ => proc_agrees(pid, process.as_ref().map(AsFd::as_fd)),
     }
 }
@@ -69,19 +79,19 @@ mod tests {
         let own = nix::unistd::getpid();
         let _own = UnixStream::connect(&at).unwrap();
         let (from_here, _) = listener.accept().unwrap();
-        assert!(shares_user_namespace(&from_here, own));
+        assert!(shares_user_namespace(&from_here, own, 0));
         let connect = || u8::from(UnixStream::connect(&at).is_err());
         let child = crate::sys::process::fork(&[], connect).unwrap();
         crate::sys::wait::await_end(child).unwrap();
         let (from_there, _) = listener.accept().unwrap();
         std::fs::remove_file(&at).unwrap();
-        assert!(!shares_user_namespace(&from_there, child));
+        assert!(!shares_user_namespace(&from_there, child, 0));
         let process = peer::process(&from_here).unwrap();
         assert!(proc_agrees(own, process.as_ref().map(AsFd::as_fd)));
         assert!(!proc_agrees(Pid::from_raw(0), process.as_ref().map(AsFd::as_fd)));
         if process.is_some() {
             // As if this process had taken the exited one's pid.
-            assert!(!shares_user_namespace(&from_there, own));
+            assert!(!shares_user_namespace(&from_there, own, 0));
         }
     }
 }

@@ -280,7 +280,7 @@ impl Control {
     /// the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
         let Peer { uid, pid, .. } = peer::of(stream)?;
-        let is_proven = credentials::shares_user_namespace(stream, pid);
+        let is_proven = credentials::shares_user_namespace(stream, pid, uid);
         let trusted = is_proven && (uid == 0 || uid == self.own_uid);
         Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
     }

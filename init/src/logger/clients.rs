@@ -128,7 +128,7 @@ impl Clients {
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
         let peer = peer::of(&stream)?;
         // As at the control socket: root of another user namespace is not root here.
-        let is_ours = credentials::shares_user_namespace(&stream, peer.pid);
+        let is_ours = credentials::shares_user_namespace(&stream, peer.pid, peer.uid);
         let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;

@@ -26,7 +26,7 @@ fn mounts_and_swaps_are_what_their_programs_are_told() {
     fs::set_permissions(files.path("note"), PermissionsExt::from_mode(0o755)).unwrap();
     let unit = |name: &str, suffix: &str, text: &str| {
         systemd(&files, &format!("{}.{suffix}", stem(name)), text);
-        format!("{}.{suffix}", stem(name).replace('\\', "_"))
+        format!("{}.{suffix}", stem(name))
     };
     let mount = format!(
         "[Mount]\nWhat=/dev/none\nWhere={}\nType=ext4\nSloppyOptions=yes\nReadWriteOnly=yes\n\
