@@ -178,6 +178,11 @@ impl Init {
     /// itself say, and named that one in its pid file before: then the run goes on with it.
     pub(super) fn main_has_ended(&mut self, run: RunId, exit: Exit) {
         let question = Question::Next(exit);
+        if let Some(Look { question: Question::Reloaded(well), .. }) = self.runs.looks.get(&run) {
+            // The look for the next main process replaces the one of the reload, which would stay open.
+            let well = *well;
+            self.course(run, |procedure| procedure.reload_settled(well));
+        }
         let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
         if is_named && let Some(known) = &mut self.lineage.known {
             known.unanswered.insert(run, exit);
@@ -205,6 +210,11 @@ impl Init {
 
     /// A reload has ended: the daemon may have replaced itself and named the new process.
     pub(super) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Deed> {
+        // A run has one look at a time. The one for the next main process answers this question too.
+        if matches!(self.runs.looks.get(&run), Some(Look { question: Question::Next(_), .. })) {
+            let running = self.runs.get_mut(run);
+            return running.map(|of| of.procedure.reload_settled(well)).unwrap_or_default();
+        }
         // Which one was found is noted.
         let said = match self.goes_back() {
             true => Some(Said::Nothing),
