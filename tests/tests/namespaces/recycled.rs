@@ -150,7 +150,9 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
     // Granted or refused: it was dealt with.
     let _ = client.answer().expect("an answer");
     if verb == "set-target" {
-        init.when_state(whose.unit(), "disabled");
+        // Its exec-stop asks for $MAINPID: without a main process the stop fails, and so does the unit.
+        let down = if matches!(whose, Whose::Forked) { "failed" } else { "disabled" };
+        init.when_state(whose.unit(), down);
         init.tell("set-target", &json!({"targets": ["all"]}));
     } else if matches!(whose, Whose::Member) {
         // Whatever was asked for, what is left of it is stopped.
