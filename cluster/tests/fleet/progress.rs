@@ -111,7 +111,7 @@ fn nobody_else_sees_it() {
 fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let unit = |name: &str, ends: &str| {
-        write(&stand, name, &format!("{HELLO}[Test]\nEnds={ends}\n"));
+        write(&stand, name, &format!("{HELLO}[X-Test]\nEnds={ends}\n"));
     };
     unit("once.service", "done");
     unit("unmet.service", "skipped");
@@ -126,7 +126,7 @@ fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
     let needy = stand.fleetctl(&["start", "needy"]);
     assert_eq!(code(&needy), 1);
     assert!(stderr(&needy).contains("unit needy.service has failed"), "{}", stderr(&needy));
-    write(&stand, "once.service", &format!("{HELLO}[Test]\nEnds=done\n[X]\na=b\n"));
+    write(&stand, "once.service", &format!("{HELLO}[X-Test]\nEnds=done\n[X]\na=b\n"));
     let rolled = stand.fleetctl(&["rollout", "--timeout=20", "once.service"]);
     assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
 }

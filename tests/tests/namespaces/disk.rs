@@ -236,6 +236,7 @@ fn where_nobody_can_wait_for_the_end_of_a_logger_that_can_not_die_the_next_is_be
     it.disk.fsfreeze("--unfreeze");
     until("the next writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
     assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
+    drop(tracer);
     it.ends();
 }
 

@@ -387,7 +387,7 @@ fn what_was_gone_once_it_was_wished_away_had_not_ended_by_itself_before() {
     init.tell("ping", &json!({}));
     assert_eq!(init.processes_of("web"), last, "{}", init.output());
     assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
-    last.into_iter().for_each(Process::end);
+    last.into_iter().for_each(|it| it.signal(Signal::SIGTERM));
     init.when_state("web", "disabled");
     init.finish_after_crash();
 }
