@@ -8,8 +8,8 @@ use super::limit;
 use groundstate_units::log_line::file_name;
 use groundstate_units::name::Name;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, ftruncate, geteuid, unlinkat, write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -120,6 +120,24 @@ impl LogFile {
         self.inode
     }
 
+    /// Looks at the file's name once more. Another program may have removed or renamed the file, as
+    /// logrotate does: then this is a new file. It may also have truncated it.
+    pub(crate) fn follow(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        unit: &Name,
+        keeping: Keeping,
+    ) -> Result<(), Errno> {
+        match fstatat(dir, file_name(unit).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) if found.st_ino == self.inode => {
+                self.size = u64::try_from(found.st_size).unwrap_or(self.size);
+            }
+            Ok(_) | Err(Errno::ENOENT) => *self = LogFile::open(dir, unit, keeping)?,
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
     /// As large as it was: what was added by a logger that was killed is added again.
     pub(crate) fn take_back(&mut self, size: u64) -> Result<(), Errno> {
         if size < self.size {
@@ -211,9 +229,7 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
     // Up to the first gap only: nothing beyond it has to move.
     let numbered = |number: u32| format!("{name}.{number}");
     let taken = |number: u32| {
-        use nix::fcntl::AtFlags;
-        nix::sys::stat::fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
-            .is_ok()
+        fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     };
     let free = (1..keep).find(|number| !taken(*number)).unwrap_or(keep);
     for number in (1..free).rev() {

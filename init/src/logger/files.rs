@@ -134,6 +134,7 @@ impl Files {
         self.clock += 1;
         let Some(open) = self.open.get_mut(unit) else { return Ok(()) };
         open.used = self.clock;
+        open.file.follow(dir, unit, self.keeping).map_err(none)?;
         let mark = lines.mark.as_ref();
         let (begin, before) = mark.map_or((0, None), |mark| mark.begins(open.file.inode()));
         if let Some(size) = before {

@@ -32,6 +32,37 @@ fn both_streams_reach_the_units_file_in_their_order_with_run_and_time() {
 }
 
 #[test]
+fn file_that_is_removed_renamed_or_truncated_is_followed_at_the_next_write() {
+    let mut init = Init::with_files(|_| {});
+    let path = init.file("web");
+    let old = path.with_extension("old");
+    let mut says = |run: u64, text: &str| {
+        init.shell(run, "web", None, &format!("echo {text}")).wait().unwrap();
+        init.until(&Report::Ended(RunId(run)));
+        let end = Instant::now() + DEADLINE;
+        while !path.exists() || texts(&path).last().is_none_or(|last| last != text) {
+            assert!(Instant::now() < end, "{text} is in no file of that name");
+            std::thread::yield_now();
+        }
+    };
+    says(1, "one");
+    fs::remove_file(&path).unwrap();
+    says(2, "two");
+    fs::rename(&path, &old).unwrap();
+    says(3, "three");
+    assert_eq!((texts(&old), texts(&path)), (vec!["two".into()], vec!["three".to_string()]));
+    // As logrotate does with `create`, and with `copytruncate`.
+    fs::rename(&path, &old).unwrap();
+    File::create(&path).unwrap();
+    says(4, "four");
+    assert_eq!((texts(&old), texts(&path)), (vec!["three".into()], vec!["four".to_string()]));
+    File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    says(5, "five");
+    assert_eq!(texts(&path), ["five"]);
+    init.finish();
+}
+
+#[test]
 fn write_larger_than_the_pipe_behind_an_unfinished_line_is_read_to_its_end() {
     let mut init = Init::with_files(|_| {});
     let mut out = File::from(init.pipe(1, "web", None));
