@@ -108,7 +108,9 @@ impl Candidate {
                 self.mirror.clock().sleep(AGAIN).await;
                 continue;
             }
-            match self.term().await {
+            let ended = self.term().await;
+            self.meter.leads_until(Duration::ZERO);
+            match ended {
                 Ok(()) | Err(Over::Lost) => {}
                 Err(Over::Fault(fault)) if fault.is_denied() => {
                     if !std::mem::replace(&mut denied, true) {
@@ -183,6 +185,7 @@ impl Candidate {
         let Some(made) = made.filter(|made| made.lease == own || unwon) else {
             return Err(Over::Lost);
         };
+        let granted = self.mirror.clock().now();
         let lease = store.grant(self.interval * LEASE).await?;
         self.leading.send_replace(Some(lease.id));
         let renewed = registry::renew(&keys, &self.machine, lease.id, Epoch(made.modified));
@@ -199,6 +202,7 @@ impl Candidate {
         };
         let epoch = Epoch(made.modified);
         self.meter.elected();
+        self.meter.leads_until(granted + lease.ttl);
         voice::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
@@ -332,7 +336,10 @@ impl Term {
     async fn show_life(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
         match self.mirror.store().keep_alive(self.lease).await {
-            Ok(true) => self.signed = began,
+            Ok(true) => {
+                self.signed = began;
+                self.meter.leads_until(began + self.ttl);
+            }
             Ok(false) => return Err(Over::Lost),
             Err(fault) if self.clock.since(self.signed) > self.ttl => return Err(fault.into()),
             Err(_) => {}

@@ -83,8 +83,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let mirror = daemon.mirror.clone();
     let (stop_api, stopped) = watch::channel(false);
     let (told, insecure) = watch::channel(None);
-    let (meter, leads) = (daemon.meter.clone(), daemon.leads.clone());
-    let metrics = Arc::new(move || meter.text(leads.borrow().is_some()));
+    let (meter, clock) = (daemon.meter.clone(), mirror.clock().clone());
+    let metrics = Arc::new(move || meter.text(clock.now()));
     let seen = Seen { turned_away: daemon.turned_away.clone(), insecure, metrics };
     let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();

@@ -20,6 +20,8 @@ pub struct Meter {
     micros: AtomicU64,
     /// When it was elected last, in seconds since 1970.
     led_since: AtomicU64,
+    /// Until when the lease it leads by is proven, in milliseconds of fleetd's clock. 0: it does not lead.
+    leads_until: AtomicU64,
     done: Moves,
     failed: Moves,
     /// Why units had no place: their machines went, could not have them any more, or none can.
@@ -50,6 +52,10 @@ impl Moves {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(u64::try_from(more).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
@@ -67,8 +73,7 @@ fn counters(name: &str, by_type: &[(&str, &AtomicU64)]) -> String {
 impl Meter {
     /// One more decision took so long.
     pub fn note(&self, took: Duration) {
-        let millis = |bound: &u64| Duration::from_millis(*bound);
-        let at = BOUNDS.iter().position(|bound| took <= millis(bound));
+        let at = BOUNDS.iter().position(|bound| took <= Duration::from_millis(*bound));
         let count = at.and_then(|at| self.within.get(at)).unwrap_or(&self.beyond);
         count.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -89,6 +94,11 @@ impl Meter {
     pub fn elected(&self) {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         self.led_since.store(since, Ordering::Relaxed);
+    }
+
+    /// The lease it leads by is proven until then, by fleetd's clock. Zero: it leads no more.
+    pub fn leads_until(&self, end: Duration) {
+        self.leads_until.store(millis(end), Ordering::Relaxed);
     }
 
     /// That was written.
@@ -130,8 +140,10 @@ impl Meter {
         .concat()
     }
 
-    /// As Prometheus reads it.
-    pub fn text(&self, leads: bool) -> String {
+    /// As Prometheus reads it. A fleetd that hung past the end of its lease leads no more, though no
+    /// task of it has noticed yet: so `now` decides.
+    pub fn text(&self, now: Duration) -> String {
+        let leads = millis(now) < self.leads_until.load(Ordering::Relaxed);
         let name = "fleet_engine_reconcile_seconds";
         let mut text =
             format!("# TYPE fleet_engine_leads gauge\nfleet_engine_leads {}\n", u8::from(leads));
@@ -198,7 +210,9 @@ mod tests {
         meter.carried_out(&task);
         meter.failed(&task);
         meter.failed(&task);
-        let text = meter.text(true);
+        let (before, end) = (Duration::from_secs(4), Duration::from_secs(5));
+        meter.leads_until(end);
+        let text = meter.text(before);
         let value = |name: &str| -> u64 {
             let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             found.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
@@ -213,7 +227,12 @@ mod tests {
         assert_eq!(of("reconcile_failure_count_total", "machine_away"), 2);
         assert_eq!(of("reconcile_failure_count_total", "run"), 0);
         assert_eq!(of("reconcile_failure_count_total", "schedule"), 1);
-        assert!(meter.text(false).contains("\nfleet_engine_leader_start_time 0\n"));
+        for (now, until) in [(end, end), (before, Duration::ZERO)] {
+            meter.leads_until(until);
+            let text = meter.text(now);
+            assert!(text.contains("fleet_engine_leads 0\n"), "{text}");
+            assert!(text.contains("\nfleet_engine_leader_start_time 0\n"), "{text}");
+        }
     }
 
     #[test]
@@ -222,7 +241,8 @@ mod tests {
         for micros in [10, 1_000, 1_001, 30_000, 9_000_000] {
             meter.note(Duration::from_micros(micros));
         }
-        let text = meter.text(true);
+        meter.leads_until(Duration::from_secs(1));
+        let text = meter.text(Duration::ZERO);
         let has = |line: &str| assert!(text.lines().any(|one| one == line), "{line}: {text}");
         has("fleet_engine_leads 1");
         has("fleet_engine_reconcile_seconds_bucket{le=\"0.001\"} 2");
