@@ -8,7 +8,7 @@ use crate::style::{Style, Tone};
 use crate::typed;
 use crate::verb::check;
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
-use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket};
+use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket, private_dir};
 use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::wall::Wall;
 use nix::unistd::geteuid;
@@ -170,9 +170,12 @@ pub(crate) enum Instance {
 fn default_socket(places: &Places, instance: Instance) -> String {
     let own = control_socket(&places.runtime_dir);
     let system = control_socket(SYSTEM_RUNTIME);
+    // A PID 1 of the same uid in a container with a read-only root.
+    let private = control_socket(&private_dir(geteuid().as_raw(), variable));
     let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
     match instance {
         Instance::Any if !is_there(&own) && is_there(&system) => system,
+        Instance::Any if !is_there(&own) && is_there(&private) => private,
         Instance::Any | Instance::User => own,
         Instance::System => system,
     }

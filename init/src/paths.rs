@@ -32,12 +32,25 @@ impl Paths {
     /// Finds them and makes the runtime directory; also why there is none.
     pub(crate) fn find(options: &Options) -> (Paths, Option<String>) {
         let uid = geteuid().as_raw();
-        let mut defaults = Places::of(uid, |name| std::env::var(name).ok());
-        let runtime = absolute(options.runtime_dir.clone().unwrap_or(defaults.runtime_dir.clone()));
+        let variable = |name: &str| std::env::var(name).ok();
+        let is_first = std::process::id() == 1;
+        let mut defaults = match is_first {
+            true => Places::of_first(uid, variable),
+            false => Places::of(uid, variable),
+        };
+        let asked = options.runtime_dir.clone();
+        let is_asked = asked.is_some();
+        let mut runtime = absolute(asked.unwrap_or_else(|| defaults.runtime_dir.clone()));
+        let mut made = insist(|| usable(&runtime, uid));
+        if made.is_err() && is_first && !is_asked {
+            let private = place::private_dir(uid, variable);
+            if usable(&private, uid).is_ok() {
+                (runtime, made) = (private, Ok(()));
+            }
+        }
         if let Some(second) = defaults.unit_dirs.get_mut(1) {
             *second = place::runtime_units(&runtime);
         }
-        let made = insist(|| usable(&runtime, uid));
         let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
         let paths = Paths {
             config: match &options.config {

@@ -228,9 +228,8 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
     }
     // Up to the first gap only: nothing beyond it has to move.
     let numbered = |number: u32| format!("{name}.{number}");
-    let taken = |number: u32| {
-        fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
-    };
+    let taken =
+        |number: u32| fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
     let free = (1..keep).find(|number| !taken(*number)).unwrap_or(keep);
     for number in (1..free).rev() {
         present(renameat(dir, numbered(number).as_str(), dir, numbered(number + 1).as_str()))?;

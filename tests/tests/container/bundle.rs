@@ -57,6 +57,21 @@ impl Bundle {
         Bundle { sandbox }
     }
 
+    /// What `contrib/image bundle` makes, with its configuration.
+    pub(crate) fn shipped() -> (Bundle, Value) {
+        let sandbox = Sandbox::new();
+        let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/image");
+        let made = Command::new(image)
+            .args(["bundle", &sandbox.at("bundle")])
+            .env("GROUNDSTATE_INIT", program("GROUNDSTATE_INIT", "init"))
+            .env("GROUNDSTATE_INITCTL", program("GROUNDSTATE_INITCTL", "initctl"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let config = fs::read(sandbox.path("bundle/config.json")).unwrap();
+        (Bundle { sandbox }, serde_json::from_slice(&config).unwrap())
+    }
+
     /// The runtime's configuration: strict, with a temporary directory or without.
     pub(crate) fn configure(&self, arguments: &[&str], writable_tmp: bool) -> Value {
         let record: &[&str] = if writable_tmp { &["--record", "/kept/record"] } else { &[] };

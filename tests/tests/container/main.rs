@@ -100,3 +100,22 @@ fn a_service_has_the_uid_of_the_container() {
     assert_eq!(container.ended(), 0, "{}", container.said());
     assert!(container.said().contains(&format!("id | {UID}")), "{}", container.said());
 }
+
+#[test]
+fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
+    for user in [UID, 0] {
+        let (bundle, mut config) = Bundle::shipped();
+        assert_eq!(config["process"]["user"]["uid"], UID, "as shipped");
+        assert_eq!(config["root"]["readonly"], true);
+        config["process"]["user"] = serde_json::json!({"uid": user, "gid": user});
+        let mut container = bundle.run(&config, user, false);
+        // The units are those of /etc/groundstate, and the root cannot be written to.
+        let status = until("it runs what its files say", || {
+            container.status().filter(|status| status.system() == "running")
+        });
+        assert_eq!(status.state("container"), "running", "{}", status.table());
+        let output = container.exec(&["/sbin/poweroff"]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(container.ended(), 0, "{}", container.said());
+    }
+}

@@ -29,6 +29,17 @@ pub const USER_VENDOR_UNITS: &str = "/usr/lib/groundstate/user-units";
 pub const SYSTEM_RUNTIME: &str = "/run/groundstate";
 
 impl Places {
+    /// The defaults of PID 1 of a machine or container: what root has, whatever its uid. Another user than
+    /// root can seldom write there, so its logs and states stay in its own places.
+    pub fn of_first(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Places {
+        let system = Places::of(0, &variable);
+        if uid == 0 {
+            return system;
+        }
+        let Places { log_dir, state_dir, .. } = Places::of(uid, &variable);
+        Places { log_dir, state_dir, ..system }
+    }
+
     /// The defaults of a user. `variable` looks up the environment; empty counts as unset.
     ///
     /// Root: `/etc`, `/run`, `/var/log`. Others: `$XDG_CONFIG_HOME` (`~/.config`),
@@ -42,8 +53,7 @@ impl Places {
             let vendor = VENDOR_UNITS;
             return Places::under("/etc/groundstate", SYSTEM_RUNTIME, log, (state, vendor));
         }
-        let temporary = set("TMPDIR").unwrap_or_else(|| "/tmp".to_string());
-        let private = format!("{temporary}/groundstate-{uid}");
+        let private = private_dir(uid, &variable);
         let in_home = |below: &str| set("HOME").map(|home| format!("{home}/{below}"));
         let config = set("XDG_CONFIG_HOME")
             .or_else(|| in_home(".config"))
@@ -75,6 +85,13 @@ impl Places {
             policy: format!("{config}/policy.yaml"),
         }
     }
+}
+
+/// A directory of this uid's own below `$TMPDIR` (`/tmp`). Also the runtime directory of a PID 1 that
+/// cannot write to [`SYSTEM_RUNTIME`], in a container with a read-only root.
+pub fn private_dir(uid: u32, variable: impl Fn(&str) -> Option<String>) -> String {
+    let set = variable("TMPDIR").filter(|value| value.starts_with('/'));
+    format!("{}/groundstate-{uid}", set.unwrap_or_else(|| "/tmp".to_string()))
 }
 
 /// The unit directory that lasts until the next boot; always among the directories.
@@ -115,6 +132,17 @@ mod tests {
             ["/etc/groundstate/units", "/run/groundstate/units", "/usr/lib/groundstate/units"]
         );
         assert_eq!(control_socket(&places.runtime_dir), "/run/groundstate/control.sock");
+    }
+
+    #[test]
+    fn first_process_has_the_system_places_whatever_its_uid() {
+        let nothing = |_: &str| None;
+        assert_eq!(Places::of_first(0, nothing), Places::of(0, nothing));
+        let (first, root) = (Places::of_first(65532, nothing), Places::of(0, nothing));
+        let same = |of: &Places| (of.config.clone(), of.policy.clone(), of.unit_dirs.clone());
+        assert_eq!(same(&first), same(&root));
+        assert_eq!(first.runtime_dir, SYSTEM_RUNTIME);
+        assert_eq!(first.log_dir, "/tmp/groundstate-65532/log");
     }
 
     #[test]
