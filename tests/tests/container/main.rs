@@ -103,9 +103,9 @@ fn a_service_has_the_uid_of_the_container() {
 
 #[test]
 fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
-    for user in [UID, 0] {
+    for user in [65_532, 0] {
         let (bundle, mut config) = Bundle::shipped();
-        assert_eq!(config["process"]["user"]["uid"], UID, "as shipped");
+        assert_eq!(config["process"]["user"]["uid"], 65_532, "as shipped");
         assert_eq!(config["root"]["readonly"], true);
         config["process"]["user"] = serde_json::json!({"uid": user, "gid": user});
         let mut container = bundle.run(&config, user, false);
