@@ -24,6 +24,7 @@ use crate::record::MachineRecord;
 use crate::store::Store;
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::name::Name;
+use sd_notify::NotifyState;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,8 @@ use tokio::sync::watch;
 
 /// For what is asked of etcd and init at the end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// So often within `agent_ttl` init looks for a sign of life.
+const WATCHES: u32 = 3;
 
 /// How it ended.
 #[derive(Debug)]
@@ -91,11 +94,13 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let telling = tokio::spawn(tell_faults(mirror.clone()));
     let examining = tokio::spawn(examine(mirror.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
-    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone()));
+    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone(), config.agent_ttl / WATCHES));
+    // Until the process ends or executes itself: a stop may take long.
+    drop(tokio::spawn(show_life(config.agent_ttl / WATCHES / 3)));
     let anew = attend(&config, &identity, &mirror, &seen, &daemon.record, read).await?;
     ready.abort();
     if !anew {
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
     }
     let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
@@ -266,10 +271,21 @@ async fn serve(
     Ok(passed)
 }
 
-async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
+/// Init kills a fleetd that has shown no sign of life for `watch`, and starts another. That one gives up
+/// the exclusive units before the lease of this machine ends and another machine may start them.
+async fn tell_when_ready(mut presence: watch::Receiver<Presence>, watch: Duration) {
     if presence.wait_for(|told| told.lease.is_some()).await.is_err() {
         return;
     }
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    let watch = u32::try_from(watch.as_micros()).unwrap_or(u32::MAX);
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::WatchdogUsec(watch)]);
     voice::info(format_args!("ready"));
+}
+
+/// Signs of life for init's watch. Before READY=1 nothing watches for them.
+async fn show_life(pause: Duration) {
+    loop {
+        let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        tokio::time::sleep(pause).await;
+    }
 }

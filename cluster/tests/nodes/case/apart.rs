@@ -6,7 +6,8 @@ use crate::stand::Cluster;
 use crate::stand::program::{throughout, until};
 use std::time::Duration;
 
-pub(super) const CASES: [Case; 2] = [
+pub(super) const CASES: [Case; 3] = [
+    sample("hung_fleetd_does_not_let_an_exclusive_unit_run_twice", hung).with("agent_ttl=12s\n"),
     soak("a_machine_apart_for_any_time_runs_nothing_exclusive_twice", partitions)
         .with("agent_ttl=12s\n"),
     sample("a_unit_that_fails_everywhere_does_not_wander", fails_everywhere),
@@ -33,6 +34,20 @@ fn put_witness(cluster: &Cluster) {
 /// The nodes on which it has a process.
 fn alive(cluster: &Cluster, unit: &str) -> Vec<u8> {
     (1..=3).filter(|number| cluster.node(*number).main_pid(unit).is_some()).collect()
+}
+
+fn hung(cluster: &mut Cluster) {
+    put_witness(cluster);
+    let old = cluster.when_on(1, "only.service");
+    let before = cluster.node(old).main_pid("fleetd").expect("fleetd has a main process");
+    cluster.node(old).signal("fleetd", "STOP");
+    throughout(2 * TTL, "it is once at most", || cluster.read("twice").is_empty());
+    until("init has started another fleetd", || {
+        cluster.node(old).main_pid("fleetd").filter(|now| *now != before)
+    });
+    cluster.when_machines(3);
+    until("it runs once", || (alive(cluster, "only.service").len() == 1).then_some(()));
+    assert_eq!(cluster.read("twice"), "");
 }
 
 fn partitions(cluster: &mut Cluster) {
