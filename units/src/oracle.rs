@@ -57,6 +57,8 @@ enum Failure {
     /// Its main process ended so; the same, and the kernel had killed one of its processes.
     Ended(Exit),
     Starved(Exit),
+    /// Its main process had ended well so, and what was left of it took too long to stop.
+    StopTimeout(Exit),
     Watchdog,
     StartTimeout,
     Exec,
@@ -96,7 +98,7 @@ pub(crate) struct Run {
     pub(crate) unkillable: bool,
     pub(crate) skipped: bool,
     /// It ended well and does not remain: it is to be over, or is.
-    rests: bool,
+    rests: Option<Exit>,
     pub(crate) over: bool,
     /// Its reload is over when the service says so itself.
     announced: bool,

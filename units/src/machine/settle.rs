@@ -171,14 +171,8 @@ impl Machine {
         let with = with.map(|back| back.dependent.0);
         let of_held = self.followers.get(&ix).cloned().unwrap_or_default();
         for other in with.chain(of_held) {
-            let cell = self.cell_mut(other);
-            if cell.phase.is_told() {
-                continue;
-            }
-            if let Some(run) = cell.phase.run_mut() {
-                run.restart = true;
-                self.require_stop(other);
-            }
+            // A run that is stopping because it ended well is replaced, too, instead of staying over.
+            self.ask_restart(other);
         }
     }
 
@@ -227,7 +221,8 @@ impl Machine {
             return self.set_phase(ix, Phase::Idle);
         }
         if timed_out {
-            return self.count(now, ix, Failure::new(Reason::StopTimeout));
+            let failure = Failure { exit: Some(exit), ..Failure::new(Reason::StopTimeout) };
+            return self.count(now, ix, failure);
         }
         let form = Form::Exited { exit: Some(exit), skipped: None, again: None, over: true };
         self.amend(ix, |phase| {

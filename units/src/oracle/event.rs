@@ -32,7 +32,7 @@ impl Oracle {
     pub(super) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Restart(names) => self.prod(names, |it, unit| match &mut it.stored[unit].run {
-                Some(run) => (run.asked, run.failure, run.rests) = (true, None, false),
+                Some(run) => (run.asked, run.failure, run.rests) = (true, None, None),
                 None => it.forgive(unit, false),
             }),
             Event::Retry(names) => self.prod(names, |it, unit| it.forgive(unit, true)),
@@ -206,7 +206,10 @@ impl Oracle {
             if rests && empty {
                 self.rest(unit);
             } else if rests {
-                self.stored[unit].run.iter_mut().for_each(|run| run.rests = !expected);
+                self.stored[unit]
+                    .run
+                    .iter_mut()
+                    .for_each(|run| run.rests = Some(exit).filter(|_| !expected));
                 self.quit(unit, false);
             }
         }
@@ -269,7 +272,7 @@ impl Oracle {
         match &mut it.run {
             Some(run) if run.form == State::Exited => run.asked = true,
             Some(_) if !stopping.has(unit) => return None,
-            Some(run) => run.rests = false,
+            Some(run) => run.rests = None,
             _ => {}
         }
         if let (Rest::Failed, Some(live)) = (it.rest, live) {

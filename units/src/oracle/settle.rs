@@ -180,7 +180,7 @@ impl Oracle {
             killed: false,
             unkillable: false,
             skipped: false,
-            rests: false,
+            rests: None,
             over: false,
             announced: false,
             leaving: false,
@@ -262,7 +262,7 @@ impl Oracle {
     pub(super) fn rest(&mut self, unit: usize) {
         self.stored[unit].tried = true;
         let Some(run) = &mut self.stored[unit].run else { return };
-        (run.form, run.over, run.rests, run.empty) = (State::Exited, true, false, true);
+        (run.form, run.over, run.rests, run.empty) = (State::Exited, true, None, true);
         let again = run.due[Due::Again as usize];
         run.due = NOTHING_DUE;
         run.due[Due::Again as usize] = again;
@@ -284,13 +284,12 @@ impl Oracle {
             it.failures.clear();
         }
         let replaced = run.asked || run.changed || run.lost;
-        if run.rests && !replaced && !unwanted {
+        if let Some(exit) = run.rests.filter(|_| !replaced && !unwanted) {
             if !run.killed {
                 it.run = Some(run);
                 return self.rest(unit);
             }
-            // Its stop took too long.
-            run.failure = Some(Failure::Ordinary);
+            run.failure = Some(Failure::StopTimeout(exit));
         }
         match run.failure {
             _ if !self.needed.has(unit) => {
@@ -363,7 +362,10 @@ pub(super) fn later(now: Time, span: Option<Duration>) -> Time {
 /// `restart` has another run follow a failure, or a success with this exit.
 pub(super) fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
     let exit = match end {
-        Err(exit) | Ok(Failure::Ended(exit) | Failure::Starved(exit)) => Some(exit),
+        Err(exit)
+        | Ok(Failure::Ended(exit) | Failure::Starved(exit) | Failure::StopTimeout(exit)) => {
+            Some(exit)
+        }
         Ok(_) => None,
     };
     if exit.is_some_and(|exit| live.restart_except.lists(exit)) {

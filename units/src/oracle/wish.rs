@@ -24,7 +24,7 @@ impl Oracle {
 
     /// A wish is tried out on the side, then refused or taken whole.
     pub(super) fn wish(&mut self, wish: &Event) -> bool {
-        let (mut next, active) = (self.clone(), self.active());
+        let (mut next, active) = (self.clone(), self.active().less(self.over_and_done()));
         let usable = |next: &Oracle, name: &Name| {
             next.provider(name).is_some_and(|unit| !next.graph.broken.has(unit))
         };
@@ -191,7 +191,7 @@ impl Oracle {
             if run.form == State::Stopping {
                 let kept = no_restart || is.live.essential || is.live.on_change == OnChange::Keep;
                 let new = was.as_ref().is_none_or(|was| was.run_hash != is.run_hash);
-                run.rests &= kept || !new;
+                run.rests = run.rests.filter(|_| kept || !new);
                 continue;
             }
             let same = run.unit.run_hash == is.run_hash;

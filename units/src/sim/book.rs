@@ -26,6 +26,8 @@ pub struct Record {
     pub hard: Set,
     /// Stop was ordered.
     pub told: Option<Time>,
+    /// It was told to stop because it had ended well.
+    pub done: bool,
     /// KILL was ordered.
     pub killed: Option<Time>,
     /// Its main process ended, or it broke its protocol, by itself.
@@ -184,6 +186,7 @@ impl Book {
                 behind: to(DependencyKind::orders),
                 hard: to(|kind| kind == DependencyKind::DependsOn),
                 told: None,
+                done: false,
                 killed: None,
                 died: false,
                 active: None,
@@ -198,10 +201,11 @@ impl Book {
     }
 
     /// A run is told to stop.
-    pub fn stop(&mut self, now: Time, id: RunId, nothing_left: bool) {
+    pub fn stop(&mut self, now: Time, id: RunId, nothing_left: bool, done: bool) {
         self.orders += 1;
         if let Some(run) = self.runs.get_mut(&id) {
             run.told.get_or_insert(now);
+            run.done |= done;
             // With something left to do, exec-stop if nothing else, it is not over.
             run.over = nothing_left.then_some(now);
         }
@@ -216,11 +220,14 @@ impl Book {
         }
     }
 
-    /// A run is killed.
+    /// A run is killed: a failure, even of one that had ended well.
     pub fn kill(&mut self, now: Time, id: RunId) {
         self.orders += 1;
         if let Some(run) = self.runs.get_mut(&id) {
             run.killed.get_or_insert(now);
+            if run.done {
+                self.failing.add(run.unit);
+            }
         }
     }
 }

@@ -304,7 +304,7 @@ impl<'a> Runner<'a> {
                     self.processes.start(self.now, *unit, *id, run.kind, run.readiness);
                 }
                 Order::Stop(unit, id, reason, left) => {
-                    self.book.stop(self.now, *id, *left);
+                    self.book.stop(self.now, *id, *left, *reason == StopReason::Done);
                     if !matches!(reason, StopReason::Leftovers | StopReason::Done) {
                         self.book.barred = self.book.barred.less(Set::EMPTY.with(*unit));
                     }
