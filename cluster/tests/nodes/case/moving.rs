@@ -180,7 +180,8 @@ fn triggers(cluster: &mut Cluster) {
         ("tick.timer", "tick.service"),
         ("look.path", "look.service"),
     ] {
-        cluster.node(1).fleetctl(&["start", trigger]);
+        // Without its service a trigger is failed, so its start is not waited for.
+        cluster.node(1).fleetctl(&["start", "--no-block", trigger]);
         cluster.node(1).fleetctl(&["load", service]);
     }
     let fires = |cluster: &Cluster, on: [u8; 3]| {
