@@ -201,7 +201,7 @@ impl Mirror {
     }
 }
 
-/// What an operator does where etcd was restored from a backup, or is another one.
+/// The remedy for an operator whose etcd was restored from a backup, or replaced.
 const REMEDY: &str = "nothing is taken from it. If it is right, say so: remove the file `cluster` in \
                       fleetd's runtime directory (/run/fleet) and restart fleetd";
 

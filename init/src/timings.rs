@@ -78,7 +78,7 @@ impl Timings {
         }
     }
 
-    /// A wait for the next try ends in a restart. A stop by hand, or a restart, begins anew.
+    /// A wait for the next try ends in a restart. A stop or restart by hand clears it.
     fn count(&mut self, note: &Note) {
         let is_by_itself = matches!(note.reason, Some(Reason::Backoff { .. }));
         match (note.from, note.to) {

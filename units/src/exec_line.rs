@@ -74,7 +74,7 @@ pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
     Ok((line, remarks))
 }
 
-/// What stands before the program, whether `:` is among it, and the rest.
+/// The prefixes before the program, true where `:` is among them, and the rest.
 fn prefixes(text: &str) -> Result<(Prefixes, bool, &str), Mistake> {
     let mut found = Prefixes::default();
     let (mut literal, mut rights) = (false, false);

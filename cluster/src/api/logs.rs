@@ -280,7 +280,7 @@ enum Told {
     Line(String),
     /// Nothing follows.
     Refused(Failure),
-    /// The stream ended before its end was said, or can not be read; in words.
+    /// The stream broke off before its end record, or cannot be read: the reason.
     Broken(String),
     End,
 }
@@ -301,7 +301,7 @@ fn told(object: std::io::Result<Option<String>>) -> Told {
         Ok(Line { error: Some(failure), .. }) => Told::Refused(failure),
         Ok(Line { ok: Some(Piece::Line(shown)), .. }) => Told::Line(shown.line),
         Ok(Line { ok: Some(Piece::End(End { .. })) | None, .. }) => Told::End,
-        Err(error) => Told::Broken(format!("the logger's answer can not be read: {error}")),
+        Err(error) => Told::Broken(format!("the logger's answer cannot be read: {error}")),
     }
 }
 

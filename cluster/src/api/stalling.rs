@@ -1,6 +1,6 @@
 //! The transport below HTTP, with two limits on a slow peer.
 //!
-//! A write that makes no progress for [`STALLED`] is an error: a peer that does not read can not
+//! A write that makes no progress for [`STALLED`] is an error: a peer that does not read cannot
 //! hold a connection slot for ever. A close lingers: the server ends its own side, then discards
 //! what the peer still sends, for [`LINGER`] and [`LINGER_BYTES`] at most. A close with unread
 //! bytes would reset the connection, and the peer would lose the answer it has not read yet.

@@ -140,7 +140,7 @@ fn read(path: &Path) -> Result<Backup, Trouble> {
         let name = UnitName::new(&kept.name).map_err(|error| bad(&error))?;
         let desired: Desired = kept.desired_state.parse().map_err(|error| bad(&error))?;
         if name.is_template() && desired != Desired::Inactive {
-            return Err(bad(&"a template can not be wished"));
+            return Err(bad(&"a template cannot be wished for: name an instance"));
         }
         UnitFile { options: kept.options.clone() }.check().map_err(|error| bad(&error))?;
         if !names.insert(&kept.name) {

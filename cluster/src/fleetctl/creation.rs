@@ -219,7 +219,7 @@ async fn from_template(
     Ok(file)
 }
 
-/// What init would say of the file; a native one was read as a whole.
+/// The diagnostics of init's importer for the file; a native file was already read as a whole.
 fn advise(name: &UnitName, path: &Path) {
     let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
     if native_unit::stem(base).is_none() {

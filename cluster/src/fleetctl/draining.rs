@@ -160,7 +160,7 @@ async fn wait_until_empty(
     }
 }
 
-/// What is on these machines still.
+/// Units that still run on these machines.
 ///
 /// # Errors
 /// One of them takes units again, by another's order.

@@ -32,7 +32,7 @@ impl Definitions {
         Definitions(load(&Disk, &options, None).generation)
     }
 
-    /// What the files say of a unit; nothing where they cannot be read.
+    /// The definition of a unit from its files; none where they cannot be read.
     pub(super) fn of(&self, status: &UnitStatus, stamp: &str) -> Properties {
         let Some(unit) = self.0.units.iter().find(|unit| unit.name.as_str() == status.unit) else {
             return Vec::new();

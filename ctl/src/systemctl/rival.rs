@@ -12,7 +12,7 @@ use groundstate_units::name::Name;
 use groundstate_units::spec::DependencyKind;
 use std::collections::BTreeSet;
 
-/// What of the overlay leaves out the unit, or one that it pulls in.
+/// The drops of the overlay that leave out the unit, or one that it pulls in.
 pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Trouble> {
     if now.overlay.drop.is_empty() {
         return Ok(Vec::new());

@@ -17,7 +17,7 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("S", &["sysinit", "sysinit.target", "emergency", "emergency.target"]),
 ];
 
-/// What comes behind the name `--socket`.
+/// The arguments after the name `--socket`.
 fn socket(flags: &[String]) -> Option<std::path::PathBuf> {
     flags.iter().find_map(|flag| flag.strip_prefix("--socket=")).map(Into::into)
 }

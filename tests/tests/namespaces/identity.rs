@@ -174,7 +174,7 @@ fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
     assert_eq!(init.ended().code(), Some(0));
 }
 
-/// Whether a caller is shown a log.
+/// True where init shows the caller a log.
 fn reads_logs(init: &Init, who: &[&str]) -> bool {
     let request = json!({"v": 1, "id": 1, "verb": "logs", "targets": ["web"]});
     let answers = asked_at("run/log.sock", init, who, &[request]);

@@ -9,7 +9,7 @@ use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// What of the unit's restrictions holds for a command.
+/// The restrictions of the unit that hold for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     All,

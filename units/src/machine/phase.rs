@@ -134,7 +134,7 @@ pub(super) enum Then {
     Fail(Box<Failure>),
     /// `restart: always` after a success: again after the delay, uncounted.
     Again,
-    /// The run has ended well and is over: the unit rests as exited until it is needed anew.
+    /// The run has ended well and is over: the unit stays exited until a restart, a firing or a new need.
     Rest {
         /// How its main process ended.
         exit: Exit,

@@ -18,7 +18,7 @@ pub enum Piece {
     MainPid,
 }
 
-/// What stands before the program of an exec line, as a set.
+/// The prefixes before the program of an exec line, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Prefixes(pub u8);
 

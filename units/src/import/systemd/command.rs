@@ -12,7 +12,7 @@ struct Command {
     words: Vec<String>,
 }
 
-/// What stands before the program.
+/// The prefixes before the program.
 #[derive(Clone, Copy, Default)]
 struct Prefixes {
     ignore_failure: bool,

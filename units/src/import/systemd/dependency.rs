@@ -244,7 +244,7 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
     }
 }
 
-/// What a directive that keeps others up does not do here.
+/// The promises of a directive that keeps others up which are not kept.
 pub(super) fn upholds(directive: &str) -> String {
     format!("{directive}=: {}", partly::UPHELD)
 }
