@@ -24,7 +24,7 @@ debian_base() { # a minimal system, made once
   # What a unit file needs is what is tested, not what a package reads from the terminal.
   printf 'force-unsafe-io\n' >"$BASE/etc/dpkg/dpkg.cfg.d/90tests"
   cp /etc/resolv.conf "$BASE/etc/resolv.conf"
-  chroot "$BASE" sh -c 'apt-get update -q && apt-get install -y -q systemd-standalone-tmpfiles' \
+  chroot "$BASE" sh -c 'apt-get update -q && apt-get install -y -q systemd-standalone-tmpfiles procps' \
     >>"$DEBIAN/debootstrap.log" 2>&1 || return 1
   touch "$BASE/.made"
 }

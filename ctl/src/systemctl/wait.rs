@@ -69,7 +69,7 @@ impl Watch {
                 match outcome(unit, one) {
                     None => moving = true,
                     Some(true) => {}
-                    Some(false) => failed.push((unit.clone(), self.cause(unit))),
+                    Some(false) => failed.push((unit.clone(), self.cause(unit, one.aim))),
                 }
             }
             if !moving {
@@ -91,8 +91,11 @@ impl Watch {
         }
     }
 
-    /// What it failed of; that it waits for its next try says nothing.
-    fn cause(&self, unit: &UnitStatus) -> String {
+    /// The cause of its failure; a wait for the next try is none.
+    fn cause(&self, unit: &UnitStatus, aim: Aim) -> String {
+        if aim == Aim::Reloaded && unit.state.is_active() {
+            return "its reload command failed".to_string();
+        }
         let now = unit.reason.as_ref().filter(|why| !matches!(why.cause, Cause::Backoff { .. }));
         let now = now.map(|why| why.text.clone());
         now.or_else(|| self.why.get(&unit.unit).cloned())

@@ -138,3 +138,16 @@ fn systemctl_says_aloud_what_a_start_makes_wanted() {
     }
     init.finish();
 }
+
+#[test]
+fn systemctl_names_the_cause_of_a_reload_whose_command_failed() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "web", "ExecStart=/bin/sleep 1000\nExecReload=/no/such/program");
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("web.service", "running");
+    let (told, code) = systemctl(&init, &["reload", "web"]);
+    assert!(told.starts_with("Job for web.service failed: its reload command failed."), "{told}");
+    assert_eq!((code, init.status().state("web.service")), (1, "running"));
+    init.finish();
+}
