@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// What is kept back for the way to init, its kill and clocks that differ.
 const MARGIN: Duration = Duration::from_millis(500);
+/// So often within `agent_ttl` init looks for a sign of life of fleetd.
+const WATCHES: u32 = 3;
 /// What a service may take to stop when its file does not say, as the importer has it.
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
 /// The same of native units.
@@ -99,6 +101,19 @@ impl Worth {
 /// How long the members of etcd have to say that they have no leader.
 pub fn asking(ttl: Duration) -> Duration {
     ttl / 12
+}
+
+/// After the last proof of the lease, when exclusive units are given up whatever was asked.
+pub fn unanswered(ttl: Duration) -> Duration {
+    patience(ttl) + asking(ttl)
+}
+
+/// How often init is to hear from a fleetd whose exclusive units are given up in `left` at the latest:
+/// one that hangs is killed by then, and the next one gives them up at once. `None`: not at all, for
+/// that time has passed.
+pub fn watched(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
+    let watch = ttl / WATCHES;
+    left.map_or(Some(watch), |left| Some(left.min(watch)).filter(|watch| !watch.is_zero()))
 }
 
 /// The same before what these hold is given up: no longer than until the first of their leases may have
@@ -299,6 +314,16 @@ mod tests {
         let young = of(5_000);
         assert!(!young.is_past(young.end() - Duration::from_nanos(1), patience));
         assert!(young.is_past(young.end(), patience));
+    }
+
+    #[test]
+    fn fleetd_that_hangs_is_killed_when_its_exclusive_units_are_to_be_given_up() {
+        let seconds = Duration::from_secs;
+        assert_eq!(watched(TTL, None), Some(seconds(10)));
+        assert_eq!(watched(TTL, Some(seconds(22))), Some(seconds(10)));
+        assert_eq!(watched(TTL, Some(seconds(3))), Some(seconds(3)));
+        assert_eq!(watched(TTL, Some(Duration::ZERO)), None);
+        assert!(unanswered(TTL) + longest_stop(TTL) + MARGIN <= TTL);
     }
 
     #[test]

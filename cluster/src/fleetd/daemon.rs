@@ -68,6 +68,8 @@ pub struct Daemon {
     pub turned_away: watch::Receiver<Option<String>>,
     /// The lease it leads by, or led by last.
     pub leads: watch::Receiver<Option<i64>>,
+    /// When exclusive units are given up at the latest; `None`: none runs here.
+    pub guarded: watch::Receiver<Option<Duration>>,
     /// How long its engine takes to decide.
     pub meter: Arc<Meter>,
     /// Something happened at init.
@@ -142,9 +144,21 @@ impl Daemon {
         let (happened, happens) = mpsc::channel(1);
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
         let steward = steward.vouched_by(vouching).after(recalled).remembered_by(keep);
-        let steward = steward.telling(refusing).counted_by(meter.clone());
+        let (guarding, guarded) = watch::channel(None);
+        let steward = steward.telling(refusing).counted_by(meter.clone()).guarding(guarding);
         tasks.push(Box::pin(steward.work(asked, happens)));
-        (Daemon { mirror, record, presence, turned_away, leads, meter, happened, leave }, tasks)
+        let daemon = Daemon {
+            mirror,
+            record,
+            presence,
+            turned_away,
+            leads,
+            guarded,
+            meter,
+            happened,
+            leave,
+        };
+        (daemon, tasks)
     }
 
     /// The leases that it lets go when it leaves: its machine's is not one of them where units may

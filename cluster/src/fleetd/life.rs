@@ -18,6 +18,7 @@ use crate::api::renewed::Renewed;
 use crate::api::server::{ApiState, Settings};
 use crate::api::{guest, logs::Logs, tls};
 use crate::clock::Clock;
+use crate::fence;
 use crate::key::Keys;
 use crate::mirror::Mirror;
 use crate::record::MachineRecord;
@@ -33,8 +34,8 @@ use tokio::sync::watch;
 
 /// For what is asked of etcd and init at the end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// So often within `agent_ttl` init looks for a sign of life.
-const WATCHES: u32 = 3;
+/// Signs of life to init within the time in which it expects one.
+const SIGNS: u32 = 3;
 
 /// How it ended.
 #[derive(Debug)]
@@ -94,9 +95,10 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let telling = tokio::spawn(tell_faults(mirror.clone()));
     let examining = tokio::spawn(examine(mirror.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
-    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone(), config.agent_ttl / WATCHES));
+    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone()));
     // Until the process ends or executes itself: a stop may take long.
-    drop(tokio::spawn(show_life(config.agent_ttl / WATCHES / 3)));
+    let life = show_life(mirror.clock().clone(), config.agent_ttl, daemon.guarded.clone());
+    drop(tokio::spawn(life));
     let anew = attend(&config, &identity, &mirror, &seen, &daemon.record, read).await?;
     ready.abort();
     if !anew {
@@ -271,21 +273,33 @@ async fn serve(
     Ok(passed)
 }
 
-/// Init kills a fleetd that has shown no sign of life for `watch`, and starts another. That one gives up
-/// the exclusive units before the lease of this machine ends and another machine may start them.
-async fn tell_when_ready(mut presence: watch::Receiver<Presence>, watch: Duration) {
+async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
     if presence.wait_for(|told| told.lease.is_some()).await.is_err() {
         return;
     }
-    let watch = u32::try_from(watch.as_micros()).unwrap_or(u32::MAX);
-    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::WatchdogUsec(watch)]);
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
     voice::info(format_args!("ready"));
 }
 
-/// Signs of life for init's watch. Before READY=1 nothing watches for them.
-async fn show_life(pause: Duration) {
+/// Init kills a fleetd that does not show a sign of life in time, and starts another. That one gives
+/// up the exclusive units before the lease of this machine ends and another machine may start them.
+/// Init learns with each sign when it is to expect the next one. Before READY=1 it expects none.
+async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Option<Duration>>) {
     loop {
-        let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-        tokio::time::sleep(pause).await;
+        let last = *guarded.borrow_and_update();
+        let left = last.map(|at| at.saturating_sub(clock.now()));
+        let pause = match fence::watched(ttl, left) {
+            Some(watch) => {
+                let micros = u32::try_from(watch.as_micros()).unwrap_or(u32::MAX);
+                let every = NotifyState::WatchdogUsec(micros);
+                let _ = sd_notify::notify(&[every, NotifyState::Watchdog]);
+                watch / SIGNS
+            }
+            None => ttl,
+        };
+        // Ends with the task that guards the units: this process ends then.
+        if matches!(clock.within(pause, guarded.changed()).await, Some(Err(_))) {
+            clock.sleep(pause).await;
+        }
     }
 }

@@ -113,6 +113,8 @@ pub struct Steward {
     ran: Option<Goal>,
     /// What is to run here and is not, for who judges readings by what runs.
     refusing: watch::Sender<BTreeSet<UnitName>>,
+    /// When exclusive units are given up at the latest; `None`: none runs here.
+    guarded: watch::Sender<Option<Duration>>,
     /// Keeps what the one after it is to know.
     keep: Option<Keep>,
     /// What was kept last, and when.
@@ -189,6 +191,7 @@ impl Steward {
             withheld: BTreeSet::new(),
             ran: None,
             refusing: watch::channel(BTreeSet::new()).0,
+            guarded: watch::channel(None).0,
             keep: None,
             kept: None,
             meter: Arc::default(),
@@ -207,6 +210,12 @@ impl Steward {
         Steward { refusing, ..self }
     }
 
+    /// Tells there when exclusive units are given up at the latest.
+    #[must_use]
+    pub fn guarding(self, guarded: watch::Sender<Option<Duration>>) -> Steward {
+        Steward { guarded, ..self }
+    }
+
     /// Its looks at all it was told are counted there.
     #[must_use]
     pub fn counted_by(self, meter: Arc<Meter>) -> Steward {
@@ -220,6 +229,7 @@ impl Steward {
         let (mut pulse, mut alarm) = (clock.every(PULSE), clock.alarm());
         loop {
             alarm.set(self.due());
+            self.tell_deadline();
             tokio::select! {
                 // What guards exclusive units comes before all else: where a machine goes on that has
                 // stood still, whatever else waits by then.

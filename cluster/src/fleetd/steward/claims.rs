@@ -254,12 +254,21 @@ impl Steward {
         self.held.iter().map(|name| self.worth_of(name).end()).min()
     }
 
+    /// For init's watch over this process: a fleetd that hangs is killed by that deadline.
+    pub(super) fn tell_deadline(&self) {
+        let each = self.held.iter().map(|name| self.worth_of(name));
+        let last = each.map(|worth| worth.end() + fence::asking(worth.ttl)).min();
+        self.guarded.send_if_modified(|told| std::mem::replace(told, last) != last);
+    }
+
     /// Gives exclusive units up before their lease can have ended: unless most members of
     /// etcd say that they have no leader, for then no lease can end either.
     pub(super) async fn guard_claims(&mut self) {
-        // Who has stood still for so long, another may have what it runs: nobody is asked first.
+        // After so long another machine may run the units: they are given up without a question. A
+        // fleetd that was begun anew has spent the time for questions on its restart.
+        let part = if self.held_under.is_some() { fence::life } else { fence::unanswered };
         if !asks_in_vain() {
-            self.give_up_after(fence::life).await;
+            self.give_up_after(part).await;
         }
         self.give_up_again().await;
         if self.held.is_empty() {
@@ -310,6 +319,7 @@ impl Steward {
         voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
+        self.tell_deadline();
         if self.begin().await {
             self.put().await;
         }

@@ -6,8 +6,10 @@ use crate::stand::Cluster;
 use crate::stand::program::{throughout, until};
 use std::time::Duration;
 
-pub(super) const CASES: [Case; 3] = [
+pub(super) const CASES: [Case; 4] = [
     sample("hung_fleetd_does_not_let_an_exclusive_unit_run_twice", hung).with("agent_ttl=12s\n"),
+    sample("fleetd_that_hangs_while_cut_off_gives_exclusive_units_up_in_time", hung_apart)
+        .with("agent_ttl=12s\n"),
     soak("a_machine_apart_for_any_time_runs_nothing_exclusive_twice", partitions)
         .with("agent_ttl=12s\n"),
     sample("a_unit_that_fails_everywhere_does_not_wander", fails_everywhere),
@@ -48,6 +50,40 @@ fn hung(cluster: &mut Cluster) {
     cluster.when_machines(3);
     until("it runs once", || (alive(cluster, "only.service").len() == 1).then_some(()));
     assert_eq!(cluster.read("twice"), "");
+}
+
+/// The time between the last proof of the lease and the hang is within a third of the lease, so that
+/// init's usual patience would be over after the lease.
+fn hung_apart(cluster: &mut Cluster) {
+    for _ in 0..3 {
+        put_slow_witness(cluster);
+        let old = cluster.when_on(1, "only.service");
+        let before = cluster.node(old).main_pid("fleetd").expect("fleetd has a main process");
+        cluster.network.cut(old);
+        let cut = std::time::Instant::now();
+        throughout(TTL / 3 - SECOND / 4, "it is once at most", || cluster.read("twice").is_empty());
+        cluster.node(old).signal("fleetd", "STOP");
+        cluster.when_on_other(1, "only.service", old);
+        println!("# it runs elsewhere {:.1} s after the cut", cut.elapsed().as_secs_f64());
+        assert_eq!(cluster.read("twice"), "", "it ran on two machines");
+        assert_eq!(cluster.node(old).main_pid("only.service"), None, "given up before");
+        assert_ne!(cluster.node(old).main_pid("fleetd"), Some(before), "init has killed it");
+        cluster.network.heal(old);
+        cluster.when_machines(3);
+        cluster.node(1).fleetctl(&["destroy", "only.service"]);
+    }
+}
+
+/// Its stop takes most of the time that there is for it.
+fn put_slow_witness(cluster: &Cluster) {
+    let (lock, twice) = (cluster.path("lock"), cluster.path("twice"));
+    let line = format!(
+        "exec 9>>{lock}; flock -n 9 || echo twice >>{twice}; trap \"\" TERM; while :; do sleep 1; done"
+    );
+    let text = format!("[Service]\nExecStart=/bin/sh -c '{line}'\nTimeoutStopSec=2s\n");
+    let two = "MachineMetadata=number=2\nMachineMetadata=number=3\n";
+    cluster.file("only.service", &format!("{text}\n[X-Fleet]\n{two}Exclusive=true\n"));
+    cluster.node(1).fleetctl(&["start", "only.service"]);
 }
 
 fn partitions(cluster: &mut Cluster) {
