@@ -146,6 +146,8 @@ pub enum Mutant {
     ProvedByAnother,
     /// A lease to lead by is let go once, when its term is over, whether etcd hears it or not.
     LetGoOnce,
+    /// A leader's lease is longer than the lease of its machine.
+    LeadsLong,
     /// What is to run is kept for a fleetd begun anew now and then alone.
     KeptLate,
     /// A machine does what it is told only while somebody leads.
@@ -231,6 +233,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::HeldForgotten,
     Mutant::ProvedByAnother,
     Mutant::LetGoOnce,
+    Mutant::LeadsLong,
     Mutant::KeptLate,
     Mutant::EngineAwaited,
     Mutant::UnsignedRuns,

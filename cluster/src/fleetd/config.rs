@@ -29,7 +29,7 @@ pub(super) const KEYS: [(&str, &str, &str); 33] = [
     (
         "engine_reconcile_interval",
         "2.0",
-        "Seconds; a fifth of the time for which an engine leads unheard",
+        "Seconds; a leader is replaced after five of them, or two thirds of agent_ttl if that is less",
     ),
     ("public_ip", "", "Where the others reach this machine; empty: found out"),
     ("metadata", "", "key=value, with commas: what this machine says of itself"),
@@ -86,7 +86,7 @@ pub struct Config {
     pub etcd: EtcdConfig,
     /// All keys stand under it.
     pub etcd_key_prefix: String,
-    /// A fifth of the engine's lease.
+    /// Five of them are the leader's lease, or two thirds of `agent_ttl` if that is less.
     pub engine_reconcile_interval: Duration,
     /// Empty: found out.
     pub public_ip: String,

@@ -10,6 +10,7 @@ use super::presence::Presence;
 use super::voice;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::fence;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
@@ -32,12 +33,19 @@ const DENIED: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
 /// No candidate waits longer for those before it: they may never lead.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// The lease, in intervals of reconciliation, as fleet has it.
+/// The leader's lease in intervals of reconciliation, as in fleet.
 const LEASE: u32 = 5;
 /// Signs of life in one lease.
 const SIGNS: u32 = 3;
 /// Between two readings of everything, in intervals.
 const PROOF: u32 = 15;
+
+/// The lease of a leader. It ends before the lease of the leader's machine, which died with it:
+/// the next leader then sees that machine go, and moves its units at once.
+pub fn lease(interval: Duration, ttl: Duration) -> Duration {
+    let lease = interval * LEASE;
+    if planted(Mutant::LeadsLong) { lease } else { lease.min(fence::patience(ttl)) }
+}
 
 /// The task.
 pub struct Candidate {
@@ -186,7 +194,7 @@ impl Candidate {
             return Err(Over::Lost);
         };
         let granted = self.mirror.clock().now();
-        let lease = store.grant(self.interval * LEASE).await?;
+        let lease = store.grant(lease(self.interval, self.ttl)).await?;
         self.leading.send_replace(Some(lease.id));
         let renewed = registry::renew(&keys, &self.machine, lease.id, Epoch(made.modified));
         match store.commit(&renewed).await {

@@ -2,6 +2,7 @@
 //! which lasts until a moment.
 
 use crate::fleetd::daemon;
+use crate::fleetd::lead::lease;
 use crate::fleetd::steward::Stops;
 use crate::sim::client::{About, file};
 use crate::sim::invariant::AFTER_A_LEASE;
@@ -153,7 +154,7 @@ impl World {
         if time > self.plan.ttl {
             self.coverage.count("machine paused beyond its lease");
         }
-        if leads == Some(machine) && time > self.plan.interval * 5 {
+        if leads == Some(machine) && time > lease(self.plan.interval, self.plan.ttl) {
             self.coverage.count("leader paused beyond its lease");
         }
         let until = self.now + time;

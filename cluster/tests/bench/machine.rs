@@ -29,8 +29,7 @@ impl Machine {
         put("machine-id", id);
         let conf = format!(
             "etcd_servers={etcd}\ninit_socket={}\nlog_socket={}\nmachine_id_file={}\n\
-             units_directory={}\nlisten=unix://{}\nagent_ttl={ttl}s\nmetadata=kind={kind}\n\
-             engine_reconcile_interval=1.0\n",
+             units_directory={}\nlisten=unix://{}\nagent_ttl={ttl}s\nmetadata=kind={kind}\n",
             at("run/control.sock"),
             at("run/log.sock"),
             at("machine-id"),

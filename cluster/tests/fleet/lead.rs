@@ -3,7 +3,7 @@
 
 use cluster::clock::Clock;
 use cluster::desired::Desired;
-use cluster::fleetd::lead::Candidate;
+use cluster::fleetd::lead::{Candidate, lease};
 use cluster::fleetd::presence::Presence;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
@@ -86,6 +86,14 @@ impl Machine {
         self.store.commit(&write).await.unwrap().unwrap();
         let placed = |picture: &Arc<Picture>| picture.place_of(&name).is_some();
         self.mirror.changes().wait_for(placed).await.unwrap();
+    }
+}
+
+#[test]
+fn leaders_lease_ends_before_the_lease_of_its_machine() {
+    let seconds = Duration::from_secs;
+    for (interval, ttl, leads) in [(2, 30, 10), (2, 15, 10), (2, 6, 4), (30, 30, 20), (2, 3, 2)] {
+        assert_eq!(lease(seconds(interval), seconds(ttl)), seconds(leads), "{interval} {ttl}");
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Moment, Verdict, all_settled, must, settled};
 use crate::desired::Desired;
 use crate::engine::Engine;
+use crate::fleetd::lead::lease;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::move_order::Move;
@@ -170,7 +171,7 @@ pub(in crate::sim) fn is_fenced(transaction: &Transaction, world: &World) -> boo
 /// Only the one that was elected asks for a lease to lead by: a hundred machines that see that
 /// nobody leads would ask for as many.
 fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
-    let to_lead = ttl == world.plan.interval * (TERM / 2) && ttl != world.plan.ttl;
+    let to_lead = ttl == lease(world.plan.interval, world.plan.ttl);
     let id = &world.machines[machine].id;
     let leads = world.truth.leader.as_ref().is_some_and(|kept| kept.record.machine == *id);
     // It may have been put out meanwhile.

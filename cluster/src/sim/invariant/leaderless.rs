@@ -1,10 +1,8 @@
 //! C20: what goes on while no engine leads, and that whoever has the key to lead does.
 
 use super::{LAG, Moment, Verdict, is_member, must};
+use crate::fleetd::lead::lease;
 use crate::sim::world::World;
-
-/// The lease to lead by, in intervals.
-const LEASE: u32 = 5;
 
 /// A machine with which nothing is wrong shows life of the lease that it leads by, or lets it go: as
 /// long as that lives no other can lead.
@@ -16,7 +14,7 @@ fn is_led_in_deed(world: &World) -> Verdict {
     // A fleetd begun anew does not know by which lease the one before it led; and who was elected by
     // its machine's lease alone does not lead yet.
     let anew = machine.down_until.max(machine.off_until) > shown;
-    let elected = ttl != world.plan.interval * LEASE;
+    let elected = ttl != lease(world.plan.interval, world.plan.ttl);
     let twins = world.machines.iter().filter(|one| one.id == machine.id).count() > 1;
     let unread = !world.truth.set_aside.is_empty() || world.book.sees_part.contains(&number);
     if anew
@@ -35,6 +33,11 @@ fn is_led_in_deed(world: &World) -> Verdict {
 
 /// What ran when the last engine was gone is the same run as long as nothing else is told of it.
 pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdict {
+    if let Moment::Asked { machine, ttl } = moment {
+        return must(*ttl <= world.plan.ttl, || {
+            format!("machine {machine} asks for a lease of {ttl:?}: longer than agent_ttl")
+        });
+    }
     if !matches!(moment, Moment::Tick) {
         return Ok(());
     }

@@ -5,13 +5,15 @@ use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
 use crate::stand::program::{throughout, until};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub(super) const CASES: [Case; 10] = [
+pub(super) const CASES: [Case; 11] = [
     sample("a_node_without_etcd_keeps_all_that_runs", connectivity)
         .like(&["TestSingleNodeConnectivityLoss"]),
     sample("another_engine_leads_when_the_leader_is_killed", leader),
+    soak("units_of_a_leading_machine_move_within_its_ttl_and_an_election_of_etcd", failover)
+        .with("agent_ttl=5s\n"),
     // Long enough to give up in time where the processor is another's for a second.
     sample("an_exclusive_unit_is_never_on_two_machines", exclusive).with("agent_ttl=9s\n"),
     sample("a_new_configuration_is_taken_while_it_runs", reconfigured)
@@ -91,6 +93,40 @@ fn leader(cluster: &mut Cluster) {
     cluster.when_machines(3);
     let still = until("who leads is told", || leads(cluster, other));
     assert_eq!(still, new, "nobody takes the lead from who has it");
+}
+
+/// The election timeout of etcd in the stand.
+const ELECTION: Duration = Duration::from_secs(2);
+
+/// Kills the machine whose engine leads, and the machine whose member of etcd leads: the figures of the
+/// README. A new leader of etcd has each lease begin anew, an election timeout longer.
+fn failover(cluster: &mut Cluster) {
+    cluster.file("spread@.service", SLEEPS);
+    cluster.node(1).fleetctl(&["submit", "spread@.service"]);
+    let units = ["spread@1.service", "spread@2.service", "spread@3.service"];
+    for turn in 0..6 {
+        cluster.node(1).fleetctl(&[&["start"][..], &units].concat());
+        cluster.when_active(1, 3);
+        let led = until("an engine leads", || leads(cluster, 1));
+        let etcd = until("a member of etcd leads", || cluster.leads_etcd());
+        let old = if turn % 2 == 0 { led } else { etcd };
+        let began = std::time::Instant::now();
+        cluster.kill_node(old);
+        let other = 1 + old % 3;
+        let elsewhere = |on: &BTreeSet<u8>| on.len() == 1 && !on.contains(&old);
+        until("all units run elsewhere", || {
+            let active = cluster.active(other)?;
+            (active.len() == 3 && active.values().all(elsewhere)).then_some(())
+        });
+        let took = began.elapsed();
+        let beside = if old == etcd { " with etcd's leader" } else { "" };
+        println!("# n{old}{beside} (n{led} led): {:.1} s", took.as_secs_f64());
+        let election = if old == etcd { 4 * ELECTION } else { Duration::ZERO };
+        assert!(took < Duration::from_secs(5 + 2) + election, "{took:?}");
+        cluster.boot_node(old);
+        cluster.when_machines(3);
+        cluster.node(1).fleetctl(&[&["destroy"][..], &units].concat());
+    }
 }
 
 fn exclusive(cluster: &mut Cluster) {

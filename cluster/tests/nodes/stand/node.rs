@@ -119,6 +119,8 @@ impl Node {
         if self.plan.members.contains(&self.plan.number) {
             let etcd =
                 read("etcd.yaml").replace("--data-dir /var/lib/etcd/default", &self.member());
+            // Many nodes share few processors here.
+            let etcd = etcd.replace("--heartbeat-interval=50 --election-timeout=500\n", "\n");
             let etcd =
                 etcd.replace("user: etcd\nstate-dir: etcd\n", "env: {ETCD_LOG_LEVEL: error}\n");
             self.put("units/etcd.yaml", &etcd);
