@@ -79,7 +79,7 @@ impl Tracker {
         }
         self.leftovers.remove(name);
         let tracked = self.runs.entry(run).or_default();
-        (tracked.cgroup, tracked.entered) = (Some(name.into()), true);
+        (tracked.cgroup, tracked.entered, tracked.killed) = (Some(name.into()), true, true);
     }
 
     /// Without cgroups: a process that is left to init is this run's.

@@ -73,11 +73,15 @@ impl Tracker {
         if !wish.is_lenient() {
             return Err(ExecFailure { stage: Stage::Controller, errno, path: file.to_string() });
         }
-        let text = format!("{unit}: runs weaker than asked: {file} can not be set: {error}");
+        self.complain(format!("{unit}: runs weaker than asked: {file} can not be set: {error}"));
+        Ok(())
+    }
+
+    /// Init says so after the start.
+    pub(super) fn complain(&mut self, text: String) {
         if self.complaints.len() < COMPLAINTS {
             self.complaints.push(text);
         }
-        Ok(())
     }
 
     /// The processes of a run, as they are now.

@@ -32,14 +32,16 @@ const CONTROL: &str = ".control";
 /// Rounds of killing where the kernel can not kill a cgroup at once.
 const ROUNDS: usize = 8;
 
-/// Makes it. One that is already there is fine when nothing is in it; somebody may just be taking
-/// it away.
+/// Makes it. An empty one of that name is removed first: an earlier init may have killed all
+/// processes in it by cgroup.kill, and the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     ask_again(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
         Err(Errno::EEXIST) => match lives(parent, name)? {
-            Some(false) => Ok(()),
             Some(true) => Err(Errno::EEXIST.into()),
-            None => Err(Errno::ENOENT.into()),
+            Some(false) | None => {
+                remove(parent, name).map_err(|_| io::Error::from(Errno::EEXIST))?;
+                Ok(mkdirat(parent, name, Mode::from_bits_truncate(0o755))?)
+            }
         },
         made => Ok(made?),
     })

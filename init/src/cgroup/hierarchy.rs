@@ -6,10 +6,11 @@ use crate::journal::carried;
 use crate::process;
 use crate::sys::{inherit, launch};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::unistd::dup3;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fs::File;
@@ -26,7 +27,7 @@ const NEIGHBOURS: u32 = 64;
 pub(super) struct Hierarchy {
     /// Locked as long as we use it: another init below the same cgroup takes another name.
     #[serde(with = "carried")]
-    directory: File,
+    directory: OwnedFd,
     /// The cgroup it is made in: init's own.
     #[serde(with = "carried")]
     pub(super) base: OwnedFd,
@@ -74,6 +75,13 @@ impl Hierarchy {
             }
             None => return Err("no cgroup v2 hierarchy is mounted on /sys/fs/cgroup".to_string()),
         };
+        let hierarchy = Hierarchy::below(root)?;
+        hierarchy.probe()?;
+        Ok(hierarchy)
+    }
+
+    /// Makes the directory in the cgroup that init is in, of the hierarchy mounted at `root`.
+    fn below(root: &str) -> Result<Hierarchy, String> {
         let own = match process::own_cgroup() {
             Some(own) if own.split('/').any(|part| part == "..") => {
                 return Err(format!("this process is in {own}, outside its cgroup namespace"));
@@ -82,10 +90,32 @@ impl Hierarchy {
             None => return Err("/proc/self/cgroup can not be read".to_string()),
         };
         let base = format!("{root}{own}");
-        let hierarchy =
-            claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))?;
-        hierarchy.probe()?;
-        Ok(hierarchy)
+        claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))
+    }
+
+    /// Another program has removed the directory. The kernel allows that while no process is below it.
+    pub(super) fn is_gone(&self) -> bool {
+        let there = fstatat(&self.base, self.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        let ours = fstat(&self.directory);
+        !matches!((there, ours), (Ok(there), Ok(ours)) if there.st_ino == ours.st_ino)
+    }
+
+    /// Makes the directory again. The descriptors keep their numbers, by which the kept state knows
+    /// them.
+    pub(super) fn make_again(&mut self) -> Result<(), String> {
+        let mounted = MOUNTS.into_iter().find(|path| is_v2(path));
+        let root = mounted.ok_or_else(|| "no cgroup v2 hierarchy is mounted".to_string())?;
+        let mut fresh = Hierarchy::below(root)?;
+        // Its directory is this one's from here on.
+        fresh.is_ours = false;
+        let (directory, base) = (fresh.directory.as_fd(), fresh.base.as_fd());
+        dup3(directory, &mut self.directory, OFlag::O_CLOEXEC)
+            .and_then(|()| dup3(base, &mut self.base, OFlag::O_CLOEXEC))
+            .map_err(|error| format!("its descriptor can not be replaced: {error}"))?;
+        self.name = std::mem::take(&mut fresh.name);
+        self.path = std::mem::take(&mut fresh.path);
+        self.shown = std::mem::take(&mut fresh.shown);
+        Ok(())
     }
 
     /// The one an image before this one had, by the descriptor that holds its lock: whoever has it
@@ -113,7 +143,7 @@ impl Hierarchy {
         found.sort_by_key(|(path, number)| (Reverse(path.len()), *number));
         let (path, directory) = found.into_iter().find_map(|(path, number)| {
             let directory = File::from(inherit::take(number).ok()?);
-            directory.try_lock().ok().map(|()| (path, directory))
+            directory.try_lock().ok().map(|()| (path, OwnedFd::from(directory)))
         })?;
         let (above, name) = path.rsplit_once('/')?;
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
@@ -177,6 +207,7 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
             group::clear(directory.as_fd());
             let path = format!("{base}/{name}");
             let shown = format!("{own}/{name}");
+            let directory = OwnedFd::from(directory);
             return Ok(Hierarchy { directory, base: base_fd, name, path, shown, is_ours: true });
         }
     }

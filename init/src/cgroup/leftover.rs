@@ -161,6 +161,7 @@ impl Tracker {
             tracked.cgroup = name.map(String::into_boxed_str);
         }
         tracked.entered = tracked.cgroup.is_some();
+        tracked.killed = tracked.entered;
     }
 
     /// Kills all in it; it goes as soon as it is empty.

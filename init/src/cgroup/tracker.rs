@@ -21,7 +21,7 @@ use nix::sys::inotify::{InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// One run.
@@ -31,9 +31,10 @@ pub(crate) struct Tracked {
     pub(super) cgroup: Option<Box<str>>,
     /// A process was put into it.
     pub(super) entered: bool,
-    /// All in it were killed by the kernel.
-    #[serde(skip)]
-    killed: bool,
+    /// All in it may have been killed by cgroup.kill, so the kernel may kill a child that is cloned
+    /// into it. Of a run that an image before this one had, this is not known.
+    #[serde(skip, default = "unknown")]
+    pub(super) killed: bool,
     /// Somebody waits for it to empty.
     waited_for: bool,
     /// How often the kernel has killed in it for want of memory, as far as was told.
@@ -157,51 +158,87 @@ impl Tracker {
         unit: &str,
         wish: Wish<'_>,
     ) -> Result<Option<Place>, ExecFailure> {
+        match self.try_place(run, unit, wish) {
+            Err(failure) if failure.stage == Stage::Cgroup && self.replaces_directory() => {
+                self.try_place(run, unit, wish)
+            }
+            placed => placed,
+        }
+    }
+
+    fn try_place(
+        &mut self,
+        run: RunId,
+        unit: &str,
+        wish: Wish<'_>,
+    ) -> Result<Option<Place>, ExecFailure> {
         let has_one = self.runs.get(&run).is_some_and(|tracked| tracked.cgroup.is_some());
         let ahead = match wish.slice().is_empty() && !has_one {
             true => self.take_ahead(unit, run),
             false => None,
         };
-        let Some(hierarchy) = &self.hierarchy else {
+        if self.hierarchy.is_none() {
             self.runs.entry(run).or_default();
             let none = io::Error::from_raw_os_error(libc::ENODEV);
             for (file, _) in wish.settings() {
                 self.refuse(wish, unit, &file, &none)?;
             }
             return Ok(None);
-        };
-        let parent = hierarchy.as_fd();
-        let name = match (&self.runs.entry(run).or_default().cgroup, ahead) {
-            (Some(name), _) => Ok(name.clone()),
-            (None, Some(name)) => Ok(name),
-            (None, None) => {
-                group::make_for(parent, wish.slice(), unit, run).map(String::into_boxed_str)
-            }
-        };
-        let opened = name.and_then(|name| Ok((group::open(parent, &name)?, name)));
+        }
+        let opened = self.cgroup_of(run, unit, wish.slice(), ahead);
+        let (directory, name) = opened.map_err(|error| refused(unit, &error))?;
         let apart = wish.helper && wish.delegates();
         let tracked = self.runs.entry(run).or_default();
-        match opened {
-            Ok((directory, name)) => {
-                tracked.cgroup = Some(name.clone());
-                let fresh = !std::mem::replace(&mut tracked.entered, true);
-                let bounded = wish.counts_memory() || !wish.slice().is_empty();
-                let killed = tracked.killed;
-                if fresh && wish.particular.is_some() {
-                    self.furnish(run, unit, &name, wish)?;
-                }
-                let directory = match (apart, &self.hierarchy) {
-                    (true, Some(hierarchy)) => {
-                        let control = group::make_control(hierarchy.as_fd(), &name);
-                        control.map_err(|error| refused(unit, &error))?
-                    }
-                    _ => directory,
-                };
-                let directory = Rc::new(directory);
-                Ok(Some(Place { directory, fresh: fresh && !apart, bounded, killed }))
-            }
-            Err(error) => Err(refused(unit, &error)),
+        tracked.cgroup = Some(name.clone());
+        let fresh = !std::mem::replace(&mut tracked.entered, true);
+        let bounded = wish.counts_memory() || !wish.slice().is_empty();
+        let killed = tracked.killed;
+        if fresh && wish.particular.is_some() {
+            self.furnish(run, unit, &name, wish)?;
         }
+        let directory = match (apart, &self.hierarchy) {
+            (true, Some(hierarchy)) => {
+                let control = group::make_control(hierarchy.as_fd(), &name);
+                control.map_err(|error| refused(unit, &error))?
+            }
+            _ => directory,
+        };
+        let directory = Rc::new(directory);
+        Ok(Some(Place { directory, fresh: fresh && !apart, bounded, killed }))
+    }
+
+    /// The cgroup of a run: the one it has, or the one made `ahead`, or a new one. Another program
+    /// may have removed the first two while they were empty.
+    fn cgroup_of(
+        &mut self,
+        run: RunId,
+        unit: &str,
+        slice: &str,
+        ahead: Option<Box<str>>,
+    ) -> io::Result<(OwnedFd, Box<str>)> {
+        let none = || io::Error::from_raw_os_error(libc::ENODEV);
+        let parent = self.hierarchy.as_ref().ok_or_else(none)?.as_fd();
+        let known = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()).or(ahead);
+        if let Some(name) = known {
+            match group::open(parent, &name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.is_removed(run, &name)
+                }
+                opened => return Ok((opened?, name)),
+            }
+        }
+        let parent = self.hierarchy.as_ref().ok_or_else(none)?.as_fd();
+        let name = group::make_for(parent, slice, unit, run)?.into_boxed_str();
+        Ok((group::open(parent, &name)?, name))
+    }
+
+    /// The run's cgroup is not there any more.
+    fn is_removed(&mut self, run: RunId, name: &str) {
+        if let Some(tracked) = self.runs.get_mut(&run) {
+            (tracked.cgroup, tracked.entered, tracked.killed) = (None, false, false);
+        }
+        self.unwatch(name);
+        self.give_up(name);
     }
 
     /// A child was cloned for this run.
@@ -303,12 +340,8 @@ impl Tracker {
         let Some(name) = &tracked.cgroup else { return true };
         if group::remove_leaf(hierarchy.as_fd(), name) {
             // Made again should there be another process to put into it.
-            let name = tracked.cgroup.take();
-            (tracked.entered, tracked.killed) = (false, false);
-            if let Some(name) = &name {
-                self.unwatch(name);
-                self.give_up(name);
-            }
+            let name = name.clone();
+            self.is_removed(run, &name);
             return true;
         }
         group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
@@ -393,6 +426,11 @@ impl Tracker {
             self.discard(name);
         }
     }
+}
+
+/// Of [`Tracked::killed`].
+fn unknown() -> bool {
+    true
 }
 
 fn refused(unit: &str, error: &io::Error) -> ExecFailure {

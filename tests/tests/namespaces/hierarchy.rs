@@ -331,3 +331,83 @@ fn who_was_given_a_cgroup_makes_no_more_in_it_than_can_be_removed_at_once() {
     until("all of it is gone", || (!own.exists()).then_some(()));
     init.finish();
 }
+
+/// Init at rest with a unit to start; its empty cgroup directory is removed.
+fn without_its_directory(taking: &str) -> Init {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --children 1");
+    files.unit(
+        "done",
+        "type: oneshot\nremain: yes\nexec-start: /bin/true\nexec-stop: /bin/touch DIR/undone",
+    );
+    files.unit("all", "type: virtual\nwaits-for: done");
+    let init = Boot::new(files).start("all");
+    init.when_state("done", "exited");
+    let open = init.process().files().into_values().map(PathBuf::from);
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| name.starts_with("groundstate"))
+            && path.join("cgroup.procs").exists()
+    };
+    let directory = open.filter(is_it).next().expect("init has its directory open");
+    if !taking.is_empty() {
+        let pid = init.process().0.to_string();
+        let mount =
+            directory.ancestors().find(|path| path.ends_with("unified")).unwrap_or(&directory);
+        let script = format!("{taking} {}", mount.display());
+        let words = ["-t", &pid, "-m", "/bin/sh", "-c", &script];
+        assert!(std::process::Command::new("nsenter").args(words).status().unwrap().success());
+    }
+    let below = fs::read_dir(&directory).unwrap().flatten().map(|entry| entry.path());
+    below.filter(|path| path.is_dir()).for_each(|path| fs::remove_dir(path).unwrap());
+    fs::remove_dir(&directory).unwrap();
+    init
+}
+
+#[test]
+fn removed_cgroup_directory_is_made_again_at_the_next_start() {
+    if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
+        return groundstate_tests::not_run!("it takes root and cgroups at their usual place");
+    }
+    let mut init = without_its_directory("");
+    init.tell("want", &json!({"target": "web"}));
+    let web = {
+        init.when_state("web", "running");
+        init.main_of("web")
+    };
+    // Another init may have taken its name meanwhile.
+    assert!(cgroup(web).is_some_and(|path| path.contains("/groundstate")));
+    assert_eq!(init.status().0["tracking"], "cgroup2");
+    assert!(init.output().contains("was removed: it is made again"), "{}", init.output());
+    // A crash and an upgrade find it.
+    init.expect_crashes();
+    groundstate_tests::crash::crash(&init, nix::sys::signal::Signal::SIGSEGV);
+    init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
+    assert_eq!(init.main_of("web"), web);
+    init.tell("upgrade", &json!({}));
+    init.when_state("web", "running");
+    init.tell("set-target", &json!({"targets": ["done"]}));
+    init.when("it is down", |s| s.main_pid("web").is_none());
+    until("nothing of it is left", || init.processes_of("web").is_empty().then_some(()));
+    init.finish_after_crash();
+}
+
+#[test]
+fn processes_are_tracked_by_their_parents_once_the_removed_cgroup_directory_cannot_be_made_again() {
+    if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
+        return groundstate_tests::not_run!("it takes root and cgroups at their usual place");
+    }
+    let init = without_its_directory("mount -o remount,bind,ro");
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    assert_eq!(init.status().0["tracking"], "process-group");
+    assert!(init.output().contains("not by cgroups"), "{}", init.output());
+    until("all of it is there", || (init.processes_of("web").len() == 2).then_some(()));
+    // The command of a unit that was up before is run, too.
+    init.tell("set-target", &json!({"targets": ["web"]}));
+    until("done is undone", || init.sandbox.path("undone").exists().then_some(()));
+    init.tell("set-target", &json!({"targets": ["done"]}));
+    init.when("it is down", |s| s.main_pid("web").is_none());
+    until("nothing of it is left", || init.processes_of("web").is_empty().then_some(()));
+    init.finish();
+}

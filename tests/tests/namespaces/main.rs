@@ -53,6 +53,7 @@ mod intent;
 mod keeping;
 mod log;
 mod lookout;
+mod massacre;
 mod meanwhile;
 mod memory;
 mod moment;

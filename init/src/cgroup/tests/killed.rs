@@ -1,6 +1,7 @@
 //! Cgroups in which all were killed once, and who is begun there afterwards.
 
 use super::*;
+use std::os::fd::AsFd;
 
 #[test]
 fn who_is_begun_where_all_were_killed_lives() {
@@ -65,4 +66,39 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
     }
     goes_to(path.rsplit_once('/').unwrap().0);
     assert!(tracker.is_empty(RUN));
+}
+
+#[test]
+fn child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed() {
+    let test = "child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed";
+    if !is_alone(&format!("cgroup::tests::killed::{test}")) {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    let script = "exec sleep 600";
+    let first = run(&mut tracker, RUN, script);
+    tracker.kill(RUN);
+    // The next image knows the cgroup by its name alone.
+    let name = tracker.runs.remove(&RUN).unwrap().cgroup.unwrap();
+    tracker.take_over(RUN, &name);
+    let second = run(&mut tracker, RUN, script);
+    assert!(wait::peek_one(second.pid).unwrap().is_none());
+    // A run whose number an earlier init has given to a run that it has killed.
+    let third = run(&mut tracker, RunId(8), script);
+    tracker.kill(RunId(8));
+    let name = tracker.runs.remove(&RunId(8)).unwrap().cgroup.unwrap();
+    end(&mut tracker, third);
+    let made = super::super::group::make(tracker.hierarchy.as_ref().unwrap().as_fd(), &name);
+    assert!(made.is_ok(), "{made:?}");
+    let fourth = run(&mut tracker, RunId(8), script);
+    assert!(wait::peek_one(fourth.pid).unwrap().is_none());
+    tracker.kill(RUN);
+    tracker.kill(RunId(8));
+    for one in [first, second, fourth] {
+        end(&mut tracker, one);
+    }
+    assert!(tracker.is_empty(RUN) && tracker.is_empty(RunId(8)));
 }
