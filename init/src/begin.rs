@@ -31,6 +31,7 @@ use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
+use nix::sys::socket::{Backlog, listen};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -224,7 +225,13 @@ impl Init {
     /// `log.sock`, for the logger.
     pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
         let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
-        match ask_again(|| control::listen(&path)) {
+        // Connections are taken in the order they come: the backlog is what root waits behind.
+        let listen_at = || {
+            let listener = control::listen(&path)?;
+            listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
+            Ok(listener)
+        };
+        match ask_again(listen_at) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));

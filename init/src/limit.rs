@@ -21,6 +21,8 @@ pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
 pub(crate) const REQUESTS_A_TURN: usize = 16;
 /// In one turn of the loop requests of others than root are begun for so long; at least one is served.
 pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
+/// Connections to `log.sock` that wait to be accepted.
+pub(crate) const LOG_BACKLOG: i32 = 64;
 /// Connections accepted in one turn of the loop.
 pub(crate) const ACCEPTS_A_TURN: usize = 64;
 /// Bytes a client may leave unread before it is disconnected (one answer may be longer).

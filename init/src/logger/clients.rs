@@ -1,5 +1,8 @@
-//! The connections to `log.sock`: who may ask, what is asked, what is still to be sent.
-//! What the answers say is put together in [`super::process`].
+//! The connections to `log.sock`: which of them may ask, what they ask, what is still to be sent.
+//! The answers are put together in [`super::query`].
+//!
+//! Connections of other users than root are limited in number, in what they get in one turn of the
+//! loop and in old lines read at once, so that root is answered whatever they do.
 
 use super::answers::Answers;
 use super::history::Found;
@@ -14,10 +17,11 @@ use groundstate_units::log_query::LogQuery;
 use groundstate_units::name::Name;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
 
 /// Failure kind: the client did not take what it asked for.
 const SLOW: &str = "slow";
@@ -27,6 +31,12 @@ const SLOW: &str = "slow";
 struct Client {
     stream: UnixStream,
     uid: u32,
+    /// Of this user namespace.
+    root: bool,
+    /// When it last asked something or took something.
+    moved: Instant,
+    /// It has more to do than it was given time for.
+    more: bool,
     /// Who has the role *logs*, where the client has not.
     refused: Option<String>,
     asked: Vec<u8>,
@@ -65,6 +75,12 @@ pub(crate) struct Clients {
     by_token: BTreeMap<usize, Client>,
     listener_token: Token,
     first_token: usize,
+    /// Connections may wait to be accepted.
+    accepts: bool,
+    /// Clients that may have asked something.
+    due: BTreeSet<usize>,
+    /// Of the clients that are not root, the one that was served last.
+    served: usize,
     /// Who may read.
     pub(crate) readers: Readers,
 }
@@ -100,13 +116,24 @@ impl Readers {
 impl Clients {
     /// Tokens from `listener_token` on, [`limit::CLIENTS`] and one, are for these.
     pub(crate) fn new(listener_token: Token, readers: Readers) -> Clients {
-        let (listener, by_token) = (None, BTreeMap::new());
-        Clients { listener, by_token, listener_token, first_token: listener_token.0 + 1, readers }
+        Clients {
+            listener: None,
+            by_token: BTreeMap::new(),
+            listener_token,
+            first_token: listener_token.0 + 1,
+            accepts: false,
+            due: BTreeSet::new(),
+            served: 0,
+            readers,
+        }
     }
 
-    /// Listens here from now on. Who had connected to the one before is taken first.
+    /// Listens here from now on. The backlog of the listener before is taken first.
     pub(crate) fn listen(&mut self, registry: &Registry, listener: OwnedFd) -> io::Result<()> {
-        self.accept(registry);
+        self.accepts = true;
+        for _ in 0..limit::CLIENTS {
+            self.accept(registry);
+        }
         let listener = std::os::unix::net::UnixListener::from(listener);
         listener.set_nonblocking(true)?;
         let mut listener = UnixListener::from_std(listener);
@@ -115,14 +142,54 @@ impl Clients {
         Ok(())
     }
 
-    /// Takes new connections.
+    /// Connections wait to be accepted.
+    pub(crate) fn has_callers(&mut self) {
+        self.accepts = true;
+    }
+
+    /// Takes new connections, so many in one turn of the loop.
     pub(crate) fn accept(&mut self, registry: &Registry) {
-        while let Some(Ok(stream)) =
-            self.listener.as_ref().map(|listener| accept_stream(listener.as_fd()))
-        {
-            // Over its number, or gone again: closed by being dropped.
-            let _ = impatiently(|| self.admit(registry, stream));
+        for _ in 0..limit::ACCEPTS_A_TURN {
+            let Some(listener) = self.listener.as_ref().filter(|_| self.accepts) else { return };
+            match accept_stream(listener.as_fd()) {
+                // Over its number, or gone again: closed by being dropped.
+                Ok(stream) => drop(impatiently(|| self.admit(registry, stream))),
+                Err(error) => self.accepts = error.kind() == io::ErrorKind::Interrupted,
+            }
         }
+    }
+
+    /// The client may have asked something, or may take more of its answer.
+    pub(crate) fn is_due(&mut self, token: usize) {
+        if self.by_token.contains_key(&token) {
+            self.due.insert(token);
+        }
+    }
+
+    /// The clients that are due, each with whether it is root: root first, then the others from the
+    /// one behind the one served last.
+    pub(crate) fn order(&self) -> Vec<(usize, bool)> {
+        let due = |root: bool| {
+            let of =
+                move |token: &usize| self.by_token.get(token).is_some_and(|it| it.root == root);
+            self.due.iter().copied().filter(of).map(move |token| (token, root))
+        };
+        let behind = due(false).filter(|(token, _)| *token > self.served);
+        let before = due(false).filter(|(token, _)| *token <= self.served);
+        due(true).chain(behind).chain(before).collect()
+    }
+
+    /// The client is served now.
+    pub(crate) fn begin(&mut self, token: usize) {
+        self.due.remove(&token);
+        if self.by_token.get(&token).is_some_and(|client| !client.root) {
+            self.served = token;
+        }
+    }
+
+    /// The loop is not to wait: connections or clients are left of this turn.
+    pub(crate) fn has_more(&self) -> bool {
+        self.accepts || !self.due.is_empty()
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
@@ -132,12 +199,13 @@ impl Clients {
         let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
         let tokens = self.first_token..self.first_token + most;
-        let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
         let same = self.by_token.values().filter(|client| client.uid == peer.uid).count();
-        let fits = self.by_token.len() < most && (root || same < limit::CLIENTS_OF_A_UID);
-        let Some(token) = free.filter(|_| fits) else {
-            return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
-        };
+        let has_quota = root || same < limit::CLIENTS_OF_A_UID;
+        if !has_quota || self.by_token.len() >= most {
+            self.evict(|client| !client.root && (has_quota || client.uid == peer.uid))?;
+        }
+        let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
+        let token = free.ok_or(io::ErrorKind::QuotaExceeded)?;
         let allowed = root
             || is_ours
                 && (peer.uid == nix::unistd::geteuid().as_raw() || self.reads(&stream, peer));
@@ -148,6 +216,9 @@ impl Clients {
             Client {
                 stream,
                 uid: peer.uid,
+                root,
+                moved: Instant::now(),
+                more: false,
                 refused: (!allowed).then(|| self.readers.may()),
                 asked,
                 answers,
@@ -156,7 +227,22 @@ impl Clients {
                 last: false,
             },
         );
+        self.due.insert(token);
         Ok(())
+    }
+
+    /// Of these clients, the one that has done nothing for the longest makes room.
+    fn evict(&mut self, of: impl Fn(&Client) -> bool) -> io::Result<()> {
+        let idle = self.by_token.iter().filter(|(_, client)| client.is_idle() && of(client));
+        let longest = idle.min_by_key(|(_, client)| client.moved).map(|(token, _)| *token);
+        let token = longest.ok_or(io::ErrorKind::QuotaExceeded)?;
+        self.forget(token);
+        Ok(())
+    }
+
+    fn forget(&mut self, token: usize) {
+        self.due.remove(&token);
+        impatiently(|| self.by_token.remove(&token));
     }
 
     /// The peer is in the group `log-readers`.
@@ -170,8 +256,11 @@ impl Clients {
     pub(crate) fn next(&mut self, token: usize) -> Option<LogQuery> {
         let client = self.by_token.get_mut(&token)?;
         let query = client.next();
+        if std::mem::take(&mut client.more) {
+            self.due.insert(token);
+        }
         if matches!(query, Err(Gone)) {
-            impatiently(|| self.by_token.remove(&token));
+            self.forget(token);
         }
         query.unwrap_or(None)
     }
@@ -196,10 +285,33 @@ impl Clients {
         }
     }
 
-    /// How many answers are being read from files.
-    pub(crate) fn histories(&self) -> usize {
-        let reading = |client: &&Client| client.history.as_ref().is_some_and(|h| h.from.is_some());
-        self.by_token.values().filter(reading).count()
+    /// One more answer for this client may be read from files. A reader of an older answer that takes
+    /// nothing any more makes room.
+    pub(crate) fn has_room_for_history(&mut self, token: usize) -> bool {
+        let Some((uid, root)) = self.by_token.get(&token).map(|client| (client.uid, client.root))
+        else {
+            return false;
+        };
+        let reads = |client: &Client| client.history.as_ref().is_some_and(|h| h.from.is_some());
+        let count = |of: &dyn Fn(&Client) -> bool| {
+            self.by_token.values().filter(|client| reads(client) && of(client)).count()
+        };
+        let others = limit::HISTORIES - limit::HISTORIES_FOR_ROOT;
+        let has_quota = root || count(&|client| client.uid == uid) < limit::HISTORIES_OF_A_UID;
+        let has_place =
+            count(&|_| true) < limit::HISTORIES && (root || count(&|client| !client.root) < others);
+        if has_quota && has_place {
+            return true;
+        }
+        let may_go = |(_, client): &(&usize, &mut Client)| {
+            let is_meant = !client.root && (has_quota || client.uid == uid);
+            reads(client) && is_meant && client.moved.elapsed() > limit::CLIENT_PATIENCE
+        };
+        let stuck = self.by_token.iter_mut().filter(may_go);
+        let Some((_, client)) = stuck.min_by_key(|(_, client)| client.moved) else { return false };
+        let id = client.history.as_ref().map_or(0, |history| history.id);
+        client.cut_off(id);
+        true
     }
 
     /// Somebody wants new lines.
@@ -249,8 +361,14 @@ impl Clients {
 struct Gone;
 
 impl Client {
+    /// It waits for nothing and has asked nothing for a while.
+    fn is_idle(&self) -> bool {
+        let waits = self.follows.is_some() || self.history.is_some() || !self.answers.is_empty();
+        !waits && self.moved.elapsed() > limit::CLIENT_PATIENCE
+    }
+
     fn next(&mut self) -> Result<Option<LogQuery>, Gone> {
-        loop {
+        for _ in 0..limit::STEPS_A_TURN {
             self.send()?;
             if !self.answers.is_empty() {
                 return Ok(None);
@@ -263,6 +381,7 @@ impl Client {
             }
             if let Some(end) = self.asked.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.asked.drain(..=end).collect();
+                self.moved = Instant::now();
                 if let Some(query) = self.judge(&line) {
                     return Ok(Some(query));
                 }
@@ -290,6 +409,8 @@ impl Client {
                 Err(_) => return Err(Gone),
             }
         }
+        self.more = true;
+        Ok(None)
     }
 
     /// It reads too slowly: that is all it will hear.
@@ -359,7 +480,10 @@ impl Client {
             }
             match self.stream.write(bytes) {
                 Ok(0) => return Err(Gone),
-                Ok(taken) => self.answers.taken(taken),
+                Ok(taken) => {
+                    self.answers.taken(taken);
+                    self.moved = Instant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Err(Gone),
@@ -384,6 +508,7 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let mut clients = Clients::new(Token(1), Readers::new(""));
         clients.listen(poll.registry(), listener.into()).unwrap();
+        clients.has_callers();
         let caller = with_the_longest_path(&directory);
         connect(caller.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         clients.accept(poll.registry());

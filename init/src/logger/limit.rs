@@ -87,6 +87,16 @@ pub(crate) const CLIENTS: usize = 64;
 pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
 /// Of those, by one uid other than root.
 pub(crate) const CLIENTS_OF_A_UID: usize = 16;
+/// Connections accepted in one turn of the loop.
+pub(crate) const ACCEPTS_A_TURN: usize = 16;
+/// Requests of one client served in one turn of the loop.
+pub(crate) const REQUESTS_A_TURN: usize = 16;
+/// Pieces of an answer given to one client in one turn of the loop, and pieces of its request taken.
+pub(crate) const STEPS_A_TURN: usize = 64;
+/// In one turn of the loop requests of others than root are begun for so long; at least one is served.
+pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
+/// A client that asks nothing, or takes nothing of its answer, for this long makes room for another.
+pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes a client may leave unread before it is disconnected.
 pub(crate) const UNREAD: usize = 1024 * 1024;
 /// Names in one request.
@@ -102,7 +112,11 @@ pub(crate) const HISTORY_FILES: u32 = 64;
 /// Units of one request whose files are read; with more, only what is in memory is shown.
 pub(crate) const HISTORY_UNITS: usize = 64;
 /// Requests that read files at once.
-pub(crate) const HISTORIES: usize = 4;
+pub(crate) const HISTORIES: usize = 8;
+/// Of those, kept for root.
+pub(crate) const HISTORIES_FOR_ROOT: usize = 2;
+/// Of those, by one uid other than root.
+pub(crate) const HISTORIES_OF_A_UID: usize = 2;
 /// Bytes read from a file at once.
 pub(crate) const HISTORY_BUFFER: usize = 16 * 1024;
 /// Pieces of at most [`READ`] bytes read ahead of a client.

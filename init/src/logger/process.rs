@@ -169,15 +169,20 @@ impl Logger {
                     ORDERS => self.take_orders(),
                     LANES => {
                         for client in self.clients.reading() {
-                            query::serve(&mut self, client);
+                            self.clients.is_due(client);
                         }
                     }
-                    LISTENER => self.clients.accept(self.poll.registry()),
-                    token if token.0 < FIRST_PIPE => query::serve(&mut self, token.0),
+                    LISTENER => self.clients.has_callers(),
+                    token if token.0 < FIRST_PIPE => self.clients.is_due(token.0),
                     token => self.may_read(token.0),
                 }
             }
+            self.clients.accept(self.poll.registry());
+            query::serve_all(&mut self);
             wait = self.read_some();
+            if self.clients.has_more() {
+                wait = Some(Duration::ZERO);
+            }
             self.reports.extend(self.out.trouble().map(|(unit, why)| Report::Trouble(unit, why)));
             self.reports.extend(self.out.lost(Instant::now()).map(Report::Lost));
             send_reports(&self.orders, &mut self.reports);

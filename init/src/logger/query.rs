@@ -11,10 +11,29 @@ use groundstate_units::log_query::{LogQuery, LogVerb};
 use groundstate_units::name::Name;
 use groundstate_units::wall::Wall;
 use std::sync::mpsc::sync_channel;
+use std::time::Instant;
 
-/// Does what a client asks for, as far as it takes the answers.
-pub(crate) fn serve(logger: &mut Logger, client: usize) {
-    while let Some(query) = logger.clients.next(client) {
+/// Serves the clients that are due: root first, the others one after the other for as long as this
+/// turn of the loop may take. The next turn goes on with those that are left.
+pub(crate) fn serve_all(logger: &mut Logger) {
+    let mut until = None;
+    for (client, root) in logger.clients.order() {
+        if !root {
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return;
+            }
+            until = until.or_else(|| now.checked_add(limit::SERVING_A_TURN));
+        }
+        logger.clients.begin(client);
+        serve(logger, client);
+    }
+}
+
+/// Does what a client asks for, as far as it takes the answers, and at most so many requests.
+fn serve(logger: &mut Logger, client: usize) {
+    for _ in 0..limit::REQUESTS_A_TURN {
+        let Some(query) = logger.clients.next(client) else { return };
         let id = query.id;
         let refused = match query.verb {
             LogVerb::Ping => {
@@ -29,6 +48,7 @@ pub(crate) fn serve(logger: &mut Logger, client: usize) {
             answers.error(id, failure);
         }
     }
+    logger.clients.is_due(client);
 }
 
 fn logs(logger: &mut Logger, client: usize, query: LogQuery) -> Result<(), Failure> {
@@ -122,7 +142,7 @@ impl Wanted {
 
     /// Has the files read. False: there are none to read now.
     fn read_files(&self, logger: &mut Logger, client: usize, id: u64) -> Result<bool, Failure> {
-        if logger.clients.histories() >= limit::HISTORIES {
+        if !logger.clients.has_room_for_history(client) {
             let message = "too many ask for old lines at once";
             return Err(Failure::new(Failure::BUSY, message, "try again"));
         }

@@ -20,6 +20,8 @@ caller silent SOCKET N connects N times, says nothing, prints N, and keeps them 
 caller flood SOCKET N M LINE
                        connects N times, sends the line M times on each, prints N, and reads nothing
                        until stdin ends; then prints how many answers have come so far
+caller storm SOCKET LINE
+                       until stdin ends: connects, sends the line and goes, again and again
 caller ask SOCKET      sends each line of stdin, and prints the line that answers it
 caller pass SOCKET     connects, and passes the connection on over the socket that is stdin
 ";
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["flood", socket, count, times, line] => {
             flood(socket, count.parse().expect("a number"), times.parse().expect("a number"), line);
         }
+        ["storm", socket, line] => storm(socket, line),
         ["ask", socket] => ask(socket),
         ["pass", socket] => pass(socket),
         _ => {
@@ -55,7 +58,8 @@ fn flood(socket: &str, count: usize, times: usize, line: &str) {
     let mut streams: Vec<UnixStream> = (0..count)
         .map(|_| {
             let mut stream = UnixStream::connect(socket).expect("it listens");
-            stream.write_all(text.as_bytes()).expect("there is room for that");
+            // There is room for that. One that is turned away may be closed already.
+            let _ = stream.write_all(text.as_bytes());
             stream.set_nonblocking(true).expect("it can be set");
             stream
         })
@@ -68,6 +72,16 @@ fn flood(socket: &str, count: usize, times: usize, line: &str) {
         let _ = stream.read_to_end(&mut came);
     }
     println!("{}", came.iter().filter(|byte| **byte == b'\n').count());
+}
+
+fn storm(socket: &str, line: &str) {
+    let is_over = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    let line = format!("{line}\n");
+    println!("0");
+    while !is_over.is_finished() {
+        // One that is turned away may be closed already.
+        let _ = UnixStream::connect(socket).and_then(|mut it| it.write_all(line.as_bytes()));
+    }
 }
 
 fn hold(socket: &str, count: usize, asks: bool) {

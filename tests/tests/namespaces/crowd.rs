@@ -351,3 +351,79 @@ fn without_a_descriptor_to_accept_with_init_does_not_spin_and_root_is_heard() {
     limit("4096:4096");
     init.finish();
 }
+
+/// Each of these users floods the socket of the logger; in the group that may read, or in none.
+fn flood_of_the_logger(init: &Init, group: &str, how: &[&str], line: &str) -> Vec<Child> {
+    let socket = init.sandbox.at("run/log.sock");
+    let begin = |uid: u32| {
+        let (verb, rest) = how.split_first().expect("a verb");
+        Command::new("setpriv")
+            .args([&format!("--reuid={uid}"), &format!("--regid={group}"), "--clear-groups"])
+            .arg(program("GROUNDSTATE_CALLER", "caller"))
+            .args([verb, &socket.as_str()])
+            .args(rest)
+            .arg(line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a caller")
+    };
+    (0..10).map(|number| begin(21_000 + number)).collect()
+}
+
+/// Root gets the lines of a unit, from memory and from its file.
+fn logs_come_at_once(init: &Init) {
+    let mut took: Vec<Duration> = Vec::new();
+    for number in 0..12 {
+        let lines = if number % 2 == 0 { "5" } else { "3000" };
+        let begin = Instant::now();
+        let output = init.initctl(&["logs", "web", "-n", lines]);
+        took.push(begin.elapsed());
+        let count = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((count.to_string().as_str(), said.as_str()), (lines, ""));
+    }
+    took.sort();
+    assert!(took[6] < AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn logs_of_root_come_at_once_while_ten_users_flood_the_logger() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("it takes root");
+    }
+    let files = Sandbox::new();
+    files.put("init.yaml", "log-readers: nogroup\n");
+    files.unit("web", "exec-start: DAEMON --output 5000");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    until("all lines are in the log", || {
+        let output = init.initctl(&["logs", "web", "-n", "1"]);
+        String::from_utf8_lossy(&output.stdout).contains("5000").then_some(())
+    });
+    let old = r#"{"v":1,"id":1,"verb":"logs","targets":["web"],"n":5000}"#;
+    let all = r#"{"v":1,"id":1,"verb":"logs","targets":[]}"#;
+    let floods: [(&str, &[&str], &str); 4] = [
+        ("65534", &["flood", "40", "500"], old),
+        ("65534", &["flood", "40", "500"], all),
+        ("65534", &["storm"], all),
+        ("65533", &["storm"], old),
+    ];
+    let mut floods: Vec<Child> = floods
+        .into_iter()
+        .flat_map(|(group, how, line)| flood_of_the_logger(&init, group, how, line))
+        .collect();
+    for flood in &mut floods {
+        let mut line = String::new();
+        // One that was turned away may have ended.
+        let _ = BufReader::new(flood.stdout.as_mut().expect("its output")).read_line(&mut line);
+    }
+    logs_come_at_once(&init);
+    // Users get answers too.
+    for mut flood in floods {
+        drop(flood.stdin.take());
+        flood.wait().expect("it ends");
+    }
+    logs_come_at_once(&init);
+    init.finish();
+}
