@@ -114,8 +114,9 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
             container.status().filter(|status| status.system() == "running")
         });
         assert_eq!(status.state("container"), "running", "{}", status.table());
+        // The end of the container may end the client before it exits.
         let output = container.exec(&["/sbin/poweroff"]);
-        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout.starts_with(b"everything is stopped"), "{output:?}");
         assert_eq!(container.ended(), 0, "{}", container.said());
     }
 }
