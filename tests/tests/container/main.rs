@@ -120,3 +120,30 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
         assert_eq!(container.ended(), 0, "{}", container.said());
     }
 }
+
+#[test]
+fn image_names_all_that_is_missing_at_once() {
+    let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/image");
+    let lacks = |words: &[&str]| {
+        let mut command = std::process::Command::new("/bin/bash");
+        command.arg(image).args(words).env_clear();
+        // No program is there; the boot directory has no kernel.
+        command.env("PATH", "/none").env("GROUNDSTATE_BOOT", "/none");
+        let output = command.env("GROUNDSTATE_INITCTL", "/none/initctl").output().expect("bash");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = lacks(&["boot"]);
+    assert_eq!(code, Some(2), "{said}");
+    for what in ["rustc", "/none/initctl", "busybox", "a kernel in /none"] {
+        let line = said.lines().find(|line| line.contains(&format!("missing {what}")));
+        let has_hint = |line: &str| line.contains("or name ") || line.contains("apt-get install");
+        assert!(line.is_some_and(has_hint), "{what}: {said}");
+    }
+    assert!(!said.contains("not found"), "{said}");
+    let (code, said) = lacks(&["bundle", "/none/bundle"]);
+    assert!(
+        code == Some(2) && said.contains("missing rustc") && !said.contains("kernel"),
+        "{said}"
+    );
+    assert_eq!(lacks(&["disk"]).0, Some(64));
+}
