@@ -16,8 +16,14 @@ pub fn log_line(bytes: &[u8]) -> Option<Wall> {
     let text = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let run = u64::try_from(bytes.len()).unwrap_or(0);
     let time = Wall::from_millis(run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
-    for (run, continued) in [(Some(RunId(run)), false), (Some(RunId(run)), true), (None, false)] {
-        let line = LogLine { time, run, continued, text };
+    let level = bytes.first().map(|byte| byte % 8);
+    for (run, level, continued) in [
+        (Some(RunId(run)), None, false),
+        (Some(RunId(run)), level, false),
+        (Some(RunId(run)), level, true),
+        (None, None, false),
+    ] {
+        let line = LogLine { time, run, level, continued, text };
         let mut stored = Vec::new();
         line.render(&mut stored);
         assert_eq!(LogLine::parse(&stored), Some(line), "{stored:?}");

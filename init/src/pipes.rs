@@ -15,7 +15,7 @@ use crate::sys::inherit;
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
-use groundstate_units::spec::{Log, Output, Run};
+use groundstate_units::spec::{Log, LogPriority, Output, Run};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
@@ -360,8 +360,12 @@ impl Init {
         let run = self.next_aside(false);
         let targets = std::sync::Arc::from([unit.clone()]);
         let (unit, tag) = (unit.clone(), String::new());
-        let log = Log::File;
-        self.read_on(RunLog { run, unit, targets, log, tag, blocks: false, ready_grep: None }, end);
+        let (log, priority) = (Log::File, LogPriority::default());
+        let ready_grep = None;
+        self.read_on(
+            RunLog { run, unit, targets, log, tag, priority, blocks: false, ready_grep },
+            end,
+        );
         run
     }
 

@@ -16,6 +16,7 @@ pub mod generation;
 pub mod glob;
 pub mod graph;
 pub mod limit;
+pub mod log_level;
 pub mod log_line;
 pub mod log_query;
 pub mod machine;

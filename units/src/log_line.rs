@@ -4,16 +4,20 @@
 //! 2026-11-21T05:12:26.123Z 17 what the service wrote
 //! 2026-11-21T05:12:26.124Z 17+ the first 64 KiB of a long line, which goes on in the
 //! 2026-11-21T05:12:26.124Z 17 next stored line
+//! 2026-11-21T05:12:26.125Z 17<3> an error
 //! 2026-11-21T05:12:27.001Z - 12 lines lost: No space left on device
 //! ```
 //!
 //! Time, run, text. The run is that of the pipe the text came through, so no service can
-//! write a line in another's name; `-` stands for the logger itself. The text is the bytes
-//! between two newlines, unchanged: what a terminal would act on is made harmless when it
+//! write a line in another's name; `-` stands for the logger itself. A level of syslog(3) stands
+//! behind the run where the unit sets one by its keys: a line without it is of the level info. The
+//! text is the bytes between two newlines, without the prefix that a unit with `log-level-prefix`
+//! gives its lines, and otherwise unchanged: what a terminal would act on is made harmless when it
 //! is shown ([`printable`]), not when it is stored.
 //!
 //! Pure: who writes the files is `init`'s logger, who reads them `initctl` too.
 
+use crate::log_level;
 use crate::machine::event::RunId;
 use crate::name::Name;
 use crate::text;
@@ -29,6 +33,8 @@ pub struct LogLine<'a> {
     pub time: Wall,
     /// Whose output; None: a note of the logger's own.
     pub run: Option<RunId>,
+    /// Its level, 0 to 7; None: info, or of a note notice.
+    pub level: Option<u8>,
     /// The line was too long for one: the next stored line of this run goes on with it.
     pub continued: bool,
     /// Without the newline.
@@ -45,22 +51,31 @@ impl<'a> LogLine<'a> {
         let time = Wall::parse(std::str::from_utf8(time).ok()?)?;
         let run = std::str::from_utf8(run).ok()?;
         if run == "-" {
-            return Some(LogLine { time, run: None, continued: false, text });
+            return Some(LogLine { time, run: None, level: None, continued: false, text });
         }
         let (number, continued) = match run.strip_suffix('+') {
             Some(number) => (number, true),
             None => (run, false),
         };
+        let (number, level) = match number.split_once('<') {
+            Some((number, mark)) => (number, Some(level_in(mark.as_bytes())?)),
+            None => (number, None),
+        };
         // u64::from_str takes a sign; a stored run has none.
         if !number.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
-        Some(LogLine { time, run: Some(RunId(number.parse().ok()?)), continued, text })
+        Some(LogLine { time, run: Some(RunId(number.parse().ok()?)), level, continued, text })
+    }
+
+    /// Its level; a note of the logger is a notice.
+    pub fn priority(&self) -> u8 {
+        priority(self.run, self.level)
     }
 
     /// Appends the stored form, newline included.
     pub fn render(&self, to: &mut Vec<u8>) {
-        to.extend_from_slice(Prefix::new(self.time, self.run).as_bytes(self.continued));
+        Prefix::new(self.time, self.run).put(self.level, self.continued, to);
         to.extend_from_slice(self.text);
         to.push(b'\n');
     }
@@ -71,27 +86,51 @@ fn split_at_space(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
+fn priority(run: Option<RunId>, level: Option<u8>) -> u8 {
+    level.unwrap_or(if run.is_some() { log_level::INFO } else { log_level::NOTICE })
+}
+
+/// The level in `3>`.
+fn level_in(mark: &[u8]) -> Option<u8> {
+    match mark {
+        [digit @ b'0'..=b'7', b'>'] => Some(digit - b'0'),
+        _ => None,
+    }
+}
+
+/// The level that a line begins with, as `<3>`: sd-daemon(3).
+pub fn level_prefix(head: &[u8]) -> Option<u8> {
+    head.strip_prefix(b"<").and_then(level_in)
+}
+
 /// What stands before the text, made once for all lines of one read.
 #[derive(Clone, Debug)]
 pub struct Prefix {
-    whole: String,
-    continued: String,
+    /// Time and run.
+    head: String,
+    is_note: bool,
 }
 
 impl Prefix {
     /// For lines read at `time` from `run`.
     pub fn new(time: Wall, run: Option<RunId>) -> Prefix {
-        match run {
-            Some(RunId(run)) => {
-                Prefix { whole: format!("{time} {run} "), continued: format!("{time} {run}+ ") }
-            }
-            None => Prefix { whole: format!("{time} - "), continued: format!("{time} - ") },
-        }
+        let head = match run {
+            Some(RunId(run)) => format!("{time} {run}"),
+            None => format!("{time} -"),
+        };
+        Prefix { head, is_note: run.is_none() }
     }
 
-    /// The bytes, the space before the text included.
-    pub fn as_bytes(&self, continued: bool) -> &[u8] {
-        if continued { self.continued.as_bytes() } else { self.whole.as_bytes() }
+    /// Appends it, the space before the text included.
+    pub fn put(&self, level: Option<u8>, continued: bool, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.head.as_bytes());
+        if !self.is_note {
+            if let Some(level) = level.filter(|level| *level < 8) {
+                to.extend_from_slice(&[b'<', b'0'.saturating_add(level), b'>']);
+            }
+            to.extend_from_slice(if continued { b"+" } else { b"" });
+        }
+        to.push(b' ');
     }
 }
 
@@ -126,6 +165,9 @@ pub struct ShownLine {
     pub run: Option<RunId>,
     /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`.
     pub stream: Cow<'static, str>,
+    /// The level of syslog(3), 0 to 7, where the unit sets one; without: info, or of a note notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
     /// The text; what is not UTF-8 is U+FFFD.
     pub line: String,
     /// The next line of this run goes on with this one.
@@ -140,9 +182,15 @@ impl ShownLine {
             unit: unit.to_string(),
             run: line.run,
             stream: Cow::Borrowed(if line.run.is_some() { "output" } else { "logger" }),
+            level: line.level,
             line: String::from_utf8_lossy(line.text).into_owned(),
             continued: line.continued,
         }
+    }
+
+    /// Its level; a note of the logger is a notice.
+    pub fn priority(&self) -> u8 {
+        priority(self.run, self.level)
     }
 }
 
@@ -193,13 +241,18 @@ mod tests {
     fn a_stored_line_is_time_run_text() {
         let mut file = Vec::new();
         let time = Wall::from_millis(AT);
-        let line = LogLine { time, run: Some(RunId(17)), continued: false, text: b"a  b" };
+        let line =
+            LogLine { time, run: Some(RunId(17)), level: None, continued: false, text: b"a  b" };
         line.render(&mut file);
         LogLine { continued: true, ..line }.render(&mut file);
         LogLine { run: None, text: b"note", ..line }.render(&mut file);
+        LogLine { level: Some(3), ..line }.render(&mut file);
+        LogLine { level: Some(0), continued: true, ..line }.render(&mut file);
         let want = "2026-11-21T05:25:46.123Z 17 a  b\n\
                     2026-11-21T05:25:46.123Z 17+ a  b\n\
-                    2026-11-21T05:25:46.123Z - note\n";
+                    2026-11-21T05:25:46.123Z - note\n\
+                    2026-11-21T05:25:46.123Z 17<3> a  b\n\
+                    2026-11-21T05:25:46.123Z 17<0>+ a  b\n";
         assert_eq!(String::from_utf8(file).unwrap(), want);
     }
 
@@ -214,6 +267,10 @@ mod tests {
             b"2026-11-21T05:25:46.123Z +17 text",
             b"2026-11-21T05:25:46.123Z 17++ text",
             b"2026-11-21T05:25:46.123Z -1 text",
+            b"2026-11-21T05:25:46.123Z 17<8> text",
+            b"2026-11-21T05:25:46.123Z 17<> text",
+            b"2026-11-21T05:25:46.123Z 17+<3> text",
+            b"2026-11-21T05:25:46.123Z <3> text",
             b"2026-11-21 17 text",
         ] {
             assert_eq!(LogLine::parse(bad), None, "{:?}", String::from_utf8_lossy(bad));
@@ -251,12 +308,14 @@ mod tests {
         #[test]
         fn what_is_stored_is_read_back(
             run in proptest::option::of(any::<u64>()),
+            level in proptest::option::of(0..8u8),
             continued: bool,
             text in proptest::collection::vec(any::<u8>().prop_filter("newline", |b| *b != b'\n'), 0..99),
         ) {
             let line = LogLine {
                 time: Wall::from_millis(AT),
                 run: run.map(RunId),
+                level: level.filter(|_| run.is_some()),
                 continued: continued && run.is_some(),
                 text: &text,
             };

@@ -10,8 +10,9 @@ mod particular;
 mod run;
 
 pub use particular::{
-    Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode, MainPid,
-    OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio, Terminal,
+    Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode,
+    LogPriority, MainPid, OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio,
+    Terminal,
 };
 pub use run::{EnvFile, ExecLine, FdStore, Keep, Piece, Prefixes, Run};
 

@@ -73,7 +73,7 @@ impl Printer {
             "_SYSTEMD_UNIT": unit,
             "_TRANSPORT": "stdout",
             "SYSLOG_IDENTIFIER": identifier(&line.unit),
-            "PRIORITY": if line.run.is_some() { "6" } else { "5" },
+            "PRIORITY": line.priority().to_string(),
             "INVOCATION_ID": line.run.map(|run| format!("{:032x}", run.0)).unwrap_or_default(),
             "MESSAGE": line.line,
         })
@@ -100,6 +100,7 @@ mod tests {
             unit: "web.service".to_string(),
             run: Some(RunId(1)),
             stream: "output".into(),
+            level: Some(3),
             line: "hello \"you\"".to_string(),
             continued: false,
         };
@@ -110,7 +111,10 @@ mod tests {
         assert_eq!(text(Form::Cat), "hello \"you\"\n");
         let json: serde_json::Value = serde_json::from_str(&text(Form::Json)).unwrap();
         assert_eq!(json["MESSAGE"], "hello \"you\"");
-        assert_eq!(json["_SYSTEMD_UNIT"], "web.service");
+        assert_eq!(
+            (&json["_SYSTEMD_UNIT"], &json["PRIORITY"]),
+            (&"web.service".into(), &"3".into())
+        );
         assert_eq!(json["__REALTIME_TIMESTAMP"], "1795237946123000");
     }
 }

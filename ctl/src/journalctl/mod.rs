@@ -76,10 +76,11 @@ fn run(asked: &Asked) -> Result<(), Trouble> {
         (None, _, true) => 1000,
         (None, false, false) => u64::MAX,
     };
+    let leaves_out = asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
     let query = Query {
         names: &units,
         // What is looked for may be anywhere.
-        lines: Some(if asked.grep.is_some() || asked.until.is_some() { u64::MAX } else { lines }),
+        lines: Some(if leaves_out { u64::MAX } else { lines }),
         follow: asked.follow,
         since: asked.since,
     };

@@ -1,13 +1,14 @@
 //! The command line of journalctl(1), as far as there is something to ask for.
 
 use super::when;
+use groundstate_units::log_level;
 use groundstate_units::log_line::ShownLine;
 use groundstate_units::wall::Wall;
 
 /// `--help`.
 pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\
     -u UNIT  -f  -n LINES  -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\
-    --since WHEN  --until WHEN  --grep TEXT  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
+    --since WHEN  --until WHEN  --grep TEXT  -p LEVEL  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
     `initctl logs` is the native command.\n";
 
 /// How a line is printed.
@@ -61,6 +62,8 @@ pub(super) struct Asked {
     pub(super) until: Option<Wall>,
     /// `--grep`: a text, in any case where it is all lower case.
     pub(super) grep: Option<String>,
+    /// `-p`: the least and the greatest level.
+    pub(super) priorities: Option<(u8, u8)>,
     /// `-o`.
     pub(super) form: Form,
     /// `--help`.
@@ -214,9 +217,8 @@ impl Asked {
             | "--update-catalog"
             | "--setup-keys"
             | "--verify" => self.nothing = true,
-            // Every line is of the level info.
-            "--priority" if matches!(text.as_str(), "6" | "7" | "info" | "debug") => {}
-            "--priority" | "--facility" => self.ignored.push(format!("{flag}={text}")),
+            "--priority" => self.priorities = Some(priorities(&text)?),
+            "--facility" => self.ignored.push(format!("{flag}={text}")),
             "--dmesg" => self.ignored.push(flag.to_string()),
             // How to page and what to merge.
             "--no-pager" | "--all" | "--catalog" | "--full" | "--no-full" | "--merge"
@@ -234,12 +236,29 @@ impl Asked {
             false => line.line.to_lowercase().contains(text),
         };
         let early = |until: Wall| Wall::parse(&line.time).is_none_or(|time| time <= until);
-        self.grep.as_ref().is_none_or(found) && self.until.is_none_or(early)
+        let level = line.priority();
+        let is_of = |(least, most): (u8, u8)| (least..=most).contains(&level);
+        self.grep.as_ref().is_none_or(found)
+            && self.until.is_none_or(early)
+            && self.priorities.is_none_or(is_of)
     }
 
     /// Programs read it: nothing but lines.
     pub(super) fn is_for_programs(&self) -> bool {
         matches!(self.form, Form::Cat | Form::Json | Form::JsonPretty | Form::JsonSse)
+    }
+}
+
+/// journalctl(1): one level means it and all more important ones, `FROM..TO` a range.
+fn priorities(text: &str) -> Result<(u8, u8), String> {
+    let unknown = || format!("Unknown log level {text}");
+    let level = |text: &str| log_level::level(text).ok_or_else(unknown);
+    match text.split_once("..") {
+        Some((from, to)) => {
+            let (from, to) = (level(from)?, level(to)?);
+            Ok((from.min(to), from.max(to)))
+        }
+        None => Ok((0, level(text)?)),
     }
 }
 
@@ -301,8 +320,16 @@ mod tests {
     #[test]
     fn what_would_leave_lines_out_and_can_not_is_told() {
         let asked = parse("-p err -k _PID=1 -u a").unwrap();
-        assert_eq!(asked.ignored, ["--priority=err", "--dmesg", "_PID=1"]);
+        assert_eq!(asked.ignored, ["--dmesg", "_PID=1"]);
         assert_eq!(parse("-p debug -u a --no-pager -x").unwrap().ignored, [""; 0]);
+    }
+
+    #[test]
+    fn a_priority_is_a_level_and_all_above_it_or_a_range() {
+        let of = |line: &str| parse(line).unwrap().priorities;
+        assert_eq!((of("-p err"), of("-p 4"), of("")), (Some((0, 3)), Some((0, 4)), None));
+        assert_eq!((of("-p warning..err"), of("--priority=2..2")), (Some((3, 4)), Some((2, 2))));
+        assert!(parse("-p loud").is_err() && parse("-p err..").is_err());
     }
 
     #[test]

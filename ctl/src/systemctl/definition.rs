@@ -233,6 +233,7 @@ fn rarer(particular: &Particular) -> Properties {
         ("NoNewPrivileges", yes(particular.privileges.no_new)),
         ("RootDirectory", particular.root_dir.clone().unwrap_or_default()),
         ("SyslogIdentifier", particular.stdio.log_tag.clone()),
+        ("SyslogLevelPrefix", yes(particular.stdio.log_priority.prefix)),
         ("FileDescriptorStoreMax", particular.fd_store.most.to_string()),
         ("Slice", slice),
         ("Delegate", yes(particular.cgroup.delegate)),

@@ -9,6 +9,7 @@ use crate::span;
 use crate::style::{Style, Tone};
 use groundstate_units::control::answer::{Failure, Status};
 use groundstate_units::control::request::Verb;
+use groundstate_units::log_level::LEVELS;
 use groundstate_units::log_line::{ShownLine, printable};
 use groundstate_units::name::Name;
 use std::collections::BTreeMap;
@@ -152,7 +153,8 @@ impl Shown {
 
 /// All that a line is beside its unit and its time.
 fn text(line: &ShownLine) -> String {
-    format!("{:?} {} {}", line.run.map(|run| run.0), line.continued, line.line)
+    let run = line.run.map(|run| run.0);
+    format!("{run:?} {:?} {} {}", line.level, line.continued, line.line)
 }
 
 fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {
@@ -165,7 +167,15 @@ fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> 
 fn render(line: &ShownLine, named: bool, style: &Style) -> String {
     let unit = if named { format!("{} | ", line.unit) } else { String::new() };
     let text = printable(line.line.as_bytes());
-    let text = if line.run.is_none() { style.paint(Tone::Uneasy, &text) } else { text.into() };
+    // A level that the unit has set is shown by its name.
+    let level = line.level.and_then(|level| LEVELS.get(usize::from(level)));
+    let text = level.map_or(text.to_string(), |level| format!("{level}: {text}"));
+    let text = match line.priority() {
+        0..=3 => style.paint(Tone::Bad, &text),
+        4 => style.paint(Tone::Uneasy, &text),
+        _ if line.run.is_none() => style.paint(Tone::Uneasy, &text),
+        _ => text,
+    };
     format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &line.time))
 }
 
@@ -194,6 +204,7 @@ mod tests {
             unit: unit.to_string(),
             run: Some(RunId(1)),
             stream: "output".into(),
+            level: None,
             line: text.to_string(),
             continued: false,
         }
@@ -226,5 +237,8 @@ mod tests {
     fn what_a_terminal_would_act_on_is_shown_and_not_done() {
         let want = "2026-11-21T05:12:26.000Z web | \\x1b[2Jgone\n";
         assert_eq!(render(&line("web", 26, "\u{1b}[2Jgone"), true, &Style::PLAIN), want);
+        let error = ShownLine { level: Some(3), ..line("web", 26, "gone") };
+        let want = "2026-11-21T05:12:26.000Z web | err: gone\n";
+        assert_eq!(render(&error, true, &Style::PLAIN), want);
     }
 }

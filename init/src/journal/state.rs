@@ -407,15 +407,16 @@ mod tests {
 
     /// What an init of the version in its name has kept, and the delivery its units came in.
     /// They stay: a type that changes needs another version, and then files of its own.
-    const STATE: &[u8] = include_bytes!("../../golden/state-9");
+    const STATE: &[u8] = include_bytes!("../../golden/state-10");
     /// Those of versions before, which are refused.
-    const OLDER: [&[u8]; 4] = [
+    const OLDER: [&[u8]; 5] = [
         include_bytes!("../../golden/state-5"),
         include_bytes!("../../golden/state-6"),
         include_bytes!("../../golden/state-7"),
         include_bytes!("../../golden/state-8"),
+        include_bytes!("../../golden/state-9"),
     ];
-    const UNITS: &[u8] = include_bytes!("../../golden/generation-9");
+    const UNITS: &[u8] = include_bytes!("../../golden/generation-10");
 
     #[test]
     fn a_state_that_was_kept_once_is_read_for_as_long_as_its_version_is() {

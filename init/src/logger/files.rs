@@ -189,7 +189,8 @@ impl Trouble {
 /// A stored line of the logger's own.
 pub(crate) fn note(text: &str) -> Vec<u8> {
     let mut stored = Vec::new();
-    let line = LogLine { time: now(), run: None, continued: false, text: text.as_bytes() };
+    let line =
+        LogLine { time: now(), run: None, level: None, continued: false, text: text.as_bytes() };
     line.render(&mut stored);
     stored
 }

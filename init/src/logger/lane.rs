@@ -25,6 +25,8 @@ pub(crate) struct Lines {
     pub(crate) target: Name,
     /// The name for other logs, where it is not the unit's; empty: it is.
     pub(crate) tag: String,
+    /// The facility for other logs.
+    pub(crate) facility: u8,
     /// In stored form.
     pub(crate) text: Vec<u8>,
     /// Where they are kept until they are out.

@@ -6,7 +6,7 @@ use crate::sys;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
-use groundstate_units::spec::Log;
+use groundstate_units::spec::{Log, LogPriority};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
@@ -26,6 +26,8 @@ pub(crate) struct RunLog {
     pub(crate) log: Log,
     /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
     pub(crate) tag: String,
+    /// The level and facility of its lines.
+    pub(crate) priority: LogPriority,
     /// Waits for as long as its place of output stands still; else lines are dropped.
     pub(crate) blocks: bool,
     /// Ready at a line that matches this. None: nobody asks, or it was found already.

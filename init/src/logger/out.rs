@@ -183,7 +183,8 @@ impl Out {
             let text = files::note(&format!("{lost} lines of all units lost here"));
             let (unit, target) = (lines.unit.clone(), lines.target.clone());
             let bytes = text.len();
-            let note = Lines { unit, target, tag: lines.tag.clone(), text, mark: None };
+            let (tag, facility) = (lines.tag.clone(), lines.facility);
+            let note = Lines { unit, target, tag, facility, text, mark: None };
             lane.push(Arc::new(note), bytes);
         }
         lane.push(Arc::clone(lines), lines.text.len());

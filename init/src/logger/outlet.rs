@@ -14,9 +14,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 
-/// Facility daemon, level info (syslog(3)): the text of a line decides nothing.
-const PRIORITY: &str = "<30>";
-
 /// One line a line to a terminal or whatever init's stdout is.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -109,9 +106,12 @@ impl Records {
         for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = LogLine::parse(stored) else { continue };
             let name = if lines.tag.is_empty() { lines.unit.as_str() } else { &lines.tag };
+            // Facility and level of syslog(3). The text of a line decides them only where the unit's
+            // keys let it.
+            let priority = lines.facility.saturating_mul(8) | line.priority();
             let who = match line.run {
-                Some(run) => format!("{PRIORITY}{name}[{}]: ", run.0),
-                None => format!("{PRIORITY}groundstate: {name}: "),
+                Some(run) => format!("<{priority}>{name}[{}]: ", run.0),
+                None => format!("<{priority}>groundstate: {name}: "),
             };
             let text = printable(line.text);
             match self {
@@ -166,7 +166,8 @@ mod tests {
     fn lines(text: &[u8]) -> Lines {
         let name = |text| Name::new(text).unwrap();
         let (unit, target) = (name("nginx"), name("web"));
-        Lines { unit, target, tag: String::new(), text: text.to_vec(), mark: None }
+        let (tag, facility) = (String::new(), groundstate_units::log_level::DAEMON);
+        Lines { unit, target, tag, facility, text: text.to_vec(), mark: None }
     }
 
     fn shown(raw: bool, text: &[u8]) -> String {

@@ -255,7 +255,7 @@ impl Logger {
         self.next_pipe += 1;
         let unit = self.units.begin(&log);
         let raw = fd.as_raw_fd();
-        let stream = Stream::new(log.ready_grep);
+        let stream = Stream::new(log.ready_grep, log.priority);
         self.by_run.insert(log.run, number);
         let (run, blocks, log) = (log.run, log.blocks, log.log);
         self.pipes.insert(number, Pipe { run, unit, log, blocks, fd, stream, queued: false });

@@ -13,6 +13,7 @@ use super::lane::Lines;
 use super::limit;
 use crate::journal::carried;
 use crate::sys::{device, memfd};
+use groundstate_units::log_level::DAEMON;
 use groundstate_units::name::Name;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
 use serde::{Deserialize, Serialize};
@@ -198,7 +199,9 @@ impl Intake {
                 let before = (at == progress.record).then_some(progress);
                 let mark = self.mark(at, after, before);
                 let Record { unit, target, tag, text } = record;
-                left.push(Lines { unit, target, tag, text, mark: Some(mark) });
+                // They go to files, which have no facility.
+                let facility = DAEMON;
+                left.push(Lines { unit, target, tag, facility, text, mark: Some(mark) });
             }
             at = after;
         }

@@ -3,8 +3,12 @@
 
 use super::limit;
 use groundstate_units::limit::READY_GREP_PROGRAM;
-use groundstate_units::log_line::Prefix;
+use groundstate_units::log_line::{Prefix, level_prefix};
+use groundstate_units::spec::LogPriority;
 use regex::bytes::{Regex, RegexBuilder};
+
+/// Bytes of `<3>`.
+const LEVEL_PREFIX: usize = 3;
 
 /// A run's `ready-grep`.
 #[derive(Debug)]
@@ -23,14 +27,17 @@ pub(crate) struct Stream {
     partial: Vec<u8>,
     /// A piece of the present line is stored already.
     long: bool,
+    /// The level of the present line.
+    level: Option<u8>,
+    priority: LogPriority,
     pattern: Pattern,
 }
 
 impl Stream {
     /// At the beginning.
-    pub(crate) fn new(ready_grep: Option<String>) -> Stream {
+    pub(crate) fn new(ready_grep: Option<String>, priority: LogPriority) -> Stream {
         let pattern = ready_grep.map_or(Pattern::None, Pattern::Text);
-        Stream { partial: Vec::new(), long: false, pattern }
+        Stream { partial: Vec::new(), long: false, level: None, priority, pattern }
     }
 
     /// Takes the next bytes and appends the lines they finish to `out`, in stored form. True:
@@ -63,10 +70,12 @@ impl Stream {
     }
 
     fn store(&mut self, rest: &[u8], continued: bool, prefix: &Prefix, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(prefix.as_bytes(continued));
+        let skipped = if self.long { 0 } else { self.begin_line(rest) };
+        prefix.put(self.level, continued, out);
         let start = out.len();
-        out.extend_from_slice(&self.partial);
-        out.extend_from_slice(rest);
+        out.extend_from_slice(self.partial.get(skipped..).unwrap_or_default());
+        let skipped = skipped.saturating_sub(self.partial.len());
+        out.extend_from_slice(rest.get(skipped..).unwrap_or_default());
         // What is looked at of a line is its first `limit::LINE` bytes: a later piece would
         // match `^` in the middle of it.
         let line = out.get(start..).unwrap_or_default();
@@ -76,6 +85,21 @@ impl Stream {
         self.partial.shrink_to(limit::PARTIAL_KEPT);
         self.long = continued;
         ready
+    }
+}
+
+impl Stream {
+    /// Finds the level of a line that begins with what is kept of it and goes on with `rest`. Gives
+    /// the length of the prefix that says it.
+    fn begin_line(&mut self, rest: &[u8]) -> usize {
+        self.level = self.priority.level;
+        if !self.priority.prefix {
+            return 0;
+        }
+        let head: Vec<u8> = self.partial.iter().chain(rest).take(LEVEL_PREFIX).copied().collect();
+        let Some(level) = level_prefix(&head) else { return 0 };
+        self.level = Some(level);
+        LEVEL_PREFIX
     }
 }
 
@@ -118,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_match_split_over_reads_is_found_once() {
-        let mut stream = Stream::new(Some("^conn(ec)+ted to".to_string()));
+        let mut stream = Stream::new(Some("^conn(ec)+ted to".to_string()), LogPriority::default());
         let mut out = Vec::new();
         for piece in [&b"connecting\ncon"[..], b"n", b"ected", b" to"] {
             assert!(!stream.feed(piece, &prefix(), &mut out));
@@ -133,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_last_line_needs_no_newline() {
-        let mut stream = Stream::new(Some("ready$".to_string()));
+        let mut stream = Stream::new(Some("ready$".to_string()), LogPriority::default());
         let mut out = Vec::new();
         assert!(!stream.feed(b"now ready", &prefix(), &mut out));
         assert!(out.is_empty());
@@ -141,9 +165,63 @@ mod tests {
         assert_eq!(texts(&out), [(b"now ready".to_vec(), false)]);
     }
 
+    fn levels(out: &[u8]) -> Vec<(Option<u8>, String)> {
+        let lines = out.split_inclusive(|b| *b == b'\n').map(|line| LogLine::parse(line).unwrap());
+        lines.map(|line| (line.level, String::from_utf8_lossy(line.text).into_owned())).collect()
+    }
+
+    #[test]
+    fn level_before_a_line_is_taken_off_however_the_line_comes_in_pieces() {
+        let text = "<3>bad\n<0>\n<7>x<3>y\n<8>no\n<33>no\n <3>no\n<3\n<\n\n<3>last";
+        let want = [
+            (Some(3), "bad"),
+            (Some(0), ""),
+            (Some(7), "x<3>y"),
+            (None, "<8>no"),
+            (None, "<33>no"),
+            (None, " <3>no"),
+            (None, "<3"),
+            (None, "<"),
+            (None, ""),
+            (Some(3), "last"),
+        ];
+        let want = want.map(|(level, text)| (level, text.to_string()));
+        let taken = LogPriority { prefix: true, ..LogPriority::default() };
+        for size in 1..text.len() {
+            let mut stream = Stream::new(Some("^y?bad$".to_string()), taken);
+            let mut out = Vec::new();
+            let mut ready = false;
+            for piece in text.as_bytes().chunks(size) {
+                ready |= stream.feed(piece, &prefix(), &mut out);
+            }
+            stream.end(&prefix(), &mut out);
+            assert_eq!(levels(&out), want, "in pieces of {size}");
+            assert!(ready, "the pattern is looked for in the text");
+        }
+        let mut stream = Stream::new(None, LogPriority { level: Some(4), ..taken });
+        let mut out = Vec::new();
+        stream.feed(b"<3>bad\nother\n", &prefix(), &mut out);
+        assert_eq!(levels(&out), [(Some(3), "bad".to_string()), (Some(4), "other".to_string())]);
+        let mut stream = Stream::new(None, LogPriority::default());
+        out.clear();
+        stream.feed(b"<3>as it is\n", &prefix(), &mut out);
+        assert_eq!(levels(&out), [(None, "<3>as it is".to_string())]);
+    }
+
+    #[test]
+    fn all_pieces_of_a_long_line_are_of_its_level() {
+        let taken = LogPriority { prefix: true, ..LogPriority::default() };
+        let mut stream = Stream::new(None, taken);
+        let mut out = Vec::new();
+        let line = [b"<2>".to_vec(), vec![b'a'; 2 * limit::LINE], b"\n<4>b\n".to_vec()].concat();
+        stream.feed(&line, &prefix(), &mut out);
+        let levels: Vec<_> = levels(&out).into_iter().map(|(level, _)| level).collect();
+        assert_eq!(levels, [Some(2), Some(2), Some(2), Some(4)]);
+    }
+
     #[test]
     fn a_long_line_is_stored_in_pieces_and_its_first_piece_is_looked_at() {
-        let mut stream = Stream::new(Some("^b".to_string()));
+        let mut stream = Stream::new(Some("^b".to_string()), LogPriority::default());
         let mut out = Vec::new();
         let mut line = vec![b'a'; limit::LINE];
         line.extend(b"bcd");
@@ -162,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_gibibyte_without_a_newline_takes_bounded_memory() {
-        let mut stream = Stream::new(Some("never".to_string()));
+        let mut stream = Stream::new(Some("never".to_string()), LogPriority::default());
         let block = vec![0xff; limit::READ];
         let (mut stored, mut out) = (0usize, Vec::new());
         for _ in 0..(1 << 30) / limit::READ {
@@ -174,7 +252,12 @@ mod tests {
         stream.end(&prefix(), &mut out);
         stored += out.len();
         let pieces = (1 << 30) / limit::LINE;
-        let marks = prefix().as_bytes(true).len() * (pieces - 1) + prefix().as_bytes(false).len();
+        let mark = |continued| {
+            let mut mark = Vec::new();
+            prefix().put(None, continued, &mut mark);
+            mark.len()
+        };
+        let marks = mark(true) * (pieces - 1) + mark(false);
         assert_eq!(stored, (1 << 30) + marks + pieces);
         assert!(stream.partial.capacity() <= limit::PARTIAL_KEPT);
     }
@@ -182,17 +265,17 @@ mod tests {
     #[test]
     fn a_pattern_made_to_explode_neither_explodes_nor_matches() {
         let mut out = Vec::new();
-        let mut slow = Stream::new(Some("(a*)*$|(a|aa)+!".to_string()));
+        let mut slow = Stream::new(Some("(a*)*$|(a|aa)+!".to_string()), LogPriority::default());
         let mut line = vec![b'a'; 60_000];
         line.extend(b"x\n");
         // Linear: an exponential matcher would not come back.
         slow.feed(&line, &prefix(), &mut out);
-        let mut huge = Stream::new(Some("(?:a{1000}){1000}".to_string()));
+        let mut huge = Stream::new(Some("(?:a{1000}){1000}".to_string()), LogPriority::default());
         assert!(!huge.feed(&line, &prefix(), &mut out));
         assert!(matches!(huge.pattern, Pattern::None));
-        let mut empty = Stream::new(Some(String::new()));
+        let mut empty = Stream::new(Some(String::new()), LogPriority::default());
         assert!(empty.feed(b"\n", &prefix(), &mut out));
-        let mut binary = Stream::new(Some(r"(?-u)\xff\x00".to_string()));
+        let mut binary = Stream::new(Some(r"(?-u)\xff\x00".to_string()), LogPriority::default());
         assert!(binary.feed(b"\x01\xff\x00\x02\n", &prefix(), &mut out));
     }
 }

@@ -4,6 +4,7 @@ use super::lane::Lines;
 use super::message::RunLog;
 use super::tail::{Tail, share};
 use super::{files, limit};
+use groundstate_units::log_level::DAEMON;
 use groundstate_units::name::Name;
 use groundstate_units::spec::Log;
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ pub(crate) struct Unit {
     pub(crate) targets: Arc<[Name]>,
     /// The name its lines bear elsewhere; empty: its own.
     pub(crate) tag: String,
+    /// The facility of its lines elsewhere.
+    pub(crate) facility: u8,
     /// Its last lines.
     pub(crate) tail: Tail,
     /// Lines of its latest run go to a file.
@@ -46,6 +49,7 @@ impl Units {
         if let Some(unit) = self.by_number.get_mut(&number) {
             unit.targets = log.targets.clone();
             unit.tag.clone_from(&log.tag);
+            unit.facility = log.priority.facility.unwrap_or(DAEMON);
             unit.in_file = log.log == Log::File;
             unit.runs += 1;
         }
@@ -63,7 +67,16 @@ impl Units {
         self.by_name.insert(name.clone(), number);
         self.by_number.insert(
             number,
-            Unit { name, targets, tag: String::new(), tail, in_file: true, runs: 0, lost: 0 },
+            Unit {
+                name,
+                targets,
+                tag: String::new(),
+                facility: DAEMON,
+                tail,
+                in_file: true,
+                runs: 0,
+                lost: 0,
+            },
         );
         let (before, after) = (share(self.by_number.len() - 1), share(self.by_number.len()));
         if after < before {
@@ -94,8 +107,8 @@ impl Units {
         let unit = self.by_number.get_mut(&number)?;
         unit.tail.push(text, share);
         let target = unit.targets.first().unwrap_or(&unit.name).clone();
-        let (name, tag) = (unit.name.clone(), unit.tag.clone());
-        Some(Lines { unit: name, target, tag, text: text.to_vec(), mark: None })
+        let (name, tag, facility) = (unit.name.clone(), unit.tag.clone(), unit.facility);
+        Some(Lines { unit: name, target, tag, facility, text: text.to_vec(), mark: None })
     }
 
     /// All tails, as what is to be written once files may be: with a note where lines fell out.
@@ -109,8 +122,8 @@ impl Units {
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {
                 let target = unit.targets.first().unwrap_or(&unit.name).clone();
-                let (unit, tag) = (unit.name.clone(), String::new());
-                backlog.push(Lines { unit, target, tag, text, mark: None });
+                let (unit, tag, facility) = (unit.name.clone(), String::new(), unit.facility);
+                backlog.push(Lines { unit, target, tag, facility, text, mark: None });
             }
         }
         backlog

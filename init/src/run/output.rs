@@ -70,6 +70,7 @@ pub(crate) fn run_log(
         targets: targets.clone(),
         log,
         tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
+        priority: stdio.map(|stdio| stdio.log_priority).unwrap_or_default(),
         blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
         ready_grep: spec.ready_grep.clone(),
     }

@@ -316,7 +316,7 @@ fn lines_for_the_systems_log_bear_the_units_tag() {
     let files = Sandbox::new();
     let socket = std::os::unix::net::UnixDatagram::bind(files.path("log.sock")).unwrap();
     socket.set_read_timeout(Some(groundstate_tests::deadline::PATIENCE)).unwrap();
-    files.unit("talker", "log: null\nstdout: syslog\nlog-tag: renamed\nexec-start: /bin/sh -c 'echo hear me; exec sleep 1000'");
+    files.unit("talker", "log: null\nstdout: syslog\nlog-tag: renamed\nlog-level: warning\nexec-start: /bin/sh -c 'echo hear me; exec sleep 1000'");
     files.unit(
         "plain",
         "stdout: syslog\nafter: talker\nexec-start: /bin/sh -c 'echo me too; exec sleep 1000'",
@@ -335,7 +335,7 @@ fn lines_for_the_systems_log_bear_the_units_tag() {
         seen.push('\n');
     }
     let line = |text: &str| seen.lines().find(|line| line.contains(text)).unwrap().to_owned();
-    assert!(line("hear me").contains("renamed"), "{seen}");
-    assert!(line("me too").contains("plain"), "{seen}");
+    assert!(line("hear me").starts_with("<28>renamed["), "{seen}");
+    assert!(line("me too").starts_with("<30>plain["), "{seen}");
     init.finish();
 }

@@ -54,7 +54,7 @@ fn output_may_go_to_the_console_and_to_the_kernels_log() {
     );
     files.unit(
         "noted",
-        "stdout: kmsg\nlog-tag: renamed\nexec-start: /bin/sh -c 'echo in the ring; exec sleep 1000'",
+        "stdout: kmsg\nlog-tag: renamed\nlog-level-prefix: yes\nlog-facility: mail\nexec-start: /bin/sh -c 'echo \"<3>in the ring\"; exec sleep 1000'",
     );
     files.unit("all", "type: virtual\nwants: shown, noted");
     // A terminal and a file of ours are this init's console and kernel log.
@@ -75,7 +75,8 @@ fn output_may_go_to_the_console_and_to_the_kernels_log() {
         Some(init.sandbox.read("kmsg")).filter(|text| text.contains("in the ring"))
     });
     let noted = noted.lines().find(|line| line.contains("in the ring")).unwrap().to_owned();
-    assert!(noted.starts_with('<') && noted.contains("renamed"), "{noted}");
+    // Facility 2, level 3.
+    assert!(noted.starts_with("<19>renamed["), "{noted}");
     assert!(!shown.contains("in the ring") && !noted.contains("on the console"));
     init.finish();
 }

@@ -1,6 +1,7 @@
 //! `systemctl` as packages and scripts call it, asking a real init.
 
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -149,5 +150,51 @@ fn systemctl_names_the_cause_of_a_reload_whose_command_failed() {
     let (told, code) = systemctl(&init, &["reload", "web"]);
     assert!(told.starts_with("Job for web.service failed: its reload command failed."), "{told}");
     assert_eq!((code, init.status().state("web.service")), (1, "running"));
+    init.finish();
+}
+
+#[test]
+fn journalctl_shows_the_lines_of_a_priority_that_a_service_has_set_by_prefixes() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    let says = |rest: &str| {
+        format!(
+            "ExecStart=/bin/sh -c 'printf \"<3>bad\\n<6>fine\\nplain\\n<9>odd\\n\"; printf \"<\"; sleep 0.1; printf \"4>in pieces\\n<2>last\"; exec sleep 1000'\n{rest}"
+        )
+    };
+    service(&files, "usual", &says(""));
+    service(&files, "raw", &says("SyslogLevelPrefix=no"));
+    service(&files, "noted", &says("SyslogLevel=notice\nSyslogFacility=mail"));
+    let init = Boot::new(files).start("multi-user");
+    let journal = |words: &[&str]| {
+        let output = shim(&init, "journalctl", words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let cat = |unit: &str, level: &str| {
+        let text = journal(&["-u", unit, "-o", "cat", "-q", "-p", level]);
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (unit, level, want) in [
+        ("usual", "debug", &["bad", "fine", "plain", "<9>odd", "in pieces"][..]),
+        ("usual", "err", &["bad"]),
+        ("usual", "warning", &["bad", "in pieces"]),
+        ("usual", "info..info", &["fine", "plain", "<9>odd"]),
+        ("noted", "notice..notice", &["plain", "<9>odd"]),
+        ("raw", "debug", &["<3>bad", "<6>fine", "plain", "<9>odd", "<4>in pieces"]),
+        ("raw", "err", &[]),
+    ] {
+        until("the lines are there", || (cat(unit, "debug").len() >= 5).then_some(()));
+        assert_eq!(cat(unit, level), want, "{unit} {level}");
+    }
+    let json = journal(&["-u", "usual", "-o", "json", "-q", "-p", "err"]);
+    let line: serde_json::Value = serde_json::from_str(json.trim()).expect("an object");
+    assert_eq!((&line["PRIORITY"], &line["MESSAGE"]), (&"3".into(), &"bad".into()));
+    let native = init.initctl(&["logs", "usual.service", "-n", "5"]);
+    let native = String::from_utf8_lossy(&native.stdout).into_owned();
+    assert!(native.contains("err: bad") && native.contains(" plain"), "{native}");
+    // The file keeps the levels for those who read it without a logger.
+    let stored = init.sandbox.read("log/usual.service.log");
+    assert!(stored.contains("<3> bad\n") && stored.contains(" plain\n"), "{stored}");
     init.finish();
 }

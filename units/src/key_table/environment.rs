@@ -2,6 +2,7 @@
 
 use super::{NONE, PROCESS, key};
 use crate::key::{Class::Run, Key, Shape};
+use crate::log_level::{FACILITIES, LEVELS};
 
 const OUTPUTS: &str = "one of log, null, inherit, tty, console, kmsg, syslog, socket, or `file:/path`, `append:/path`, `truncate:/path`";
 
@@ -49,6 +50,15 @@ pub(super) const KEYS: &[Key] = &[
     key("log-tag", Shape::Text, Run, PROCESS, NONE, "the unit's name",
         "The name its lines bear in the system's log and the kernel's (`log: syslog`, `log: kmsg`).",
         "log-tag: web"),
+    key("log-level-prefix", Shape::Boolean, Run, PROCESS, NONE, "no",
+        "A line that begins with `<0>` to `<7>` is of that level of syslog(3), and the log has it without these three characters: sd-daemon(3).",
+        "log-level-prefix: yes"),
+    key("log-level", Shape::Choice(&LEVELS), Run, PROCESS, NONE, "info",
+        "The level of its lines in the log, the system's log and the kernel's.",
+        "log-level: notice"),
+    key("log-facility", Shape::Choice(&FACILITIES), Run, PROCESS, NONE, "daemon",
+        "The facility of its lines in the system's log and the kernel's (`log: syslog`, `log: kmsg`).",
+        "log-facility: mail"),
     key("log-overflow", Shape::Choice(&["drop", "block"]), Run, PROCESS, NONE, "drop",
         "What becomes of its output while its place stands still: a disk that hangs, a console or a reader that takes nothing. drop: its processes wait for two seconds at most; then lines are dropped, and counted. block: nothing is dropped, and a process that writes more than its pipe holds waits for as long as it takes. What a disk that is full does not take is dropped and counted either way.",
         "log-overflow: block"),

@@ -1,7 +1,8 @@
 //! Where a unit's descriptors lead, as its file says it.
 
+use crate::log_level::{self, FACILITIES, LEVELS};
 use crate::meaning::Reader;
-use crate::spec::{Input, Log, Opening, Output, Stdio, Terminal};
+use crate::spec::{Input, Log, LogPriority, Opening, Output, Stdio, Terminal};
 use crate::value::{self, Mistake, mistake};
 use crate::yaml::Scalar;
 
@@ -26,6 +27,7 @@ impl Reader<'_> {
                 hangup: self.value("tty-hangup", false, value::boolean),
             },
             log_tag: self.short("log-tag", 64),
+            log_priority: self.log_priority(),
             log_blocks: self.value("log-overflow", false, |word| Ok(word == "block")),
             utmp_id: self.short("utmp-id", 4),
         };
@@ -36,6 +38,16 @@ impl Reader<'_> {
             self.found.push(crate::diagnostic::Diagnostic::warning("value", at, message));
         }
         stdio
+    }
+
+    fn log_priority(&mut self) -> LogPriority {
+        let level = self.choice("log-level", &LEVELS);
+        let facility = self.choice("log-facility", &FACILITIES);
+        LogPriority {
+            prefix: self.value("log-level-prefix", false, value::boolean),
+            level: level.and_then(|level| u8::try_from(level).ok()),
+            facility: facility.and_then(log_level::facility_at),
+        }
     }
 
     /// A value of which YAML's null is the one that was meant.

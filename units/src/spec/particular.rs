@@ -158,10 +158,23 @@ pub struct Stdio {
     pub tty: Terminal,
     /// The name its lines bear in the kernel's and the system's log; empty: its own.
     pub log_tag: String,
+    /// The level and facility of its lines.
+    pub log_priority: LogPriority,
     /// A place of output that stands still is waited for, however long; nothing is dropped.
     pub log_blocks: bool,
     /// The id of its record in utmp(5); empty: none.
     pub utmp_id: String,
+}
+
+/// `log-level-prefix`, `log-level` and `log-facility`: numbers of syslog(3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogPriority {
+    /// A line may begin with its level.
+    pub prefix: bool,
+    /// The level of a line that does not; None: info.
+    pub level: Option<u8>,
+    /// None: daemon.
+    pub facility: Option<u8>,
 }
 
 impl Stdio {

@@ -15,7 +15,7 @@ use groundstate_units::log_line::LogLine;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
-use groundstate_units::spec::Log;
+use groundstate_units::spec::{Log, LogPriority};
 use groundstate_units::time::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::waitpid;
@@ -101,6 +101,7 @@ impl Init {
     fn pipe(&mut self, run: u64, unit: &str, ready_grep: Option<&str>) -> OwnedFd {
         let log = RunLog {
             tag: String::new(),
+            priority: LogPriority::default(),
             blocks: false,
             run: RunId(run),
             unit: name(unit),

@@ -55,6 +55,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
         }
     }
     with(this);
+    job_modes(this);
     conflicts(this);
     mounts(this);
 }
@@ -266,6 +267,19 @@ fn with(this: &mut Conversion<'_>) {
                 let message = format!("StopPropagatedFrom=: {}", partly::STOPPED_WITH);
                 this.warn(other.option, "dropped", &message, "");
             }
+        }
+    }
+}
+
+/// How what a failure or a success brings in is started: beside all others.
+fn job_modes(this: &mut Conversion<'_>) {
+    for name in ["OnFailureJobMode", "OnSuccessJobMode"] {
+        let Some(option) = this.last("Unit", name) else { continue };
+        match option.value.as_str() {
+            "replace" | "replace-irreversibly" | "fail" => {
+                this.leave_out(option, "there are no jobs; the target joins the goal");
+            }
+            _ => this.lose(option, partly::JOB_MODE),
         }
     }
 }

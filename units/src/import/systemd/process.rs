@@ -7,6 +7,7 @@ use super::unit_text::UnitOption;
 use crate::capability;
 use crate::exec_line;
 use crate::key;
+use crate::log_level;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";
@@ -20,6 +21,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     capabilities(this);
     umask(this);
     output(this);
+    log_priority(this);
     utmp_id(this);
     groups(this);
     scheduling(this);
@@ -127,6 +129,34 @@ fn output(this: &mut Conversion<'_>) {
         "tty" | "tty-force" | "socket" => drop(this.put("stdin", &text, option)),
         path if path.starts_with("file:") => drop(this.put("stdin", path, option)),
         _ => this.lose(option, "not supported yet"),
+    }
+}
+
+/// systemd.exec(5): lines may begin with their level unless the unit says otherwise.
+fn log_priority(this: &mut Conversion<'_>) {
+    let prefix = this.last(SECTION, "SyslogLevelPrefix");
+    match prefix.map(|option| (option, span::boolean(&option.value))) {
+        None => this.put_default("log-level-prefix", "yes"),
+        Some((option, Some(true))) => drop(this.put("log-level-prefix", "yes", option)),
+        // The native default.
+        Some((option, Some(false))) => this.leave_out(option, "lines are taken as they are"),
+        Some((option, None)) => {
+            this.lose(option, "it is no boolean");
+            this.put_default("log-level-prefix", "yes");
+        }
+    }
+    if let Some(option) = this.last(SECTION, "SyslogLevel") {
+        let level = log_level::level(&option.value).map(usize::from);
+        match level.and_then(|level| log_level::LEVELS.get(level)) {
+            Some(name) => drop(this.put("log-level", name, option)),
+            None => this.lose(option, "it is no level"),
+        }
+    }
+    if let Some(option) = this.last(SECTION, "SyslogFacility") {
+        match log_level::facility(&option.value) {
+            Some(name) => drop(this.put("log-facility", name, option)),
+            None => this.lose(option, "it is no facility"),
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub(in super::super) const STOPPED_WITH: &str =
 pub(in super::super) const BOUND: &str = "without After= the unit waits for the other one too";
 pub(in super::super) const UNORDERED: &str =
     "without After= or Before= a failure of the other unit does not keep this one from starting";
+pub(in super::super) const JOB_MODE: &str =
+    "what a failure or a success brings in joins the goal and replaces nothing";
 pub(in super::super) const ROOTED: &str =
     "no command runs with full rights within a root directory";
 pub(crate) const AT_SHUTDOWN: &str =
@@ -65,6 +67,14 @@ pub(super) const GAPS: &[Gap] = &[
         name: "EnvironmentFile",
         how: "wildcards are not expanded: it is read as the name of one file",
         when: When::Value(is_glob),
+    },
+    told("Unit", "OnFailureJobMode", JOB_MODE),
+    told("Unit", "OnSuccessJobMode", JOB_MODE),
+    Gap {
+        section: "Unit",
+        name: "OnSuccess",
+        how: "a success of a unit that a timer, socket or path brought in brings in nothing",
+        when: When::Used,
     },
     told("Service", "PermissionsStartOnly", ROOTED),
 ];

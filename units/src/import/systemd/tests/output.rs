@@ -20,3 +20,33 @@ fn output_that_no_longer_goes_to_the_console_is_told() {
     }
     clean(&service("StandardOutput=journal\nStandardError=kmsg\n"));
 }
+
+#[test]
+fn priorities_and_job_modes_are_taken_over_or_told() {
+    for (text, prefix, level, facility) in [
+        ("", Some("yes"), None, None),
+        ("SyslogLevelPrefix=no\n", None, None, None),
+        ("SyslogLevelPrefix=1\nSyslogLevel=err\n", Some("yes"), Some("err"), None),
+        ("SyslogLevel=4\nSyslogFacility=16\n", Some("yes"), Some("warning"), Some("local0")),
+        ("SyslogFacility=mail\n", Some("yes"), None, Some("mail")),
+    ] {
+        let web = service(text);
+        let list = |value: Option<&str>| value.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(values(&web, "log-level-prefix"), list(prefix), "{text}");
+        assert_eq!(values(&web, "log-level"), list(level), "{text}");
+        assert_eq!(values(&web, "log-facility"), list(facility), "{text}");
+        clean(&web);
+    }
+    for text in [
+        "SyslogLevel=loud\n",
+        "SyslogFacility=13\n",
+        "SyslogLevelPrefix=maybe\n",
+        "[Unit]\nOnSuccess=cheer.service\n",
+        "[Unit]\nOnFailureJobMode=isolate\n",
+        "[Unit]\nOnSuccessJobMode=flush\n",
+    ] {
+        let told = said(&service(text), Severity::Warning).len();
+        assert_eq!(told, 1, "{text}");
+    }
+    clean(&service("[Unit]\nOnFailureJobMode=replace\nOnSuccessJobMode=fail\n"));
+}
