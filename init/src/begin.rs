@@ -134,6 +134,7 @@ impl Init {
             reserve,
             ending: Ending::default(),
             idle: std::collections::BTreeSet::new(),
+            ends: std::collections::BTreeMap::new(),
             more_to_reap: true,
             helper_outputs: u64::MAX,
             dropped: Dropped::default(),

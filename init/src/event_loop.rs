@@ -123,6 +123,8 @@ pub(crate) struct Init {
     pub(crate) ending: Ending,
     /// Runs that let others start first.
     pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
+    /// The last end of each unit that brings others in by its end.
+    pub(crate) ends: std::collections::BTreeMap<groundstate_units::name::Name, crate::run::LastEnd>,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
     pub(crate) helper_outputs: u64,

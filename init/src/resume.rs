@@ -347,6 +347,7 @@ impl Init {
             reserve: None,
             ending,
             idle: head.idle,
+            ends: std::collections::BTreeMap::new(),
             more_to_reap: true,
             helper_outputs: head.helper_outputs,
             dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },

@@ -1,6 +1,7 @@
 //! One line of a unit becomes a process: prepared, cloned, watched until it is known
 //! whether the program was executed.
 
+use super::monitor::exit_words;
 use super::procedure::{Deed, Part, Procedure};
 use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
@@ -15,7 +16,7 @@ use crate::sys::{Pid, inherit, notes as writer};
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
-use groundstate_units::spec::{Exit, Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
+use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
 use mio::Interest;
 use mio::unix::SourceFd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -85,6 +86,9 @@ impl Init {
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(&running.procedure, part);
+        if starts || matches!(part, Part::Pre(_)) {
+            extra.extend(self.monitored(&name));
+        }
         extra.extend(self.remote_of(&name));
         let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
@@ -414,14 +418,8 @@ fn extra(procedure: &Procedure, part: Part) -> Vec<(String, String)> {
     }
     let outcome = procedure.outcome();
     let mut said = vec![("SERVICE_RESULT".to_string(), outcome.result.to_string())];
-    let (code, status) = match outcome.exit {
-        None => return said,
-        Some(Exit::Code(code)) => ("exited", code.to_string()),
-        Some(Exit::Signal { signal, core }) => {
-            let name = groundstate_units::signal::name(signal);
-            (if core { "dumped" } else { "killed" }, name)
-        }
-    };
+    let Some(exit) = outcome.exit else { return said };
+    let (code, status) = exit_words(exit);
     said.push(("EXIT_CODE".to_string(), code.to_string()));
     said.push(("EXIT_STATUS".to_string(), status));
     said

@@ -9,6 +9,7 @@ mod alarm;
 pub(crate) mod line;
 pub(crate) mod look;
 mod main_process;
+mod monitor;
 pub(crate) mod notice;
 pub(crate) mod output;
 pub(crate) mod pid_file;
@@ -31,6 +32,7 @@ use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::name::Name;
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::time::Time;
+pub(crate) use monitor::LastEnd;
 use procedure::{Deed, Part, Procedure};
 use running::Running;
 use std::collections::VecDeque;
@@ -120,6 +122,12 @@ impl Init {
             Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Deed::Tell(event) => {
                 self.say_failed_command(run, &event);
+                if matches!(
+                    event,
+                    Event::Exited(..) | Event::Ended(..) | Event::Gone(_) | Event::StartFailed(..)
+                ) {
+                    self.note_end(run);
+                }
                 self.facts.push_back(event);
             }
             Deed::RemovePidFile => return self.remove_pid_file(run),

@@ -19,7 +19,7 @@ mod plan;
 mod start;
 
 pub(crate) use deed::{Alarm, Deed, Part, Whom};
-pub(crate) use ending::UNKNOWN;
+pub(crate) use ending::{Outcome, UNKNOWN, result_of};
 pub(crate) use found::Course;
 
 use crate::journal::carried;

@@ -4,10 +4,11 @@
 use super::command::{drop_all, words};
 use super::imported::{reload, systemd, wants};
 use super::outfit::{inside, is_root};
-use groundstate_tests::boot::Boot;
+use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
+use serde_json::json;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -286,5 +287,80 @@ fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
         });
         init.tell("set-target", &serde_json::json!({"targets": ["all"]}));
     }
+    init.finish();
+}
+
+/// Writes a line for each handler of an end: its instance and what it is told.
+const TELLS: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo %i $MONITOR_UNIT $MONITOR_SERVICE_RESULT $MONITOR_EXIT_CODE $MONITOR_EXIT_STATUS $${#MONITOR_INVOCATION_ID} >>DIR/told'\n";
+
+fn told(init: &Init, of: &str) -> Vec<String> {
+    let begins = |line: &&str| line.starts_with(of);
+    init.sandbox.read("told").lines().filter(begins).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
+    let files = Sandbox::new();
+    systemd(&files, "mail@.service", TELLS);
+    let ends = |unit: &str, service: &str| {
+        let text = format!("[Unit]\nOnFailure=mail@%n.service\n[Service]\n{service}\n");
+        systemd(&files, unit, &text);
+    };
+    ends("job.service", "Type=oneshot\nExecStart=/bin/sh -c 'echo >>DIR/ran; exit 3'");
+    systemd(
+        &files,
+        "job.timer",
+        "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=300ms\nAccuracySec=1ms\n",
+    );
+    ends("killed.service", "ExecStart=/bin/sh -c 'kill -KILL $$$$'");
+    ends("late.service", "Type=notify\nTimeoutStartSec=300ms\nExecStart=/bin/sleep 1000");
+    wants(&files, &["job.timer", "killed.service", "late.service"]);
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    let runs = || init.sandbox.read("ran").lines().count();
+    for (of, want) in [
+        ("killed", "killed.service killed.service signal killed KILL 32"),
+        ("late", "late.service late.service timeout killed TERM 32"),
+    ] {
+        until("the handler has run", || (!told(&init, of).is_empty()).then_some(()));
+        assert_eq!(told(&init, of), [want]);
+    }
+    until("it has failed some times", || (runs() >= 4).then_some(()));
+    groundstate_tests::crash::crash(&init, Signal::SIGSEGV);
+    init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
+    let before = runs();
+    until("it has failed some more times", || (runs() >= before + 3).then_some(()));
+    // Between two runs.
+    until("each failure has its mail", || (told(&init, "job").len() == runs()).then_some(()));
+    let all = told(&init, "job");
+    let want = "job.service job.service exit-code exited 3 32";
+    assert!(all.iter().all(|line| line == want), "{all:?}");
+    init.finish_after_crash();
+}
+
+#[test]
+fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_nothing() {
+    let files = Sandbox::new();
+    systemd(&files, "cheer@.service", TELLS);
+    systemd(&files, "both@.service", TELLS);
+    let ends = |unit: &str, more: &str, service: &str| {
+        systemd(&files, unit, &format!("[Unit]\n{more}\n[Service]\nType=oneshot\n{service}\n"));
+    };
+    ends("job.service", "OnSuccess=cheer@%n.service", "ExecStart=/bin/true");
+    ends("one.service", "OnFailure=both@x.service", "ExecStart=/bin/false");
+    ends("two.service", "OnFailure=both@x.service", "ExecStart=/bin/false");
+    wants(&files, &["job.service", "one.service", "two.service"]);
+    let init = Boot::new(files).start("all");
+    for count in 1..=4 {
+        until("the success is told", || (told(&init, "job").len() == count).then_some(()));
+        init.when_state("cheer@job.service.service", "exited");
+        init.tell("restart", &json!({"targets": ["job.service"]}));
+    }
+    until("the last success is told", || (told(&init, "job").len() == 5).then_some(()));
+    let all = told(&init, "job");
+    let want = "job.service job.service success exited 0 32";
+    assert!(all.iter().all(|line| line == want), "{all:?}");
+    until("the handler of both has run", || (!told(&init, "x").is_empty()).then_some(()));
+    assert!(told(&init, "x").iter().all(|line| line == "x 0"), "{:?}", told(&init, "x"));
     init.finish();
 }

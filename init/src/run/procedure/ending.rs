@@ -27,7 +27,7 @@ pub(crate) const UNKNOWN: Exit = Exit::Code(255);
 const SUCCESS: &str = "success";
 
 /// `$SERVICE_RESULT` of a process that failed so.
-pub(super) fn result_of(exit: Exit) -> &'static str {
+pub(crate) fn result_of(exit: Exit) -> &'static str {
     match exit {
         Exit::Code(_) => "exit-code",
         Exit::Signal { core: true, .. } => "core-dump",
