@@ -46,9 +46,12 @@ pub fn main() -> ExitCode {
     let line = match arguments::read(arguments) {
         Ok(line) => line,
         Err(error) => {
-            let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            if error.use_stderr() {
+                session::warn(error.render().to_string().trim_end());
+                return ExitCode::from(2);
+            }
             let _ = error.print();
-            return code;
+            return ExitCode::SUCCESS;
         }
     };
     match offline(&line) {

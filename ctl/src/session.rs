@@ -4,12 +4,13 @@
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
 use crate::exit::{Exit, Trouble};
-use crate::style::{Style, Tone};
+use crate::style::{self, Style, Tone};
 use crate::typed;
 use crate::verb::check;
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
 use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket, private_dir};
 use groundstate_units::control::request::{Role, Verb};
+use groundstate_units::text::visible_json;
 use groundstate_units::wall::Wall;
 use nix::unistd::geteuid;
 use serde::Serialize;
@@ -133,8 +134,7 @@ impl Session {
     /// For people at a terminal only: not with --json.
     pub(crate) fn remark(&self, text: &str) {
         if !self.json {
-            // There is nowhere left to complain to.
-            let _ = writeln!(stderr(), "{text}");
+            warn(text);
         }
     }
 
@@ -250,10 +250,10 @@ pub(crate) fn hostname() -> String {
     if name.trim().is_empty() { "localhost".to_string() } else { name.trim().to_string() }
 }
 
-/// Text to stdout, as it is.
+/// Text to stdout.
 pub(crate) fn print(text: &str) -> Result<(), Trouble> {
     let mut out = stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(style::shown(text).as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
         out.write_all(b"\n")?;
     }
@@ -263,11 +263,11 @@ pub(crate) fn print(text: &str) -> Result<(), Trouble> {
 
 /// One object a line.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
-    let mut line = serde_json::to_vec(value)
+    let line = serde_json::to_string(value)
         .map_err(|error| Trouble::local(format!("cannot be written as JSON: {error}"), ""))?;
-    line.push(b'\n');
     let mut out = stdout().lock();
-    out.write_all(&line)?;
+    out.write_all(visible_json(&line).as_bytes())?;
+    out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
 }
@@ -313,6 +313,17 @@ fn complain_text(failure: &Failure) -> Result<(), Trouble> {
         let lead = if at == 0 { "hint: " } else { "      " };
         text.push_str(&format!("{lead}{line}\n"));
     }
-    stderr().write_all(text.as_bytes())?;
+    stderr().write_all(style::shown(&text).as_bytes())?;
     Ok(())
+}
+
+/// A line to stderr; there is nowhere left to complain to.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(stderr(), "{}", style::shown(text));
+}
+
+/// The line of a terminal that shows progress begins anew with that text.
+pub(crate) fn redraw(text: &str) {
+    let mut err = stderr().lock();
+    let _ = write!(err, "\r\u{1b}[2K{}", style::shown(text)).and_then(|()| err.flush());
 }

@@ -4,7 +4,12 @@
 use anstyle::{AnsiColor, Style as Paint};
 use groundstate_units::control::answer::{Cause, Reason, System};
 use groundstate_units::machine::reason::State;
+use groundstate_units::text::visible;
+use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
 use std::fmt::Write;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What the place we print to can show.
@@ -54,7 +59,8 @@ impl Style {
 
     fn painted(&self, paint: Paint, text: &str) -> String {
         if self.colour && !text.is_empty() {
-            format!("{}{text}{}", paint.render(), paint.render_reset())
+            let (mark, reset) = (mark(), paint.render_reset());
+            format!("{mark}{}{mark}{text}{mark}{reset}{mark}", paint.render())
         } else {
             text.to_string()
         }
@@ -93,6 +99,25 @@ impl Style {
         }
         lines
     }
+}
+
+/// What stands on both sides of a colour of ours until it is printed. No text can hold it: it is drawn
+/// anew by each process.
+fn mark() -> &'static str {
+    static MARK: OnceLock<String> = OnceLock::new();
+    let draw = || RandomState::new().build_hasher().finish();
+    MARK.get_or_init(|| format!("\u{fdd0}{:016x}{:016x}", draw(), draw()))
+}
+
+/// Text as it is printed, on stdout and on stderr: everything that a terminal would act on is escaped,
+/// but for the colours of [`Style`].
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(mark()) {
+        return visible(text);
+    }
+    let parts = text.split(mark()).enumerate();
+    let part = |(at, part)| if at % 2 == 0 { visible(part) } else { Cow::Borrowed(part) };
+    Cow::Owned(parts.map(part).collect())
 }
 
 /// How a state looks.
@@ -232,7 +257,24 @@ mod tests {
     fn without_colours_no_escape_is_written() {
         assert_eq!(Style::PLAIN.paint(Tone::Bad, "failed"), "failed");
         let colours = Style { colour: true, width: None };
-        assert!(colours.paint(Tone::Bad, "failed").starts_with("\u{1b}["));
+        assert!(shown(&colours.paint(Tone::Bad, "failed")).starts_with("\u{1b}["));
+    }
+
+    #[test]
+    fn colours_of_ours_alone_reach_the_terminal() {
+        let colours = Style { colour: true, width: None };
+        let odd = "a\u{1b}[31m\u{9b}1m\u{202e}\u{200b}\u{e0041}\u{1b}]0;x\u{7}b\tc\n";
+        let text = format!("{}{odd}", colours.paint(Tone::Bad, odd));
+        let shown = shown(&text);
+        let rest = shown.strip_prefix("\u{1b}[1m\u{1b}[31m").unwrap();
+        let (painted, plain) = rest.split_once("\u{1b}[0m").unwrap();
+        assert_eq!(painted, plain);
+        assert!(
+            plain.starts_with("a\\x1b[31m\\xc2\\x9b1m") && plain.ends_with("b\tc\n"),
+            "{plain}"
+        );
+        let acts = |c: char| groundstate_units::text::acts(c) && !matches!(c, '\t' | '\n');
+        assert!(!plain.contains(acts), "{plain:?}");
     }
 
     #[test]

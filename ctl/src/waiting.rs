@@ -13,7 +13,7 @@ use groundstate_units::control::answer::{
 };
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -163,8 +163,7 @@ impl Progress {
         self.clear();
         let glyph = style::glyph(to, false).to_string();
         let mark = self.style.paint(style::tone(to, false), &glyph);
-        // There is nowhere left to complain to.
-        let _ = writeln!(stderr(), "  {mark} {}", self.last);
+        session::warn(&format!("  {mark} {}", self.last));
     }
 
     fn draw(&mut self, elapsed: Duration) {
@@ -178,14 +177,13 @@ impl Progress {
         };
         let text = format!("{:>6}  {}{on}", style::span(elapsed), self.last);
         let text = self.style.cut(&text, 1);
-        let _ = write!(stderr(), "\r\u{1b}[2K{text}");
-        let _ = stderr().flush();
+        session::redraw(&text);
         self.drawn = true;
     }
 
     fn clear(&mut self) {
         if self.drawn {
-            let _ = write!(stderr(), "\r\u{1b}[2K");
+            session::redraw("");
             self.drawn = false;
         }
     }

@@ -9,6 +9,7 @@
 use crate::diagnostic::{Diagnostic, Place};
 use crate::limit;
 use serde_yaml::ErrorKind;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Characters of a line that are kept for a diagnostic.
@@ -86,6 +87,44 @@ fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
 /// Text that a unit, a service or another machine chooses is never shown with it.
 pub fn acts(c: char) -> bool {
     c.is_control() || is_forbidden(c) || has_no_width(c)
+}
+
+/// Text for a terminal: a character that [`acts`] becomes `\\xNN` for each of its bytes. Tabs and line
+/// breaks stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n');
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_odd(c) {
+            true => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| {
+                shown.push_str(&format!("\\x{byte:02x}"));
+            }),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// JSON for a terminal: a character that [`acts`] becomes `\\uNNNN`, which means the same. Between
+/// values only line breaks and tabs can be such, and stay; within strings JSON has none of these.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n' | '\r');
+    if !json.contains(is_odd) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match is_odd(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Soft hyphen, Mongolian vowel separator, zero-width and invisible characters, and tags.

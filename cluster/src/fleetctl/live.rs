@@ -3,11 +3,12 @@
 use super::arguments::{List, Logs};
 use super::bring_down::name_of;
 use super::connection::{self, Connection};
-use super::session::{Session, say, warn, write};
+use super::session::{Session, clear_terminal, say, warn, write};
 use super::trouble::Trouble;
 use super::waiting::Outage;
 use crate::api::request::escape;
 use crate::wire::{ErrorEntity, Event};
+use groundstate_units::log_line::printable;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
@@ -22,8 +23,6 @@ const LARGEST_EVENT: usize = 16 * 1024 * 1024;
 const SILENCE: Duration = Duration::from_secs(60);
 /// Until the server is asked again, where it does not say when.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Puts the cursor up and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// The events of a stream, batch by batch.
 struct Stream {
@@ -140,15 +139,50 @@ async fn show_changes(
         let text = super::listing::units_shown(session, list, columns).await?;
         *outage = Outage::default();
         if shown.as_ref() != Some(&text) {
-            match (clears, json) {
-                (true, _) => write(&format!("{CLEAR}{text}")),
-                (false, true) => write(&text),
-                (false, false) => write(&format!("{text}\n")),
+            if clears {
+                clear_terminal();
             }
+            let end = if clears || json { "" } else { "\n" };
+            write(&format!("{text}{end}"));
             *shown = Some(text);
         }
     }
     Err(Trouble::passing("the server has ended the stream"))
+}
+
+/// Bytes of lines that come in pieces: a character is not cut in two.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// A line that is longer is shown as it comes.
+    const LONGEST: usize = 64 * 1024;
+
+    /// The lines that are whole with this piece.
+    fn whole(&mut self, piece: &[u8]) -> String {
+        self.begun.extend_from_slice(piece);
+        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let end = if self.begun.len() - end > Lines::LONGEST { self.begun.len() } else { end };
+        let rest = self.begun.split_off(end);
+        text(&std::mem::replace(&mut self.begun, rest))
+    }
+
+    fn rest(&mut self) -> String {
+        text(&std::mem::take(&mut self.begun))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.split_inclusive(|byte| *byte == b'\n').map(shown_line).collect()
+}
+
+fn shown_line(line: &[u8]) -> String {
+    match line.strip_suffix(b"\n") {
+        Some(line) => format!("{}\n", printable(line)),
+        None => printable(line).into_owned(),
+    }
 }
 
 pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Trouble> {
@@ -168,16 +202,15 @@ pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Troub
     let mut response = connection.send("GET", &path, None).await?;
     match response.status().as_u16() {
         200 => {
-            use std::io::Write;
+            let mut lines = Lines::default();
             while let Some(frame) = response.body_mut().frame().await {
                 let broken = |error| Trouble::new(format!("the logs broke off: {error}"));
                 let frame = frame.map_err(broken)?;
-                let data: &[u8] = frame.data_ref().map_or(&[], |data| data);
-                let mut out = std::io::stdout().lock();
-                if out.write_all(data).and_then(|()| out.flush()).is_err() {
+                if !write(&lines.whole(frame.data_ref().map_or(&[], |data| data))) {
                     return Ok(0);
                 }
             }
+            write(&lines.rest());
             Ok(0)
         }
         // The machine can not be asked: say why, and go there.
@@ -206,6 +239,19 @@ mod tests {
     use clap::Parser;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn logs_that_come_in_pieces_are_escaped_line_by_line() {
+        let whole = "ä\u{202e}\u{1b}[2J\r\nb\u{9b}c".as_bytes();
+        for at in 0..whole.len() {
+            let mut lines = Lines::default();
+            let (first, second) = whole.split_at(at);
+            let told = [lines.whole(first), lines.whole(second), lines.rest()].concat();
+            assert_eq!(told, "ä\\xe2\\x80\\xae\\x1b[2J\nb\\xc2\\x9bc", "{at}");
+        }
+        let mut long = Lines::default();
+        assert_eq!(long.whole(&[b'x'; Lines::LONGEST + 1]).len(), Lines::LONGEST + 1);
+    }
 
     #[test]
     fn a_server_that_says_nothing_any_more_is_not_listened_to_for_ever() {

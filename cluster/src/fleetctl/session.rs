@@ -8,6 +8,7 @@ use super::table::plain;
 use super::trouble::Trouble;
 use crate::signature::SigningKey;
 use crate::wire::{Machine, Unit};
+use groundstate_units::text::{visible, visible_json};
 use std::io::Write;
 
 /// One call of fleetctl.
@@ -98,12 +99,16 @@ pub(super) fn say(line: &str) {
     let _ = out.flush();
 }
 
-/// Text on stdout, as it is.
-pub(super) fn write(text: &str) {
+/// Text on stdout. False: nobody reads it any more.
+pub(super) fn write(text: &str) -> bool {
     progress::clear();
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
+    out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
+/// What follows begins at the top of an empty terminal.
+pub(super) fn clear_terminal() {
+    let _ = std::io::stdout().lock().write_all(b"\x1b[H\x1b[2J");
 }
 
 /// A line on stderr, or several.
@@ -120,19 +125,7 @@ pub(super) fn say_json<T: serde::Serialize>(value: &T) {
 /// One JSON value, and the end of its line.
 pub(super) fn json_line<T: serde::Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
-    format!("{}\n", escaped(&text))
-}
-
-/// Control characters that JSON leaves as they are stand in its strings alone.
-fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        match c.is_control() {
-            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => text.push(c),
-        }
-    }
-    text
+    format!("{}\n", visible_json(&text))
 }
 
 #[cfg(test)]
@@ -142,9 +135,9 @@ mod tests {
     #[test]
     fn what_is_said_holds_the_terminal_no_orders() {
         assert_eq!(cleaned("a\u{1b}[2J\n\u{9b}1mb\r"), "a\u{fffd}[2J\n\u{fffd}1mb\u{fffd}");
-        let value = "a\u{1b}\u{9b}\u{7f}é";
-        let text = escaped(&serde_json::to_string(value).unwrap());
-        assert_eq!(text, r#""a\u001b\u009b\u007fé""#);
+        let value = "a\u{1b}\u{9b}\u{7f}é\u{202e}\u{e0041}";
+        let text = json_line(&value);
+        assert_eq!(text, "\"a\\u001b\\u009b\\u007fé\\u202e\\udb40\\udc41\"\n");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
     }
 }

@@ -64,6 +64,7 @@ mod rollout_back;
 mod server_certificates;
 mod stood_still;
 mod succession;
+mod terminal;
 mod unanswered;
 mod unread;
 mod untold;

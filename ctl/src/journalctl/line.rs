@@ -3,6 +3,7 @@
 use super::words::{Asked, Form};
 use crate::session;
 use groundstate_units::log_line::{ShownLine, printable};
+use groundstate_units::text::visible_json;
 use groundstate_units::wall::Wall;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -33,11 +34,12 @@ impl Printer {
             Form::ShortIso => self.short(line, &text, "%Y-%m-%dT%H:%M:%S%z"),
             Form::ShortPrecise => self.short(line, &text, "%b %d %H:%M:%S%.6f"),
             Form::ShortUnix => self.short(line, &text, "%s%.6f"),
-            // The bytes as they came: who asks for this pipes it on.
-            Form::Cat => format!("{}\n", line.line),
-            Form::Json => format!("{}\n", self.fields(line)),
-            Form::JsonSse => format!("data: {}\n\n", self.fields(line)),
-            Form::JsonPretty => format!("{:#}\n", self.fields(line)),
+            Form::Cat => format!("{text}\n"),
+            Form::Json => format!("{}\n", visible_json(&self.fields(line).to_string())),
+            Form::JsonSse => {
+                format!("data: {}\n\n", visible_json(&self.fields(line).to_string()))
+            }
+            Form::JsonPretty => visible_json(&format!("{:#}\n", self.fields(line))).into_owned(),
             Form::Verbose => {
                 let time = self.time(line, "%a %Y-%m-%d %H:%M:%S%.6f %Z");
                 let mut text = format!("{time}\n");

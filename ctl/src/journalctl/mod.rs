@@ -15,7 +15,6 @@ use groundstate_units::glob;
 use groundstate_units::log_line::ShownLine;
 use groundstate_units::name::Name;
 use groundstate_units::wall::Wall;
-use std::io::Write;
 use words::Asked;
 
 /// Does what was asked.
@@ -37,9 +36,9 @@ pub(crate) fn main(words: &[String]) -> u8 {
     }
 }
 
-/// To stderr; there is nowhere left to complain to.
+/// A line to stderr.
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    session::warn(text);
 }
 
 fn run(asked: &Asked) -> Result<(), Trouble> {

@@ -34,7 +34,6 @@ pub(crate) use groundstate_units::control::shown::SUFFIXES;
 pub(crate) use snapshot::session;
 
 use crate::exit::{Exit, Trouble};
-use std::io::Write;
 use words::Asked;
 
 /// The exit status of a verb, or why there is none.
@@ -72,9 +71,9 @@ pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     }
 }
 
-/// To stderr; there is nowhere left to complain to.
+/// A line to stderr.
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    crate::session::warn(text);
 }
 
 /// Verbs that mean nothing without a unit.

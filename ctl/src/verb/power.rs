@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::reboot::{RebootMode, reboot as reboot_now};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{Read, Write, stderr, stdin};
+use std::io::{Read, stdin};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -133,10 +133,7 @@ fn last_deed<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
 /// Asks, and takes silence for a yes: a script that drives a terminal must not hang here.
 fn agreed(doing: &str) -> Result<bool, Trouble> {
     for left in (1..=GRACE).rev() {
-        let mut err = stderr().lock();
-        write!(err, "\r\u{1b}[2K{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all ")?;
-        err.flush()?;
-        drop(err);
+        session::redraw(&format!("{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all "));
         let stdin = stdin();
         let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::from(1000u16)) {
@@ -150,7 +147,7 @@ fn agreed(doing: &str) -> Result<bool, Trouble> {
             Err(_) => return Ok(true),
         }
     }
-    writeln!(stderr())?;
+    session::warn("");
     Ok(true)
 }
 

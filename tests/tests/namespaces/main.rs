@@ -105,6 +105,7 @@ mod streams;
 mod survival;
 mod systemctl;
 mod template;
+mod terminal;
 mod timer;
 #[cfg(target_arch = "x86_64")]
 mod trust;
