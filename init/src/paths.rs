@@ -92,6 +92,16 @@ impl Paths {
         &self.runtime_asked
     }
 
+    /// The policy of this boot. It is never the file of `--policy`: a mask in one of the two does not go
+    /// when it is taken out of the other.
+    pub(crate) fn runtime_policy(&self) -> String {
+        let usual = place::runtime_policy(&self.runtime_asked);
+        match is_same(&usual, &self.policy) {
+            true => format!("{}/policy-of-boot.yaml", self.runtime_asked),
+            false => usual,
+        }
+    }
+
     /// The unit directories when nobody says, without the runtime one.
     pub(crate) fn standard_units(&self) -> Vec<String> {
         let runtime = place::runtime_units(&self.runtime_asked);
@@ -151,6 +161,16 @@ fn safe(dir: &Path, uid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Both are one file, or would be.
+fn is_same(one: &str, other: &str) -> bool {
+    let place = |path: &str| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(in_directory).unwrap_or(path)
+    };
+    place(one) == place(other)
+}
+
 /// A service stands in `/` and must find the notify socket all the same.
 fn absolute(path: String) -> String {
     let absolute = std::path::absolute(&path).ok();
@@ -159,7 +179,7 @@ fn absolute(path: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{absolute, safe};
+    use super::{absolute, is_same, safe};
     use std::fs::{Permissions, create_dir_all, set_permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
@@ -193,6 +213,22 @@ mod tests {
                 chown(at, Some(0), None).unwrap();
             }
         }
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files")]
+    fn paths_of_one_file_are_the_same() {
+        let top = std::env::temp_dir().join(format!("groundstate-same-{}", std::process::id()));
+        create_dir_all(top.join("run")).unwrap();
+        symlink(top.join("run"), top.join("link")).unwrap();
+        let at = |name: &str| top.join(name).display().to_string();
+        assert!(is_same(&at("run/policy.yaml"), &at("link/policy.yaml")));
+        assert!(is_same(&at("run/policy.yaml"), &at("run/../run//policy.yaml")));
+        assert!(!is_same(&at("run/policy.yaml"), &at("policy.yaml")));
+        std::fs::write(at("run/policy.yaml"), "").unwrap();
+        symlink(at("run/policy.yaml"), at("policy.yaml")).unwrap();
+        assert!(is_same(&at("run/policy.yaml"), &at("policy.yaml")));
         std::fs::remove_dir_all(&top).unwrap();
     }
 

@@ -10,7 +10,6 @@ use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Dropped, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
 };
-use groundstate_units::control::place;
 use groundstate_units::generation::UnitId;
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, RunId};
@@ -95,7 +94,11 @@ impl Init {
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),
-                runtime_policy: self.paths.runtime_dir.as_deref().map(place::runtime_policy),
+                runtime_policy: self
+                    .paths
+                    .runtime_dir
+                    .is_some()
+                    .then(|| self.paths.runtime_policy()),
                 runtime_dir: self.paths.runtime_dir.clone(),
                 log_dir: self.paths.log_dir(settings),
                 unit_dirs: self.paths.unit_dirs(settings),

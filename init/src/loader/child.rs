@@ -61,7 +61,7 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         settings: Some(paths.config.0.clone()),
         settings_named: paths.config.1,
         policy: Some(paths.policy.clone()),
-        runtime_policy: Some(place::runtime_policy(runtime)),
+        runtime_policy: Some(paths.runtime_policy()),
         units: paths.units.clone(),
         standard_units: paths.standard_units(),
         runtime_units: Some(place::runtime_units(runtime)),

@@ -305,6 +305,29 @@ impl Drop for Mounted {
 }
 
 #[test]
+fn unmask_works_where_the_policy_is_named_like_that_of_this_boot() {
+    for policy in ["run/policy.yaml", "run/../run/policy.yaml"] {
+        let files = Sandbox::new();
+        files.unit("web", "exec-start: DAEMON");
+        files.unit("all", "type: virtual\nwants: web");
+        let named = files.at(policy);
+        let init = Boot::new(files).arguments(&["--policy", &named]).start("all");
+        init.when_state("web", "running");
+        for mask in [&["mask", "web"][..], &["mask", "web", "--runtime"]] {
+            assert_eq!(init.initctl(mask).status.code(), Some(0));
+            init.when("it is masked", |status| status.main_pid("web").is_none());
+            let lasts = init.sandbox.read("run/policy.yaml").contains("web");
+            assert_eq!(lasts, mask.len() == 2, "{mask:?}");
+            let unmasked = init.initctl(&["unmask", "web"]);
+            let said = String::from_utf8_lossy(&unmasked.stderr).into_owned();
+            assert_eq!(unmasked.status.code(), Some(0), "{said}");
+            init.when_state("web", "running");
+        }
+        init.finish();
+    }
+}
+
+#[test]
 fn unmask_edits_both_files_or_neither() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
