@@ -310,6 +310,7 @@ pub fn state(
         reached,
         reason,
         ended: None,
+        run: None,
     };
     // What is refused by now may run on where init takes nothing new.
     let is_own = put.files.get(&shape.file) == Some(&shape.text);
@@ -343,7 +344,11 @@ pub fn state(
             let counts = config || !unit.state.is_active() || ended == Some(Ended::Skipped);
             let reason = wanted.refusal.clone().or(said.filter(|_| counts));
             let reason = reason.or(complaint.map(str::to_string));
-            StateRecord { ended, ..words(shown.load, shown.active, shown.sub, reason) }
+            StateRecord {
+                ended,
+                run: unit.run,
+                ..words(shown.load, shown.active, shown.sub, reason)
+            }
         }
         (None, Some(complaint)) => words("error", "inactive", "dead", Some(complaint.to_string())),
         (None, None) => words("not-found", "inactive", "dead", misnamed(wanted, &shape.target)),
@@ -368,6 +373,7 @@ pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> S
         reached: Desired::Inactive,
         reason: None,
         ended: None,
+        run: None,
     };
     StateRecord { reason: Some(why.to_string()), ..last.cloned().unwrap_or_else(never) }
 }

@@ -218,6 +218,9 @@ pub struct StateRecord {
     /// What came of it, where it is inactive and does not wait for anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
+    /// Its present run, by the number that init gave it: a unit that was started anew has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
 }
 
 /// Why nobody needs to wait for a unit that is to run and is `inactive`.

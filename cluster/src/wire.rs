@@ -85,6 +85,9 @@ pub struct UnitState {
     /// Of the unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Its present run, unlike any other on that machine. Ours.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run: String,
     /// `active`, `failed`…
     #[serde(skip_serializing_if = "String::is_empty")]
     pub systemd_active_state: String,

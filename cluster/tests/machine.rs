@@ -113,6 +113,31 @@ fn what_init_keeps_beside_a_newer_file_is_told_by_the_file_it_was_begun_by() {
 }
 
 #[test]
+fn rollout_stops_when_a_unit_dies_soon_after_it_was_active() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let _fleetd = node.fleetd();
+    node.when_there();
+    let old = "[Service]\nExecStart=/bin/sleep 100000\n";
+    node.put("web.service", old);
+    node.fleetctl(&["start", "web.service"]);
+    node.when_running("web.service");
+    let dies = "[Service]\nExecStart=/bin/sh -c 'sleep 1.5; exit 3'\n";
+    let again = "Restart=always\nRestartSec=100ms\n";
+    for (file, how) in [(dies.to_string(), "failed"), (format!("{dies}{again}"), "")] {
+        node.put("web.service", &file);
+        let (fine, told) = node.try_fleetctl(&["rollout", "web.service"]);
+        assert!(!fine && told.contains("came up on") && told.contains(how), "{told}");
+        assert!(told.contains("has its old file again"), "{told}");
+        assert_eq!(node.fleetctl(&["cat", "web.service"]), old);
+    }
+    node.put("web.service", "[Service]\nExecStart=/bin/sleep 200000\n");
+    let told = node.fleetctl(&["rollout", "--healthy-for=1", "web.service"]);
+    assert!(told.contains("Rolled out 1 units"), "{told}");
+}
+
+#[test]
 fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
     let node = Node::new();
     let _etcd = node.etcd();

@@ -2115,7 +2115,7 @@ _fleetctl() {
             return 0
             ;;
         fleetctl__subcmd__rollout)
-            opts="-h --batch --timeout --no-rollback --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
+            opts="-h --batch --timeout --healthy-for --no-rollback --endpoint --driver --etcd-key-prefix --key-file --cert-file --ca-file --tunnel --known-hosts-file --strict-host-key-checking --sign-key --cluster-name --ssh-timeout --ssh-username --request-timeout --debug --json --etcd-keyfile --etcd-certfile --etcd-cafile --experimental-api --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2126,6 +2126,10 @@ _fleetctl() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --healthy-for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -431,6 +431,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand restore" -l json -d 'J
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l batch -d 'So many at a time' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l timeout -d 'Seconds until a unit must be active' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l healthy-for -d 'Seconds for which units must stay active, in the same run, before the next ones are replaced' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l endpoint -d 'Where the server is: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l driver -d 'API; etcd is not spoken any more' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand rollout" -l etcd-key-prefix -r

@@ -94,6 +94,7 @@ impl Entries {
                 reached: desired,
                 reason: None,
                 ended: None,
+                run: None,
             };
             self.put(Subject::Place(name.clone()), &PlaceRecord { machine: id.clone() });
             self.put(Subject::Schedule(id.clone(), name.clone()), &told);

@@ -69,6 +69,7 @@ pub fn entity(name: &UnitName, machine: &MachineId, record: &StateRecord) -> wir
         hash: record.hash.clone(),
         machine_id: machine.to_string(),
         name: name.to_string(),
+        run: record.run.map(|run| run.to_string()).unwrap_or_default(),
         systemd_active_state: record.active.clone(),
         systemd_load_state: record.load.clone(),
         systemd_sub_state: record.sub.clone(),

@@ -416,6 +416,9 @@ pub(super) struct Rollout {
     /// Seconds until a unit must be active
     #[arg(long, default_value_t = 60.0)]
     pub(super) timeout: f64,
+    /// Seconds for which units must stay active, in the same run, before the next ones are replaced
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub(super) healthy_for: f64,
     /// Leave what was replaced as it is when a unit does not come up
     #[arg(long)]
     pub(super) no_rollback: bool,

@@ -15,7 +15,7 @@ use crate::requirement::Requirement;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::Unit;
-use arrival::{Arrival, Seen};
+use arrival::{Arrival, Runs, Seen};
 use going_back::as_before;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ struct Rolling<'r> {
     done: Vec<Done>,
     /// Of the global unit that is under way.
     seen: Seen,
+    /// The run in which each unit was first seen up with the new file, by unit and machine.
+    runs: Runs,
 }
 
 pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8, Trouble> {
@@ -50,7 +52,8 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
         return Ok(0);
     }
     vouch(session, what, &file, &targets)?;
-    let mut rolling = Rolling { session, what, file, done: Vec::new(), seen: Seen::default() };
+    let mut rolling =
+        Rolling { session, what, file, done: Vec::new(), seen: Seen::default(), runs: Runs::new() };
     let rolled = match targets.iter().any(is_global) {
         true => rolling.on_all_machines(&targets).await,
         false => rolling.one_by_one(&targets).await,
@@ -123,12 +126,16 @@ impl Rolling<'_> {
                     launched.extend((now.desired_state == "launched").then_some(now.name));
                 }
             }
+            let mut up = Vec::new();
+            self.runs.clear();
             for name in launched {
                 self.seen = Seen::default();
                 if self.wait(&name, None).await? == Arrival::Up {
                     say(&format!("Unit {name} runs the new file"));
+                    up.push(name);
                 }
             }
+            self.stay_healthy(up, None).await?;
         }
         say(&format!("Rolled out {} units", self.done.len()));
         Ok(())
@@ -187,10 +194,10 @@ impl Rolling<'_> {
         let first = rest.next().unwrap_or_default();
         say(&format!("Replacing {} on {}", unit.name, first.join(" ")));
         let Some(unit) = self.replace(unit, Some(first)).await? else { return Ok(()) };
-        match self.wait(&unit.name, Some(first)).await? {
-            Arrival::Gone => Ok(()),
-            Arrival::Up | Arrival::Unwished => self.spread_to(&unit, first.to_vec(), rest).await,
+        if self.is_gone(&unit, Some(first)).await? {
+            return Ok(());
         }
+        self.spread_to(&unit, first.to_vec(), rest).await
     }
 
     /// A rollout that was left in the middle: who has the new file keeps it, the others take it.
@@ -198,7 +205,7 @@ impl Rolling<'_> {
         let named = unit.machines.as_deref().unwrap_or_default();
         let have = |machine: &String| named.contains(machine);
         let (done, left): (Vec<String>, Vec<String>) = running.iter().cloned().partition(have);
-        if !done.is_empty() && self.wait(&unit.name, Some(&done)).await? == Arrival::Gone {
+        if !done.is_empty() && self.is_gone(unit, Some(&done)).await? {
             return Ok(());
         }
         self.spread_to(unit, done, left.chunks(self.batch())).await
@@ -225,11 +232,11 @@ impl Rolling<'_> {
             }
         }
         // What was there before is kept until all that was told of it is up.
-        if !done.is_empty() && self.is_gone(unit, Some(&done)).await? {
+        if !done.is_empty() && self.wait(&unit.name, Some(&done)).await? == Arrival::Gone {
             return Ok(());
         }
         if !self.spread(&unit.name, &[]).await?
-            || !done.is_empty() && self.is_gone(unit, None).await?
+            || !done.is_empty() && self.wait(&unit.name, None).await? == Arrival::Gone
         {
             return Ok(());
         }
@@ -237,9 +244,13 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// Waits as [`Rolling::wait`] does. True: there is nothing to wait for any more.
+    /// Waits until a global unit is up on those machines and has stayed so. True: it was destroyed.
     async fn is_gone(&mut self, unit: &Unit, on: Option<&[String]>) -> Result<bool, Trouble> {
-        Ok(self.wait(&unit.name, on).await? == Arrival::Gone)
+        let arrival = self.wait(&unit.name, on).await?;
+        if arrival == Arrival::Up {
+            self.stay_healthy(vec![unit.name.clone()], on).await?;
+        }
+        Ok(arrival == Arrival::Gone)
     }
 
     /// It has the new file, on those machines first; where nobody answers it is asked again, for the

@@ -113,5 +113,6 @@ fn state(wish: &ScheduleRecord) -> StateRecord {
         reached: wish.desired,
         reason: None,
         ended: None,
+        run: None,
     }
 }

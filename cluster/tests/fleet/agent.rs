@@ -213,7 +213,8 @@ impl Cluster {
     fn say(&mut self, own: &str, reached: Desired) {
         let words = String::new;
         let (hash, load, active, sub) = (words(), words(), words(), words());
-        let state = StateRecord { hash, load, active, sub, reached, reason: None, ended: None };
+        let state =
+            StateRecord { hash, load, active, sub, reached, reason: None, ended: None, run: None };
         let lease = self.store.grant(u64::MAX);
         let said = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
         self.commit(&said);

@@ -155,8 +155,11 @@ impl Stand {
 }
 
 pub(crate) fn fleetctl(folder: &Path, endpoint: &str, words: &[&str]) -> Output {
+    // The health of units over time is what `rollout_health.rs` is about.
+    let rolls = words.contains(&"rollout") && !words.iter().any(|word| word.contains("healthy"));
     Command::new(env!("CARGO_BIN_EXE_fleetctl"))
         .args(words)
+        .args(rolls.then_some("--healthy-for=0"))
         .env("FLEETCTL_ENDPOINT", endpoint)
         .current_dir(folder)
         .output()
@@ -370,6 +373,7 @@ fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, 
             reached: kept.record.desired,
             reason: None,
             ended,
+            run: None,
         };
         (name.clone(), record)
     });

@@ -162,7 +162,8 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
         [(&own, "has its old file again"), (&foreign, "is signed with another key than this one")];
     for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
-        let (fine, said) = node.try_fleetctl(&[&signs[..], &["rollout", name]].concat());
+        let (fine, said) =
+            node.try_fleetctl(&[&signs[..], &["rollout", "--healthy-for=0", name]].concat());
         assert!(!fine && said.contains(outcome), "{said}");
     }
     node.when_running(&own);

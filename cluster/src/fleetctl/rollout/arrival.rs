@@ -5,7 +5,7 @@ use super::super::session::{is_global, say};
 use super::super::trouble::Trouble;
 use super::super::waiting::{Outage, has_run, told_reasons};
 use super::Rolling;
-use crate::wire::Unit;
+use crate::wire::{Unit, UnitState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -14,6 +14,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A machine that is there and says nothing of a global unit for as long does not have it any more: it is
 /// drained, or another by its metadata.
 const SILENT: Duration = Duration::from_secs(5);
+
+/// Runs of units on machines, by the names of both.
+pub(super) type Runs = BTreeMap<(String, String), String>;
 
 /// How waiting for a unit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,78 @@ impl Rolling<'_> {
         arrival
     }
 
+    /// Units that are up stay so for a while, each in the run in which it came up.
+    ///
+    /// # Errors
+    /// One of them was not up, or was started anew.
+    pub(super) async fn stay_healthy(
+        &mut self,
+        mut names: Vec<String>,
+        machines: Option<&[String]>,
+    ) -> Result<(), Trouble> {
+        let span = Duration::try_from_secs_f64(self.what.healthy_for).unwrap_or(Duration::ZERO);
+        let (began, mut outage) = (Instant::now(), Outage::default());
+        while !names.is_empty() && !span.is_zero() {
+            let is_last = began.elapsed() >= span;
+            let mut is_known = true;
+            for name in names.clone() {
+                match outage.bridged(self.is_healthy(&name, machines).await)? {
+                    Some(Arrival::Up) => {}
+                    Some(arrival) => {
+                        self.arrived(&name, arrival);
+                        names.retain(|one| *one != name);
+                    }
+                    None => is_known = false,
+                }
+            }
+            if is_last && is_known {
+                break;
+            }
+            if began.elapsed() >= span + self.patience() {
+                return Err(Trouble::new("nobody says whether the new file stays up"));
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    async fn is_healthy(
+        &mut self,
+        name: &str,
+        machines: Option<&[String]>,
+    ) -> Result<Arrival, Trouble> {
+        let unit = match self.as_wished(name).await? {
+            Ok(unit) => unit,
+            Err(arrival) => return Ok(arrival),
+        };
+        let all = self.session.client.states().await?;
+        let here = |machine: &str| match machines {
+            Some(some) => some.iter().any(|one| one == machine),
+            None => is_global(&unit) || machine == unit.machine_id,
+        };
+        let hash = self.file.hash();
+        let own = all.iter().filter(|state| state.name == name && here(&state.machine_id));
+        for state in own.filter(|state| state.hash == hash) {
+            let key = (name.to_string(), state.machine_id.clone());
+            let before = self.runs.get(&key).filter(|run| !run.is_empty());
+            let fault = if !is_up(state) {
+                format!("{} ({})", state.systemd_active_state, state.systemd_sub_state)
+            } else if before.is_some_and(|run| !state.run.is_empty() && *run != state.run) {
+                "started anew".to_string()
+            } else {
+                note_run(&mut self.runs, state);
+                continue;
+            };
+            // It may be on its way down, as another wished.
+            if let Err(arrival) = self.as_wished(name).await? {
+                return Ok(arrival);
+            }
+            let id = &state.machine_id;
+            return Err(Trouble::new(format!("unit {name} came up on {id} and was then {fault}")));
+        }
+        Ok(Arrival::Up)
+    }
+
     async fn look_at(&mut self, name: &str, machines: Option<&[String]>) -> Result<Look, Trouble> {
         let hash = self.file.hash();
         let unit = match self.as_wished(name).await? {
@@ -106,8 +181,9 @@ impl Rolling<'_> {
             let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
             return Err(Trouble::new(format!("unit {name} failed on {id} ({sub})")));
         }
-        let up = new.filter(|state| state.systemd_active_state == "active" || has_run(state));
-        let up: Vec<String> = up.map(|state| state.machine_id.clone()).collect();
+        let up: Vec<&UnitState> = new.copied().filter(|state| is_up(state)).collect();
+        up.iter().for_each(|state| note_run(&mut self.runs, state));
+        let up: Vec<String> = up.into_iter().map(|state| state.machine_id.clone()).collect();
         let says = |id: &String| own.iter().any(|state| state.machine_id == *id);
         let silent = machines.into_iter().flatten().filter(|id| !says(id)).cloned().collect();
         self.seen.up.extend(up.iter().cloned());
@@ -165,5 +241,20 @@ impl Rolling<'_> {
             }
         }
         Ok(due)
+    }
+}
+
+/// It is active, or has run to its end.
+fn is_up(state: &UnitState) -> bool {
+    ["active", "reloading"].contains(&state.systemd_active_state.as_str()) || has_run(state)
+}
+
+/// A unit that has run to its end may run again, as its timer says.
+fn note_run(runs: &mut Runs, state: &UnitState) {
+    let key = (state.name.clone(), state.machine_id.clone());
+    let run = if has_run(state) { String::new() } else { state.run.clone() };
+    let known = runs.entry(key).or_default();
+    if known.is_empty() || run.is_empty() {
+        *known = run;
     }
 }
