@@ -16,6 +16,7 @@ use super::request::Request;
 use super::route::{self, Resource, View};
 use super::seen::Seen;
 pub use super::settings::Settings;
+use crate::clock::Clock;
 use crate::desired::Desired;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
@@ -28,7 +29,7 @@ use axum::extract::State;
 use axum::http::{self, HeaderValue, Response, header};
 use axum::response::IntoResponse;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A store that did not answer for that long is said to be away.
@@ -138,14 +139,19 @@ impl ApiState {
 
     /// Keeps the picture a list began with, for its next pages.
     fn pin(&self, picture: &Arc<Picture>) {
-        let mut pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let clock = self.inner.mirror.clock();
-        pins.retain(|(since, _)| clock.since(*since) < PINNED);
+        let mut pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
         if pins.iter().any(|(_, kept)| kept.revision == picture.revision) {
             return;
         }
         if pins.len() >= PINS {
             pins.pop_front();
+        }
+        // The simulation has no runtime, and ends soon enough.
+        if pins.is_empty()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(unpin(Arc::downgrade(&self.inner), clock.clone()));
         }
         pins.push_back((clock.now(), picture.clone()));
     }
@@ -375,6 +381,20 @@ async fn special(
         | Resource::Drain(_)
         | Resource::Unknown => return None,
     })
+}
+
+/// Lets go of snapshots whose time is over, until there are none. A snapshot of many units is large, and
+/// the next list may never come.
+async fn unpin(inner: Weak<Inner>, clock: Clock) {
+    loop {
+        clock.sleep(PINNED).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let mut pins = inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.retain(|(since, _)| clock.since(*since) < PINNED);
+        if pins.is_empty() {
+            return;
+        }
+    }
 }
 
 /// A stream of changes, where there is a place for one more.

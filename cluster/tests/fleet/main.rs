@@ -62,6 +62,7 @@ mod rollout;
 mod rollout_amid;
 mod rollout_back;
 mod server_certificates;
+mod snapshots;
 mod stood_still;
 mod succession;
 mod terminal;
