@@ -17,6 +17,22 @@ pub(crate) fn strike(event: &Event) {
     assert!(!is_it, "a bug on purpose");
 }
 
+/// Set: the loader dies of a unit file that has `dies` in its name, and `hangs` at one with that.
+const UNIT_FILES: &str = "GROUNDSTATE_LOADER_BUG";
+
+/// Panics, or never returns, for a unit file of such a name, if the environment asks for it.
+pub(crate) fn strike_in_file(path: &str) {
+    if std::env::var_os(UNIT_FILES).is_none() {
+        return;
+    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    // As above.
+    assert!(!name.contains("dies"), "a bug on purpose in {path}");
+    while name.contains("hangs") {
+        std::thread::yield_now();
+    }
+}
+
 /// Panics in the place that the environment of init names, `PLACE FILE`, from when the file is
 /// there on, in `this` image of its program.
 pub(crate) fn strike_in(place: &str, this: bool) {

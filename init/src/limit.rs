@@ -74,6 +74,18 @@ pub(crate) const REAPS_A_TURN: usize = 1024;
 pub(crate) const EVENTS: usize = 4096;
 /// The loader has this long.
 pub(crate) const LOADER: Duration = Duration::from_secs(30);
+/// The loader is ended when it has begun and finished no unit file for this long.
+pub(crate) const LOADER_FILE: Duration = Duration::from_secs(8);
+/// Loads that are begun again without the files that ended the loader.
+pub(crate) const LOADER_ROUNDS: u8 = 16;
+/// A load of a source by its owner has this long.
+pub(crate) const LOADER_SOURCE: Duration = Duration::from_secs(12);
+/// A load by another user than root has this long at most once root asks for one.
+pub(crate) const LOADER_GIVES_WAY: Duration = Duration::from_secs(1);
+/// A source that took too long to load is not loaded again sooner, and twice as long each time …
+pub(crate) const SOURCE_PAUSE: Duration = Duration::from_secs(10);
+/// … up to this.
+pub(crate) const SOURCE_PAUSE_LONGEST: Duration = Duration::from_secs(640);
 /// Killed then, it is not waited for any longer than this.
 pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
 /// Loaders that not even a kill has ended, before there is no other load.

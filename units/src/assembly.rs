@@ -77,6 +77,8 @@ pub struct Draft {
     pub opt_in: bool,
     /// See [`Unit::is_one`].
     pub is_one: bool,
+    /// Where its `ready-grep` stands, if that is dear to compile and was not compiled yet.
+    pub dear_pattern: Option<Place>,
 }
 
 impl Live {
@@ -139,6 +141,7 @@ impl Draft {
             source: None,
             opt_in: false,
             is_one: false,
+            dear_pattern: None,
         }
     }
 
@@ -192,6 +195,7 @@ impl Draft {
             source: unit.source.clone(),
             opt_in: unit.opt_in,
             is_one: unit.is_one,
+            dear_pattern: None,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::manifest::{Entry, Manifest};
 use crate::name::Name;
 use crate::spec::Kind;
 use crate::template::{Body, Template};
-use crate::unit_file::{Context, UnitFile, finish, mean, trusted};
+use crate::unit_file::{Context, UnitFile, finish, left_out, mean, trusted};
 use crate::yaml::{Node, Scalar, Spot, Value};
 use std::sync::Arc;
 
@@ -34,8 +34,28 @@ pub(crate) fn load(
         again: false,
         source: None,
     };
+    let mut work = None;
+    let why = context.files.work_on(&file.path, &mut || {
+        work = Some(read_whole(context, file, foreign, around, &mut record));
+    });
+    work.unwrap_or_else(|| {
+        record.diagnostics.push(left_out(&file.path, why));
+        record.again = true;
+        let draft = placeholder(context, file, foreign, &record);
+        let drafts = draft.into_iter().collect();
+        UnitFile { drafts, record: record.clone(), templates: Vec::new(), nameless: false }
+    })
+}
+
+fn read_whole(
+    context: &Context<'_>,
+    file: &ForeignFile,
+    foreign: &Foreign,
+    around: &Surroundings,
+    record: &mut FileRecord,
+) -> UnitFile {
     let mut bytes = Vec::new();
-    let texts = read(context, file, foreign, &mut record, &mut bytes);
+    let texts = read(context, file, foreign, record, &mut bytes);
     let mut drafts = Vec::new();
     let mut templates = Vec::new();
     match texts {
@@ -55,15 +75,15 @@ pub(crate) fn load(
             });
         }
         Some(texts) => {
-            drafts.extend(unit(context, file, &texts, foreign, around, &mut record));
+            drafts.extend(unit(context, file, &texts, foreign, around, record));
         }
         None => {
             record.again = true;
-            drafts.extend(placeholder(context, file, foreign, &record));
+            drafts.extend(placeholder(context, file, foreign, record));
         }
     }
-    finish(&mut record, &bytes, &file.path);
-    UnitFile { drafts, record, templates, nameless: false }
+    finish(record, &bytes, &file.path);
+    UnitFile { drafts, record: record.clone(), templates, nameless: false }
 }
 
 /// An instance of an imported template.

@@ -82,6 +82,8 @@ mod mount_name;
 pub mod policy_file;
 #[cfg(feature = "text")]
 mod process;
+#[cfg(feature = "text")]
+mod ready_grep;
 pub mod resource;
 #[cfg(feature = "text")]
 mod reuse;

@@ -25,6 +25,10 @@ pub const SCRIPT_RELATIONS: usize = 16_384;
 pub const SCRIPT_DEPTH: usize = 16;
 /// Instances made of all templates of one generation.
 pub const INSTANCES: usize = 4_096;
+/// Bytes that all instances of one template come to.
+pub const TEMPLATE: usize = 16 * 1024 * 1024;
+/// Bytes that all units of one generation come to, beside what is said of them.
+pub const ALL_UNITS: usize = 128 * 1024 * 1024;
 /// Bytes of one exec line.
 pub const EXEC_LINE: usize = 128 * 1024;
 /// Bytes of a unit or target name.
@@ -43,6 +47,12 @@ pub const GROUPS: usize = 32;
 pub const READY_GREP: usize = 4 * 1024;
 /// Bytes a compiled `ready-grep` may take; the loader refuses what takes more.
 pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
+/// States that a `ready-grep` may ask for, guessed, and be compiled wherever it stands.
+pub const READY_GREP_CHEAP: usize = 4_096;
+/// States that one `ready-grep` counts for at most: by then its program is as large as may be.
+pub const READY_GREP_DEAREST: usize = 60_000;
+/// States of all different `ready-grep` of one load that are not cheap.
+pub const READY_GREPS: usize = 2_000_000;
 /// Scalars, lists and maps in one unit file.
 pub const YAML_NODES: usize = 32_768;
 /// Files of one source.

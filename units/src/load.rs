@@ -11,6 +11,7 @@
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
 //! [`instances`] likewise changes which instances of templates there are, and no more.
 
+mod bounds;
 mod imported;
 mod instances;
 mod options;

@@ -56,6 +56,7 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Mea
         found: manifest.diagnostics.clone(),
         outside: Vec::new(),
         unresolved: false,
+        dear_pattern: None,
         manifest: &manifest,
     };
     let mut draft = reader.draft();
@@ -85,6 +86,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) found: Vec<Diagnostic>,
     pub(crate) outside: Vec<(Place, Outside)>,
     pub(crate) unresolved: bool,
+    /// See [`Draft::dear_pattern`].
+    pub(crate) dear_pattern: Option<Place>,
 }
 
 fn field(entry: &Entry) -> Field<'_> {
@@ -121,6 +124,7 @@ impl<'a> Reader<'a> {
         draft.live = self.live(kind);
         if kind.has_process() {
             draft.set_run(&self.run(kind));
+            draft.dear_pattern = self.dear_pattern.take();
         }
         if let Some(trigger) = self.trigger(kind) {
             draft.set_trigger(&trigger);

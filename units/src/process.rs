@@ -8,11 +8,12 @@ mod share;
 mod stdio;
 
 use crate::account::Account;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::exec_line;
 use crate::field::Field;
 use crate::limit;
 use crate::meaning::{Outside, PATH, Reader};
+use crate::ready_grep;
 use crate::spec::{
     Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
     ResourceLimit, Run,
@@ -98,26 +99,14 @@ impl Reader<'_> {
             field.error(&mut self.found, "value", message, "4096 at most");
             return None;
         }
-        let compiled =
-            regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
-        match compiled {
-            Ok(regex) => {
-                if regex.is_match(b"") {
-                    let message = "`ready-grep` matches an empty line, so any line makes it ready";
-                    self.found.push(Diagnostic::warning("value", field.place(), message));
-                }
-                Some(pattern.clone())
-            }
-            Err(error) => {
-                let text = error.to_string();
-                let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                let message = format!("`ready-grep` is no regular expression: {last}");
-                let hint =
-                    "quote it in single quotes; look-around and back-references are not known";
-                field.error(&mut self.found, "value", message, hint);
-                None
-            }
+        if ready_grep::is_dear(pattern) {
+            self.dear_pattern = Some(field.place());
+            return Some(pattern.clone());
         }
+        let mistake = ready_grep::mistake(pattern, &field.place());
+        let is_wrong = mistake.as_ref().is_some_and(|said| said.severity == Severity::Error);
+        self.found.extend(mistake);
+        (!is_wrong).then(|| pattern.clone())
     }
 
     fn readiness(&mut self, kind: Kind) -> Readiness {

@@ -158,6 +158,14 @@ impl Files for Overlaid<'_> {
         self.below.stat_outside(path)
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.below.each(count, work);
+    }
+
+    fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
+        self.below.work_on(what, work)
+    }
+
     fn link(&self, path: &str) -> Option<String> {
         if self.text(path).is_some() { None } else { self.below.link(path) }
     }

@@ -185,19 +185,22 @@ pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
         provided.insert(draft.name.as_str());
         provided.extend(draft.provides.iter().map(Name::as_str));
     }
-    let pulled = drafts.iter().flat_map(|draft| {
-        // A template that calls its own kind at its failure would have no last instance.
-        let own = |target: &Name| same_template(target.as_str(), draft.name.as_str());
-        let edges = draft.dependencies.iter().filter(move |edge| {
-            edge.kind.pulls_in()
-                || edge.kind == DependencyKind::Accepts
-                || edge.kind.pulls_in_at_end() && !own(&edge.target)
-        });
-        edges.map(|edge| edge.target.as_str()).chain(draft.activates.as_ref().map(Name::as_str))
-    });
+    let pulled = drafts.iter().flat_map(pulled_by);
     let all: BTreeSet<&str> = pulled.chain(more.iter().map(String::as_str)).collect();
     let at = |target: &&str| target.contains('@') && !provided.contains(target);
     all.into_iter().filter(at).map(str::to_string).collect()
+}
+
+/// Targets that a unit pulls in, at its end and for connections too.
+pub(crate) fn pulled_by(draft: &Draft) -> impl Iterator<Item = &str> {
+    // A template that calls its own kind at its failure would have no last instance.
+    let own = |target: &Name| same_template(target.as_str(), draft.name.as_str());
+    let edges = draft.dependencies.iter().filter(move |edge| {
+        edge.kind.pulls_in()
+            || edge.kind == DependencyKind::Accepts
+            || edge.kind.pulls_in_at_end() && !own(&edge.target)
+    });
+    edges.map(|edge| edge.target.as_str()).chain(draft.activates.as_ref().map(Name::as_str))
 }
 
 /// Both are instances of one template.

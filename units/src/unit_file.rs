@@ -5,12 +5,15 @@ use crate::account::Accounts;
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::{FileKind, Files, Problem, Stat};
-use crate::folder::{Trust, whole, words};
+use crate::folder::{self, Trust, whole, words};
 use crate::generation::{Fault, FileRecord, Stamp};
+use crate::import::systemd::unit_name::UnitName;
 use crate::limit;
 use crate::manifest::Manifest;
 use crate::meaning::{self, Outside};
+use crate::name::Name;
 use crate::settings::Settings;
+use crate::spec::Kind;
 use crate::template::Template;
 use crate::text;
 use crate::yaml::{self, Document};
@@ -75,20 +78,60 @@ pub(crate) fn read_still(
     Err(Box::new(whole(Severity::Error, "unstable", path, message)))
 }
 
+/// The code of a diagnostic about a file that the caller leaves out.
+pub(crate) const LEFT_OUT: &str = "left-out";
+
 /// Reads and means one file. `drop_ins` gives for a unit's name the files to lay over it.
 pub(crate) fn load(
     context: &Context<'_>,
     path: &Arc<str>,
     drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
 ) -> UnitFile {
-    let mut record = FileRecord {
+    let mut file = None;
+    let why = context.files.work_on(path, &mut || file = Some(read(context, path, drop_ins)));
+    file.unwrap_or_else(|| {
+        let error = left_out(path, why);
+        // The file's name is what is known of its units.
+        let name = Name::new(folder::stem(path)).ok();
+        let draft = name.map(|name| placeholder(context, name, &error));
+        let record = FileRecord { again: true, diagnostics: vec![error], ..record_of(path) };
+        let drafts =
+            draft.into_iter().filter(|draft| !UnitName::of(draft.name.as_str()).is_template());
+        UnitFile { drafts: drafts.collect(), record, templates: Vec::new(), nameless: true }
+    })
+}
+
+/// The mistake of a file that the caller leaves out.
+pub(crate) fn left_out(path: &str, why: Option<String>) -> Diagnostic {
+    let why = why.unwrap_or_else(|| "it was not read".to_string());
+    whole(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))
+        .with_hint("make it smaller or simpler, then `initctl reload`")
+}
+
+/// A broken unit that stands for one whose definition is not known.
+pub(crate) fn placeholder(context: &Context<'_>, name: Name, error: &Diagnostic) -> Draft {
+    let mut draft = Draft::new(name, error.at.clone(), Kind::Virtual, context.settings);
+    draft.fault = Some(Fault { at: error.at.clone(), message: error.message.clone() });
+    draft
+}
+
+fn record_of(path: &Arc<str>) -> FileRecord {
+    FileRecord {
         path: path.clone(),
         stamp: Stamp::default(),
         drop_ins: Vec::new(),
         diagnostics: Vec::new(),
         again: false,
         source: None,
-    };
+    }
+}
+
+fn read(
+    context: &Context<'_>,
+    path: &Arc<str>,
+    drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
+) -> UnitFile {
+    let mut record = record_of(path);
     let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
         record.again = true;
         return UnitFile { drafts: Vec::new(), record, templates: Vec::new(), nameless: true };

@@ -420,6 +420,57 @@ fn templates_that_ask_for_ever_more_instances_come_to_an_end() {
 }
 
 #[test]
+fn instances_beyond_the_size_of_their_template_are_broken_alone() {
+    let template =
+        format!("unit: big@\nexec-start: /bin/x %i\nenv: {{A: {}}}\n", "x".repeat(100_000));
+    let wants: Vec<String> = (100..400).map(|n| format!("big@{n}")).collect();
+    let goal = format!("unit: multi-user\nwants: [web, {}]\n", wants.join(", "));
+    let web = "unit: web\nexec-start: /bin/x\n";
+    let memory = set(&[("goal.yaml", &goal), ("big@.yaml", &template), ("web.yaml", web)]);
+    let loaded = memory.load(None);
+    assert!(!loaded.refused);
+    let generation = &loaded.generation;
+    assert_eq!(generation.units.len(), 302);
+    for fine in ["web", "multi-user", "big@100"] {
+        assert!(unit(generation, fine).fault.is_none(), "{fine}");
+    }
+    let fault = unit(generation, "big@399").fault.as_ref().unwrap();
+    assert!(fault.message.contains("template big@ take more than 16384 KiB"), "{}", fault.message);
+    assert!(generation.encode().len() < 20 << 20);
+    assert_eq!(errors(generation).len(), 1, "{:?}", errors(generation));
+}
+
+#[test]
+fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
+    let file = |n: usize| {
+        // Shared ones count once.
+        let pattern = if n < 10 { 10 } else { n };
+        (
+            format!("u{n:03}.yaml"),
+            format!(
+                "unit: u{n:03}\nexec-start: /bin/x\nready-grep: '(a{{9}}b){{9}}(c){{9}}(d){{99}}{pattern}'\n"
+            ),
+        )
+    };
+    let files: Vec<(String, String)> = (0..60).map(file).collect();
+    let mut files: Vec<(&str, &str)> =
+        files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    files.push((
+        "wrong.yaml",
+        "unit: a-wrong\nexec-start: /bin/x\nready-grep: 'x{999}{999}{999}'\n",
+    ));
+    let loaded = set(&files).load(None);
+    assert!(!loaded.refused);
+    let broken = loaded.generation.units.iter().filter(|unit| unit.fault.is_some());
+    let broken: Vec<&str> = broken.map(|unit| unit.name.as_str()).collect();
+    // 33 patterns are compiled: the wrong one, one of eleven units, and 31 of the others.
+    let beyond: Vec<String> = (42..60).map(|n| format!("u{n:03}")).collect();
+    assert_eq!(broken, [&["a-wrong".to_string()][..], &beyond].concat());
+    let errors = errors(&loaded.generation);
+    assert!(errors.iter().any(|said| said.contains("too dear to compile")), "{errors:?}");
+}
+
+#[test]
 fn a_mistake_breaks_its_unit_alone_and_is_told_at_its_line() {
     let bad = ("bad.service", "[Service]\nExecStart=/bin/sh -c 'x\n");
     let memory = set(&[("goal.yaml", GOAL), bad, ("web.service", WEB), ("db.service", DB)]);

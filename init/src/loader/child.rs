@@ -3,6 +3,7 @@
 
 use super::disk::Disk;
 use super::parcel::Delivery;
+use super::progress::{LeftOut, Progress};
 use super::put;
 use crate::boot::{Mode, identity};
 use crate::paths::Paths;
@@ -41,19 +42,28 @@ pub(crate) struct Errand<'a> {
     pub(crate) part: Part<'a>,
     /// What the operator asks for, which may be instances of templates.
     pub(crate) wanted: Vec<Name>,
+    /// Files that earlier loaders did not come past.
+    pub(crate) left_out: LeftOut,
 }
 
 impl Errand<'_> {
     /// To read everything, for an init of this kind.
     pub(crate) fn of(paths: &Paths, mode: Mode) -> Errand<'static> {
         let strict = mode != Mode::Container;
-        let (paths, wanted) = (paths.clone(), Vec::new());
-        Errand { paths, previous: None, identity: false, strict, part: Part::Whole, wanted }
+        Errand {
+            paths: paths.clone(),
+            previous: None,
+            identity: false,
+            strict,
+            part: Part::Whole,
+            wanted: Vec::new(),
+            left_out: LeftOut::default(),
+        }
     }
 }
 
 /// All of it.
-pub(super) fn run(errand: &Errand<'_>) -> Delivery {
+pub(super) fn run(errand: &Errand<'_>, progress: &Progress<'_>) -> Delivery {
     let notes = if errand.identity { identity::establish() } else { Vec::new() };
     let paths = &errand.paths;
     let runtime = paths.runtime();
@@ -73,10 +83,10 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
     let previous = errand.previous.as_deref().map(Generation::unpacked);
     let changed = match (errand.part, &previous) {
         (Part::Source(source, body), Some(previous)) => {
-            Some(put::run(&options, previous, source, body))
+            Some(put::run(progress, &options, previous, source, body))
         }
         (Part::Instances, Some(previous)) => {
-            let loaded = load::instances(&Disk::new(), &options, previous);
+            let loaded = load::instances(&Disk::new(progress), &options, previous);
             Some(loaded.map(|loaded| loaded.generation))
         }
         (Part::Whole | Part::Source(_, _) | Part::Instances, _) => None,
@@ -86,6 +96,7 @@ pub(super) fn run(errand: &Errand<'_>) -> Delivery {
         Some(Err(refusal)) => return Delivery { refusal: Some(refusal), ..Delivery::default() },
         None => {}
     }
-    let Loaded { refused, generation, .. } = load::load(&Disk::new(), &options, previous.as_ref());
+    let disk = Disk::new(progress);
+    let Loaded { refused, generation, .. } = load::load(&disk, &options, previous.as_ref());
     Delivery { notes, refused, refusal: None, generation, memory: None }
 }

@@ -2,6 +2,7 @@
 //! Which files are let in is decided in `groundstate_units`.
 
 use super::hands;
+use super::progress::Progress;
 use crate::mounted;
 use groundstate_units::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::generation::Stamp;
@@ -12,19 +13,21 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// std::fs.
-pub(crate) struct Disk {
+pub(crate) struct Disk<'a> {
     /// What is mounted, where something of it is not to be asked more than has to be.
     mounts: Option<Vec<u8>>,
+    progress: &'a Progress<'a>,
 }
 
-impl Disk {
+impl<'a> Disk<'a> {
     /// As things are mounted now.
-    pub(crate) fn new() -> Disk {
-        Disk { mounts: mounted::table().ok().filter(|table| mounted::has_elsewheres(table)) }
+    pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
+        let mounts = mounted::table().ok().filter(|table| mounted::has_elsewheres(table));
+        Disk { mounts, progress }
     }
 }
 
-impl Files for Disk {
+impl Files for Disk<'_> {
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
         let entries = match std::fs::read_dir(directory) {
             Ok(entries) => entries,
@@ -64,7 +67,11 @@ impl Files for Disk {
     }
 
     fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        hands::each(hands::count(), count, work);
+        hands::each(self.progress.hands(hands::count()), count, work);
+    }
+
+    fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
+        self.progress.work_on(what, work)
     }
 
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {

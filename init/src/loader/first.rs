@@ -3,6 +3,7 @@
 
 use super::child::Errand;
 use super::parcel::Parcel;
+use super::progress::LeftOut;
 use super::{Purpose, send};
 use crate::boot::Mode;
 #[cfg(debug_assertions)]
@@ -30,13 +31,25 @@ pub(crate) fn send_first(
     targets: [Option<&Name>; 2],
     found: Option<&Found>,
 ) -> io::Result<(Pid, Parcel)> {
+    send_without(registry, paths, mode, targets, found, LeftOut::default())
+}
+
+/// The same again, without the files that earlier loaders did not come past.
+fn send_without(
+    registry: &Registry,
+    paths: &Paths,
+    mode: Mode,
+    targets: [Option<&Name>; 2],
+    found: Option<&Found>,
+    left_out: LeftOut,
+) -> io::Result<(Pid, Parcel)> {
     let mut asked: Vec<Name> = targets.into_iter().flatten().cloned().collect();
     let wish = found.and_then(Found::intent).map(|intent| intent.wish).unwrap_or_default();
     asked.extend(wish.goal.into_iter().chain(wish.want.into_keys()));
     // Whatever lives is to have its unit, whoever had wished for the instance.
     asked.extend(found.into_iter().flat_map(Found::names));
     let identity = mode == Mode::Machine && !found.is_some_and(|found| found.remains.was_booted);
-    send(registry, &Errand { identity, wanted: asked, ..Errand::of(paths, mode) })
+    send(registry, &Errand { identity, wanted: asked, left_out, ..Errand::of(paths, mode) })
 }
 
 impl Init {
@@ -50,6 +63,7 @@ impl Init {
     /// The same once more, in another root.
     pub(crate) fn boot_anew(&mut self) {
         self.loader.boots = 0;
+        self.loader.left_out = LeftOut::default();
         self.loader.since = None;
         self.first_load_again();
     }
@@ -99,10 +113,11 @@ impl Init {
         }
     }
 
-    fn first_load_again(&mut self) {
+    pub(super) fn first_load_again(&mut self) {
         let found = Some(&self.lineage.found);
         let (registry, paths) = (self.poll.registry(), &self.paths);
-        let sent = send_first(registry, paths, self.mode, self.targets(), found);
+        let left_out = self.loader.left_out.clone();
+        let sent = send_without(registry, paths, self.mode, self.targets(), found, left_out);
         self.loading_at_boot(sent);
     }
 

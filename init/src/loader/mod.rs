@@ -11,6 +11,8 @@ pub(crate) mod first;
 mod hands;
 mod origin;
 pub(crate) mod parcel;
+mod patience;
+pub(crate) mod progress;
 mod purpose;
 mod put;
 mod queue;
@@ -40,6 +42,8 @@ use mio::Registry;
 use nix::sys::resource::Resource;
 use origin::Origin;
 use parcel::{Delivery, Parcel};
+use patience::SlowSources;
+use progress::{LeftOut, Progress};
 pub(crate) use purpose::{Asker, Purpose};
 use queue::{Queue, Rank};
 use serde::{Deserialize, Serialize};
@@ -56,6 +60,9 @@ struct Working {
     deadline: Time,
     purpose: Purpose,
     killed: bool,
+    /// Root asked for another load meanwhile: killed, this one waits behind it.
+    #[serde(skip)]
+    gives_way: bool,
 }
 
 /// At most one at work, and those that wait.
@@ -77,6 +84,12 @@ pub(crate) struct Loader {
     /// A policy edit was granted since the load at work began. None: another image began it.
     #[serde(skip)]
     policy_edited: Option<bool>,
+    /// Files that loaders of the load at work did not come past.
+    #[serde(skip)]
+    left_out: LeftOut,
+    /// Sources that took too long to load.
+    #[serde(skip)]
+    slow: SlowSources,
     /// Where the generation in force came from.
     pub(crate) origin: Origin,
 }
@@ -125,7 +138,8 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
         }
         #[cfg(debug_assertions)]
         crate::crash_test::strike_in("loader", true);
-        let delivery = child::run(errand);
+        let progress = Progress::new(wrapping.memory(), &errand.left_out);
+        let delivery = child::run(errand, &progress);
         match wrapping.fill(&delivery) {
             Ok(()) => 0,
             Err(_) => 1,
@@ -144,6 +158,7 @@ impl Init {
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.working.is_some() || self.loader.again_at.is_some() {
             let rank = self.rank_of(&purpose);
+            self.let_root_pass(rank);
             self.drop_unasked_loads();
             if let Err(purpose) = self.loader.waiting.push(rank, purpose)
                 && let Some(asker) = purpose.asker()
@@ -152,6 +167,15 @@ impl Init {
             }
             return;
         }
+        if let Some(why) = self.source_must_wait(&purpose) {
+            return self.not_loaded(purpose, Vec::new(), &why);
+        }
+        self.loader.left_out = LeftOut::default();
+        self.send_for(purpose);
+    }
+
+    /// Forks the child for a load whose turn it is.
+    fn send_for(&mut self, purpose: Purpose) {
         if self.loader.stragglers.are_many() {
             let why = "earlier loads wait for a file system that does not answer";
             return self.loaded(purpose, Err(why.to_string()));
@@ -165,7 +189,9 @@ impl Init {
         };
         let previous = Some(self.machine.generation().clone());
         let wanted = self.wanted_for(&purpose);
-        let errand = Errand { previous, part, wanted, ..Errand::of(&self.paths, self.mode) };
+        let left_out = self.loader.left_out.clone();
+        let errand =
+            Errand { previous, part, wanted, left_out, ..Errand::of(&self.paths, self.mode) };
         let sent = send(self.poll.registry(), &errand);
         self.loading(purpose, sent);
     }
@@ -173,10 +199,11 @@ impl Init {
     fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
         match sent {
             Ok((pid, parcel)) => {
-                let deadline = self.now.after(limit::LOADER);
+                let deadline = self.now.after(self.patience_with(&purpose));
+                let (killed, gives_way) = (false, false);
                 self.loader.policy_edited = Some(false);
                 self.loader.working =
-                    Some(Working { pid, parcel, deadline, purpose, killed: false });
+                    Some(Working { pid, parcel, deadline, purpose, killed, gives_way });
             }
             Err(error) => {
                 self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
@@ -189,14 +216,13 @@ impl Init {
         let Some(working) = self.loader.working.take_if(|working| working.pid == pid) else {
             return self.loader.stragglers.ended(pid);
         };
-        let Working { parcel, purpose, killed, .. } = working;
-        let brought = match exit {
-            Exit::Code(0) => parcel.open().map_err(|error| format!("the loader's work: {error}")),
-            Exit::Code(code) => Err(format!("the loader ended with {code}")),
-            Exit::Signal { .. } if killed => Err(straggler::too_long()),
-            Exit::Signal { signal, .. } => Err(format!("signal {signal} ended the loader")),
-        };
-        self.loaded(purpose, brought);
+        if exit == Exit::Code(0) {
+            let brought = working.parcel.open();
+            let brought = brought.map_err(|error| format!("the loader's work: {error}"));
+            self.loaded(working.purpose, brought);
+        } else {
+            self.loader_failed(working, exit);
+        }
         self.next_load();
         true
     }
@@ -216,16 +242,18 @@ impl Init {
     }
 
     fn rank_of(&self, purpose: &Purpose) -> Rank {
-        let Some(caller) = purpose.asker().and_then(|asker| self.caller(asker.client)) else {
-            return Rank::Trusted;
-        };
+        let Some(asker) = purpose.asker() else { return Rank::Trusted };
+        // A client that has gone has no claim to a place before others.
+        let (trusted, uid) = self
+            .caller(asker.client)
+            .map_or((false, u32::MAX), |caller| (caller.trusted, caller.uid));
         match purpose {
-            _ if caller.trusted => Rank::Trusted,
-            Purpose::Put { .. } => Rank::Owner(caller.uid),
+            _ if trusted => Rank::Trusted,
+            Purpose::Put { .. } => Rank::Owner(uid),
             Purpose::Boot
             | Purpose::Reload { .. }
             | Purpose::Plan { .. }
-            | Purpose::Instances { .. } => Rank::Reader(caller.uid),
+            | Purpose::Instances { .. } => Rank::Reader(uid),
         }
     }
 
@@ -247,6 +275,7 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
+        self.loader.left_out = LeftOut::default();
         let Delivery { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
@@ -274,7 +303,10 @@ impl Init {
             Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
             Purpose::Put { asker, source, plan, .. } => match refusal {
                 Some(refusal) => self.refuse_source(asker, refusal),
-                None => self.take_source(asker, &source, plan, generation),
+                None => {
+                    self.loader.slow.forget(&source);
+                    self.take_source(asker, &source, plan, generation);
+                }
             },
             Purpose::Instances { asker, wish, dry } => match refusal {
                 Some(refusal) => self.refuse_source(asker, refusal),

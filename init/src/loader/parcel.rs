@@ -157,6 +157,14 @@ impl Wrapping {
         }
     }
 
+    /// Where the child notes the files it is at work on.
+    pub(super) fn memory(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Wrapping::Memory(fd) => Some(fd.as_fd()),
+            Wrapping::Pipe(_) => None,
+        }
+    }
+
     /// Puts it in; in the child.
     pub(crate) fn fill(&self, delivery: &Delivery) -> io::Result<()> {
         let wire = Wire {
@@ -169,6 +177,8 @@ impl Wrapping {
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
         match self {
             Wrapping::Memory(memory) => {
+                // The files at work stood here.
+                to.set_len(0)?;
                 to.write_all(&bytes)?;
                 memfd::seal(memory)
             }

@@ -3,6 +3,7 @@
 
 use super::disk::Disk;
 use super::parcel::read_memory;
+use super::progress::Progress;
 use super::store::Store;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::source_set::SourceSet;
@@ -22,6 +23,7 @@ fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
 
 /// The generation with the source as its controller wants it. No `body`: it is to hold nothing.
 pub(super) fn run(
+    progress: &Progress<'_>,
     options: &Options,
     previous: &Generation,
     name: &Name,
@@ -50,7 +52,8 @@ pub(super) fn run(
     let revision = at.max(store.latest()).saturating_add(1);
     store.write(revision, &set).map_err(|error| kept(&error))?;
     let source = Source::of(name.clone(), revision, set, sources, options.trust);
-    let Loaded { generation, refused, .. } = load::put(&Disk::new(), options, previous, source);
+    let Loaded { generation, refused, .. } =
+        load::put(&Disk::new(progress), options, previous, source);
     if refused {
         store.forget(revision);
         let message = format!("with source {name} there would be more than {} units", limit::UNITS);

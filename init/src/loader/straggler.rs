@@ -2,10 +2,11 @@
 //! answer, and end when it does. Nobody waits for them; there are so many and no more, for
 //! each is a process.
 
-use super::Working;
 use crate::event_loop::Init;
 use crate::limit;
 use crate::sys::{Pid, wait};
+use crate::voice::Level;
+use groundstate_units::spec::Exit;
 use std::collections::BTreeSet;
 
 /// Those of this image; one that goes on after it reaps them as anybody's.
@@ -24,11 +25,6 @@ impl Stragglers {
     }
 }
 
-/// What is said of a load that was given up.
-pub(super) fn too_long() -> String {
-    format!("loading took longer than {} s", limit::LOADER.as_secs())
-}
-
 impl Init {
     /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
     /// the machine goes on without it.
@@ -45,10 +41,14 @@ impl Init {
             let _ = wait::kill_made(working.pid, 9);
             return;
         }
-        let Some(Working { pid, purpose, .. }) = self.loader.working.take() else { return };
-        self.loader.stragglers.0.insert(pid);
-        let why = format!("{}; not even a kill has ended it (process {pid})", too_long());
-        self.loaded(purpose, Err(why));
+        let Some(working) = self.loader.working.take() else { return };
+        self.loader.stragglers.0.insert(working.pid);
+        let pid = working.pid;
+        self.say(
+            Level::Error,
+            format_args!("not even a kill has ended the loader (process {pid})"),
+        );
+        self.loader_failed(working, Exit::Signal { signal: 9, core: false });
         self.next_load();
     }
 }

@@ -51,6 +51,7 @@ mod imported;
 mod init_script;
 mod intent;
 mod keeping;
+mod loader_fault;
 mod log;
 mod lookout;
 mod massacre;

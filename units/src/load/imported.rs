@@ -1,6 +1,7 @@
 //! What joins the native units of a load: the units of systemd's files, and the instances
 //! of templates that anybody asks for.
 
+use super::bounds::size;
 use super::set::Set;
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -15,8 +16,8 @@ use crate::name::Name;
 use crate::reuse::Before;
 use crate::spec::{DependencyKind, OnChange};
 use crate::template::{self, Body, Template};
-use crate::unit_file::{Context, UnitFile, mean};
-use std::collections::BTreeSet;
+use crate::unit_file::{Context, UnitFile, left_out, mean, placeholder};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Set {
     /// Reads files of systemd: those of a source, or those of the directories.
@@ -77,6 +78,8 @@ impl Set {
         }
         import::set::settle(&mut self.drafts, context.settings);
         self.settle_places();
+        self.check_patterns(context);
+        self.keep_to_size(context, limit::ALL_UNITS);
         most
     }
 
@@ -96,10 +99,18 @@ impl Set {
         foreign: &Foreign,
         wanted: &[String],
     ) -> Option<Diagnostic> {
-        let mut made = BTreeSet::new();
-        loop {
-            let before = made.len();
-            for target in template::unprovided(&self.drafts, wanted) {
+        let (mut made, mut sizes) = (BTreeSet::new(), BTreeMap::new());
+        let mut asked = template::unprovided(&self.drafts, wanted);
+        let provided = |drafts: &[Draft]| -> Vec<Name> {
+            let names =
+                drafts.iter().flat_map(|draft| [&draft.name].into_iter().chain(&draft.provides));
+            names.filter(|name| name.as_str().contains('@')).cloned().collect()
+        };
+        let mut known: BTreeSet<Name> = provided(&self.drafts).into_iter().collect();
+        // Each round looks at the instances of the one before alone.
+        while !asked.is_empty() {
+            let before = self.drafts.len();
+            for target in std::mem::take(&mut asked) {
                 let Some((template, name)) = self.templates.of(&target) else { continue };
                 if !made.insert(name.to_string()) {
                     continue;
@@ -110,12 +121,21 @@ impl Set {
                     return Some(whole(Severity::Error, "too-large", &file, message));
                 }
                 let template = template.clone();
-                self.instance(context, foreign, &template, &name);
+                let size = sizes.entry(template.file().clone()).or_insert(0);
+                if *size > limit::TEMPLATE {
+                    self.oversize(context, &template, &name);
+                    continue;
+                }
+                *size += self.instance(context, foreign, &template, &name);
             }
-            if made.len() == before {
-                return None;
-            }
+            let new = self.drafts.get(before..).unwrap_or_default();
+            let pulled: BTreeSet<&str> = new.iter().flat_map(template::pulled_by).collect();
+            known.extend(provided(new));
+            let is_known = |target: &str| Name::new(target).is_ok_and(|name| known.contains(&name));
+            let is_asked = |target: &&str| target.contains('@') && !is_known(target);
+            asked = pulled.into_iter().filter(is_asked).map(str::to_string).collect();
         }
+        None
     }
 
     fn instance(
@@ -124,7 +144,7 @@ impl Set {
         foreign: &Foreign,
         template: &Template,
         name: &UnitName,
-    ) {
+    ) -> usize {
         let mut record = FileRecord {
             path: template.file().clone(),
             stamp: Stamp::default(),
@@ -133,14 +153,27 @@ impl Set {
             again: false,
             source: template.source.clone(),
         };
-        let draft = match &template.body {
-            Body::Native(manifest) => template::instance(manifest, name, &self.around.facts)
-                .and_then(|manifest| mean(context, manifest, None, &mut record)),
-            Body::Imported { .. } => {
-                imported_file::instance(context, template, name, foreign, &self.around, &mut record)
-            }
-        };
+        // All instances of a template are left out together.
+        let what = format!("{} (instances)", template.file());
+        let mut draft = None;
+        let why = context.files.work_on(&what, &mut || {
+            draft = match &template.body {
+                Body::Native(manifest) => template::instance(manifest, name, &self.around.facts)
+                    .and_then(|manifest| mean(context, manifest, None, &mut record)),
+                Body::Imported { .. } => {
+                    let around = &self.around;
+                    imported_file::instance(context, template, name, foreign, around, &mut record)
+                }
+            };
+        });
+        if why.is_some() {
+            let error = left_out(template.file(), why);
+            let name = Name::new(&name.to_string()).ok();
+            draft = name.map(|name| placeholder(context, name, &error));
+            record.diagnostics.push(error);
+        }
         let source = template.source.clone();
+        let size = draft.as_ref().map_or(0, size);
         self.drafts.extend(draft.map(|draft| Draft { source, ..draft }));
         // What several instances have in common is said once.
         if let Some(known) = self.records.iter_mut().find(|known| known.path == record.path) {
@@ -152,5 +185,23 @@ impl Set {
                 }
             }
         }
+        size
+    }
+
+    /// An instance that is not made, because those before it take all room of their template.
+    fn oversize(&mut self, context: &Context<'_>, template: &Template, name: &UnitName) {
+        let file = template.file();
+        let message = format!(
+            "instances of template {} take more than {} KiB together",
+            template.name,
+            limit::TEMPLATE / 1024
+        );
+        let error = whole(Severity::Error, "too-large", file, message)
+            .with_hint("make the template smaller, or want fewer instances");
+        let name = Name::new(&name.to_string()).ok();
+        let draft = name.map(|name| placeholder(context, name, &error));
+        let source = template.source.clone();
+        self.drafts.extend(draft.map(|draft| Draft { source, ..draft }));
+        self.tell(file, error);
     }
 }

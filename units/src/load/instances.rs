@@ -11,14 +11,14 @@ use super::{Loaded, Loader, Options, around, wanted};
 use crate::assembly::Draft;
 use crate::files::Files;
 use crate::foreign::Foreign;
-use crate::generation::Generation;
+use crate::generation::{FileRecord, Generation};
 use crate::imported_file;
 use crate::machine::reason::Refusal;
 use crate::name::Name;
 use crate::reuse::drop_ins_of;
 use crate::source::Overlaid;
 use crate::template::{self, Body, Template};
-use crate::unit_file::{self, Context, UnitFile};
+use crate::unit_file::{self, Context, LEFT_OUT, UnitFile};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -110,7 +110,9 @@ impl<'g> Shelf<'g> {
     /// A file with a template in it is read by every load; of a new one nothing is known.
     fn may_hold_templates(&self, path: &str) -> bool {
         let record = self.known.get(path).and_then(|index| self.previous.files.get(*index));
-        record.is_none_or(|record| record.again)
+        let is_left_out =
+            |record: &FileRecord| record.diagnostics.iter().any(|d| d.code == LEFT_OUT);
+        record.is_none_or(|record| record.again && !is_left_out(record))
     }
 
     fn offer_imported(
