@@ -23,23 +23,135 @@ pub(super) fn break_rings(
 ) {
     let count = generation.units.len();
     let mut dropped = vec![false; links.len()];
-    loop {
-        let steps = steps(count, links, broken, &dropped);
-        let component = components(count, &steps);
-        let worst = last_droppable(generation, links, &dropped, &component);
-        for index in worst.values() {
-            if let (Some(link), Some(flag)) = (links.get(*index), dropped.get_mut(*index)) {
-                *flag = true;
-                faults.push(opened(generation, link));
-            }
+    let mut steps = steps(count, links, broken, &dropped);
+    let mut component = components(count, &steps);
+    let order = droppable(generation, links, &component);
+    if !order.is_empty() {
+        let (drops, _) = to_drop(links, &component, &order);
+        for index in &drops {
+            dropped.get_mut(*index).into_iter().for_each(|flag| *flag = true);
         }
-        if worst.is_empty() {
-            report(generation, links, &steps, &component, broken, faults);
-            break;
-        }
+        opened(generation, links, &drops, faults);
+        steps = self::steps(count, links, broken, &dropped);
+        component = components(count, &steps);
     }
+    report(generation, links, &steps, &component, broken, faults);
     let mut flags = dropped.into_iter();
     links.retain(|_| !flags.next().unwrap_or(false));
+}
+
+/// The droppable links within components, by file name and line.
+fn droppable(generation: &Generation, links: &[Link], component: &[u32]) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    order.extend(links.iter().enumerate().filter_map(|(index, link)| {
+        (link.droppable && ring_of(component, link).is_some()).then_some(index)
+    }));
+    let key = |index: usize| {
+        let link = links.get(index)?;
+        Some((&generation.unit(link.by)?.at.file, link.line, index))
+    };
+    order.sort_by(|one, other| key(*one).cmp(&key(*other)));
+    order
+}
+
+/// The component that both ends of an ordering link are in.
+fn ring_of(component: &[u32], link: &Link) -> Option<u32> {
+    let ring = at(component, link.from);
+    let inside = ring != 0 && link.provider.is_some_and(|p| at(component, p) == ring);
+    (inside && link.kind.orders()).then_some(ring)
+}
+
+/// An ordering link while it is decided which links go: its ends, and its place in the order of
+/// the droppable links from 1; 0: it stays.
+#[derive(Clone, Copy)]
+struct Arrow {
+    from: u32,
+    to: u32,
+    rank: u32,
+}
+
+/// Links that have to be looked at together: some of them are dropped at the ranks from `low` to
+/// `high`.
+struct Task {
+    low: u32,
+    high: u32,
+    arrows: Vec<Arrow>,
+}
+
+/// The droppable links that go, the last first, and the arrows that all passes have looked at.
+///
+/// A link goes if it closes a ring with those that stay by nature and the droppable ones before
+/// it: with these present its ends are in one component. The rank at which the ends of a link
+/// come into one component is found for all links at once by halving the ranks. Those in one
+/// component at the middle belong to the lower half; of the others, whose ends are contracted,
+/// the upper half decides. So a link is looked at once for each halving.
+fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, usize) {
+    let mut ranks = vec![0u32; links.len()];
+    for (rank, index) in (1u32..).zip(order) {
+        ranks.get_mut(*index).into_iter().for_each(|place| *place = rank);
+    }
+    let arrows = links.iter().zip(ranks).filter_map(|(link, rank)| {
+        ring_of(component, link)?;
+        Some(Arrow { from: link.from.0, to: link.provider?.0, rank })
+    });
+    let high = u32::try_from(order.len()).unwrap_or(u32::MAX);
+    let mut tasks = vec![Task { low: 0, high, arrows: arrows.collect() }];
+    let (mut drops, mut looks) = (Vec::new(), 0);
+    while let Some(Task { low, high, arrows }) = tasks.pop() {
+        // Droppable links of lower ranks only fill the graph here: they are decided.
+        if !arrows.iter().any(|arrow| arrow.rank >= low.max(1)) {
+            continue;
+        }
+        looks += arrows.len();
+        if low == high {
+            let at_last = arrows.iter().filter(|arrow| arrow.rank == low);
+            drops.extend(
+                at_last.filter_map(|arrow| order.get((arrow.rank as usize).checked_sub(1)?)),
+            );
+            continue;
+        }
+        let middle = low + (high - low) / 2;
+        let (lower, upper) = halves(arrows, middle);
+        tasks.push(Task { low, high: middle, arrows: lower });
+        tasks.push(Task { low: middle + 1, high, arrows: upper });
+    }
+    (drops, looks)
+}
+
+/// The arrows up to rank `middle` whose ends are in one component when all of these are present,
+/// and the others, each end replaced by a number of its component.
+fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
+    let mut units: Vec<u32> = arrows.iter().flat_map(|arrow| [arrow.from, arrow.to]).collect();
+    units.sort_unstable();
+    units.dedup();
+    let local = |unit: u32| units.binary_search(&unit).unwrap_or(0);
+    let present = arrows.iter().filter(|arrow| arrow.rank <= middle);
+    let items: Vec<(UnitId, Step)> = present
+        .map(|arrow| {
+            let end = |unit| UnitId(u32::try_from(local(unit)).unwrap_or(u32::MAX));
+            (end(arrow.from), (end(arrow.to), 0))
+        })
+        .collect();
+    let component = components(units.len(), &Rows::new(units.len(), &items, |item| *item));
+    // Units on no ring keep numbers of their own.
+    let rings = component.iter().copied().max().unwrap_or(0);
+    let number = |unit: u32| {
+        let at = local(unit);
+        match component.get(at) {
+            Some(ring) if *ring != 0 => *ring,
+            _ => rings + 1 + u32::try_from(at).unwrap_or(0),
+        }
+    };
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    for arrow in arrows {
+        let (from, to) = (number(arrow.from), number(arrow.to));
+        if from == to && arrow.rank <= middle {
+            lower.push(arrow);
+        } else {
+            upper.push(Arrow { from, to, ..arrow });
+        }
+    }
+    (lower, upper)
 }
 
 /// The ordering links between usable units, by dependent.
@@ -102,40 +214,25 @@ fn put<T>(values: &mut [T], unit: UnitId, value: T) {
     }
 }
 
-/// Of each component the droppable link that comes last by file name and line.
-fn last_droppable(
-    generation: &Generation,
-    links: &[Link],
-    dropped: &[bool],
-    component: &[u32],
-) -> BTreeMap<u32, usize> {
-    let key = |index: usize| {
-        let link = links.get(index)?;
-        let file = &generation.unit(link.by)?.at.file;
-        Some((file.clone(), link.line, index))
-    };
-    let mut worst: BTreeMap<u32, usize> = BTreeMap::new();
-    for (index, link) in links.iter().enumerate() {
-        let ring = at(component, link.from);
-        let inside = ring != 0 && link.provider.is_some_and(|p| at(component, p) == ring);
-        if !link.droppable || !inside || dropped.get(index) == Some(&true) {
+/// What is said of the dropped links, the last first: one fault for each unit that loses some,
+/// for there may be as many links as units squared.
+fn opened(generation: &Generation, links: &[Link], drops: &[usize], faults: &mut Vec<Fault>) {
+    let name = |id: UnitId| generation.unit(id).map_or("", |unit| unit.name.as_str());
+    let mut shown: BTreeMap<(UnitId, UnitId), (usize, u32)> = BTreeMap::new();
+    for link in drops.iter().filter_map(|index| links.get(*index)) {
+        let at = faults.len();
+        let (at, more) = shown.entry((link.by, link.from)).or_insert((at, 0));
+        if let Some(fault) = faults.get_mut(*at) {
+            *more += 1;
+            fault.diagnostic.hint = format!("and {more} more of its orders are dropped");
             continue;
         }
-        let best = worst.entry(ring).or_insert(index);
-        if key(index) > key(*best) {
-            *best = index;
-        }
+        let provider = link.provider.map_or("", name);
+        let message =
+            format!("the order \"{} after {provider}\" is dropped to open a ring", name(link.from));
+        let diagnostic = Diagnostic::warning("ring-opened", link.place(generation), message);
+        faults.push(Fault { units: vec![link.from], diagnostic });
     }
-    worst
-}
-
-fn opened(generation: &Generation, link: &Link) -> Fault {
-    let name = |id: UnitId| generation.unit(id).map_or("", |unit| unit.name.as_str());
-    let provider = link.provider.map_or("", name);
-    let message =
-        format!("the order \"{} after {provider}\" is dropped to open a ring", name(link.from));
-    let diagnostic = Diagnostic::warning("ring-opened", link.place(generation), message);
-    Fault { units: vec![link.from], diagnostic }
 }
 
 /// Breaks every unit on a ring; shows disjoint rings, one diagnostic each.
@@ -259,4 +356,76 @@ pub(super) fn order(count: usize, out: &Rows<Edge>) -> Vec<UnitId> {
         }
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::TargetId;
+    use crate::spec::DependencyKind;
+    use proptest::prelude::*;
+
+    fn link(from: u32, to: u32, droppable: bool) -> Link {
+        Link {
+            from: UnitId(from),
+            kind: DependencyKind::After,
+            target: TargetId(to),
+            provider: Some(UnitId(to)),
+            optional: false,
+            by: UnitId(from),
+            line: 1,
+            droppable,
+        }
+    }
+
+    fn on_rings(count: usize, links: &[Link], dropped: &[bool]) -> Vec<u32> {
+        components(count, &steps(count, links, &BTreeMap::new(), dropped))
+    }
+
+    /// The droppable links on rings, in the order of the list.
+    fn candidates(links: &[Link], component: &[u32]) -> Vec<usize> {
+        let each = links.iter().enumerate();
+        let is = |link: &Link| link.droppable && ring_of(component, link).is_some();
+        each.filter(|(_, link)| is(link)).map(|(index, _)| index).collect()
+    }
+
+    proptest! {
+        /// The links that go are those that go when the last one on a ring is taken again and
+        /// again.
+        #[test]
+        fn links_are_dropped_as_if_one_by_one_from_the_last(
+            edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),
+        ) {
+            let links: Vec<Link> =
+                edges.into_iter().map(|(from, to, kind)| link(from, to, kind != 0)).collect();
+            let mut dropped = vec![false; links.len()];
+            let component = on_rings(9, &links, &dropped);
+            let order = candidates(&links, &component);
+            let mut expected = Vec::new();
+            for index in order.iter().rev() {
+                if ring_of(&on_rings(9, &links, &dropped), &links[*index]).is_some() {
+                    dropped[*index] = true;
+                    expected.push(*index);
+                }
+            }
+            prop_assert_eq!(to_drop(&links, &component, &order).0, expected);
+        }
+    }
+
+    #[test]
+    fn units_that_are_each_after_all_others_cost_little_more_than_their_links() {
+        for count in [20u32, 40, 80] {
+            let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+            let links: Vec<Link> = pairs
+                .filter(|(from, to)| from != to)
+                .map(|(from, to)| link(from, to, true))
+                .collect();
+            let component = on_rings(count as usize, &links, &vec![false; links.len()]);
+            let order = candidates(&links, &component);
+            let (drops, looks) = to_drop(&links, &component, &order);
+            assert_eq!(drops.len(), links.len() / 2, "a line of units is left");
+            let halvings = links.len().ilog2() as usize + 2;
+            assert!(looks <= links.len() * halvings, "{looks} looks at {} links", links.len());
+        }
+    }
 }
