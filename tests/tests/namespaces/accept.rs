@@ -192,3 +192,15 @@ fn a_service_of_inetds_kind_runs_from_its_unit_files() {
     assert_eq!(init.status().system(), "running");
     init.finish();
 }
+
+#[test]
+fn reload_with_a_broken_template_of_connections_is_refused() {
+    let init = echo(&format!("listen-stream: 127.0.0.1:{}", free_port()));
+    let before = init.status();
+    init.sandbox.unit("echo@", "stdin: socket\nexec-strat: /bin/cat");
+    let (code, said) = init.initctl_json(&["reload"]);
+    assert_eq!(code, 65, "{said}");
+    assert!(said.to_string().contains("echo@.yaml"), "{said}");
+    assert_eq!(init.status().0["generation"], before.0["generation"]);
+    init.finish();
+}

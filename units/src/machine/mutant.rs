@@ -44,6 +44,8 @@ pub enum Mutant {
     ConflictGranted,
     /// masks: a wish for a masked target is granted.
     MaskedGranted,
+    /// reload: a broken unit that takes connections of a needed socket is granted.
+    PlacesUnchecked,
     /// restart-with: a stop marks nobody.
     RestartWithIgnored,
     /// restart-with: an exit by itself marks too.

@@ -27,6 +27,10 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::ConflictForgotten, "conflicts: one that the graph has no more is forgotten"),
     (Mutant::ConflictGranted, "conflicts: a wish for both is granted"),
     (Mutant::MaskedGranted, "masks: a wish for a masked target is granted"),
+    (
+        Mutant::PlacesUnchecked,
+        "reload: a broken unit that takes connections of a needed socket is granted",
+    ),
     (Mutant::RestartWithIgnored, "restart-with: a stop marks nobody"),
     (Mutant::RestartWithOnExit, "restart-with: an exit by itself marks too"),
     (Mutant::TargetNotHeld, "may_start: a target still held does not matter"),

@@ -13,7 +13,9 @@ use crate::machine::event::{Goal, Intent};
 use crate::machine::reason::Refusal;
 use crate::name::{Name, template_hint};
 use crate::policy::Policy;
+use crate::spec::DependencyKind;
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What would hold if the wish were granted.
@@ -142,11 +144,27 @@ impl Machine {
         Ok(())
     }
 
+    /// The units whose mistakes matter: those that are needed, and those that take the connections
+    /// of a needed socket. These are not needed before there is a connection.
+    fn concerned(&self, candidate: &Candidate) -> BTreeSet<UnitId> {
+        let needed = candidate.generation.unit_ids().filter(|unit| candidate.need.has(*unit));
+        let mut concerned: BTreeSet<UnitId> = needed.collect();
+        if self.planted(Mutant::PlacesUnchecked) {
+            return concerned;
+        }
+        let edges = concerned.iter().flat_map(|unit| candidate.graph.edges(*unit));
+        let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
+        let places: Vec<UnitId> = accepts.filter_map(|edge| edge.provider).collect();
+        concerned.extend(places);
+        concerned
+    }
+
     /// No needed unit may become unusable that was not, and no unit may become needed that names a
     /// missing target: a reload would be refused for it.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        let concerned = self.concerned(candidate);
         let worse = |unit: &UnitId| {
-            candidate.need.has(*unit)
+            concerned.contains(unit)
                 && candidate.graph.broken(*unit).is_some()
                 && self.graph.broken(*unit).is_none()
         };
@@ -168,9 +186,10 @@ impl Machine {
     /// Anything wrong in what is needed of the unit directories rejects a new generation.
     fn check_generation(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let generation = &candidate.generation;
+        let concerned = self.concerned(candidate);
         let concerns = |unit: &UnitId| {
             let local = generation.unit(*unit).is_some_and(|unit| unit.source.is_none());
-            local && candidate.need.has(*unit)
+            local && concerned.contains(unit)
         };
         for (id, unit) in generation.unit_ids().zip(&generation.units) {
             if let (Some(fault), true) = (&unit.fault, concerns(&id)) {

@@ -76,18 +76,24 @@ impl Oracle {
                 }
                 let kept = |name| somebody(&next, name) || !somebody(self, name);
                 next.goal.iter().chain(next.want.keys()).all(kept)
-                    && next.needed.and(next.graph.broken).is_empty()
+                    && next.concerned().and(next.graph.broken).is_empty()
                     && next.need().2.less(self.need().2).is_empty()
             }
             _ => false,
         };
         // Nothing that is needed may become unusable.
-        let worse = next.needed.and(next.graph.broken).less(self.graph.broken);
+        let worse = next.concerned().and(next.graph.broken).less(self.graph.broken);
         let accepted = fits && self.end.is_none() && worse.is_empty();
         if accepted {
             *self = next;
         }
         accepted
+    }
+
+    /// Needed units, and those that take the connections of needed sockets.
+    fn concerned(&self) -> Set {
+        let places = |unit: usize| self.graph.to(unit, |kind| kind == D::Accepts);
+        self.needed.iter().fold(self.needed, |all, unit| all.or(places(unit)))
     }
 
     /// The first goal; where none of it can be had, the emergency target.
