@@ -96,15 +96,7 @@ impl Daemon {
             recalled,
             keep,
         } = wiring;
-        let recalled = if planted(Mutant::BegunAnewForgets) {
-            Recalled { known: recalled.known, ..Recalled::default() }
-        } else if planted(Mutant::HeldForgotten) {
-            Recalled { held: Held::default(), ..recalled }
-        } else if planted(Mutant::WithheldForgotten) {
-            Recalled { withheld: BTreeSet::new(), ..recalled }
-        } else {
-            recalled
-        };
+        let recalled = remembered(recalled);
         let (mirror, follower) = Mirror::new(store, keys, clock);
         let Recalled { known, ran, withheld, .. } = recalled.clone();
         let (refusing, refused) = watch::channel(BTreeSet::new());
@@ -166,6 +158,19 @@ impl Daemon {
     pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
         let own = self.presence.borrow().lease.filter(|_| down);
         own.into_iter().chain(*self.leads.borrow())
+    }
+}
+
+/// What a fleetd knows of the one before it: all that was kept, unless a mistake is planted.
+fn remembered(recalled: Recalled) -> Recalled {
+    if planted(Mutant::BegunAnewForgets) {
+        Recalled { known: recalled.known, ..Recalled::default() }
+    } else if planted(Mutant::HeldForgotten) {
+        Recalled { held: Held::default(), ..recalled }
+    } else if planted(Mutant::WithheldForgotten) {
+        Recalled { withheld: BTreeSet::new(), ..recalled }
+    } else {
+        recalled
     }
 }
 

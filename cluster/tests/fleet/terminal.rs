@@ -9,6 +9,46 @@ use std::process::Output;
 const ODD: &str = "q\u{1b}[31mq\u{1b}[2J\u{1b}]0;t\u{7}\u{8}\u{7f}\u{9b}31m\u{85}\u{202e}\u{2066}\u{61c}\
                    \u{200b}\u{200d}\u{2060}\u{feff}\u{ad}\u{e0041}z";
 
+/// Commands that print text of units, of machines or of their own command line.
+const COMMANDS: &[&[&str]] = &[
+    &["list-units"],
+    &["list-units", "--full", "--fields=unit,machine,active,sub,load,hash,reason"],
+    &["list-unit-files"],
+    &["list-unit-files", "--full", "--fields=unit,hash,dstate,state,target,desc,global,reason"],
+    &["list-machines"],
+    &["list-machines", "--full"],
+    &["cat", "odd"],
+    &["cat", ODD],
+    &["why", "odd"],
+    &["why", "lost"],
+    &["why", ODD],
+    &["submit", "new.service"],
+    &["submit", ODD],
+    &["start", "--no-block", "new.service"],
+    &["load", "--no-block", "off.service"],
+    &["start", "--no-block", ODD],
+    &["stop", ODD],
+    &["unload", ODD],
+    &["destroy", ODD],
+    &["restart", ODD],
+    &["rollout", "--timeout=2", "odd.service"],
+    &["rollout", ODD],
+    &["drain", ODD],
+    &["drain", "m1"],
+    &["undrain", "m1"],
+    &["logs", "lost"],
+    &["logs", ODD],
+    &["backup", "kept.json"],
+    &["restore", "odd.service"],
+    &["restore", ODD],
+    &["status", ODD],
+    &["journal", ODD],
+    &["ssh", ODD],
+    &["--endpoint", ODD, "list-units"],
+    &["--no-such-flag", ODD],
+    &[ODD],
+];
+
 fn is_harmless(words: &[&str], output: &Output) {
     let bytes = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(bytes).unwrap_or_else(|error| panic!("{words:?}: {error}"));
@@ -46,45 +86,8 @@ fn text_of_units_and_machines_is_escaped_by_every_command() {
         "odd.service",
         &format!("[Unit]\nDescription=b{ODD}\n[Service]\nExecStart=/bin/false\n"),
     );
-    for words in [
-        &["list-units"][..],
-        &["list-units", "--full", "--fields=unit,machine,active,sub,load,hash,reason"],
-        &["list-unit-files"],
-        &["list-unit-files", "--full", "--fields=unit,hash,dstate,state,target,desc,global,reason"],
-        &["list-machines"],
-        &["list-machines", "--full"],
-        &["cat", "odd"],
-        &["cat", ODD],
-        &["why", "odd"],
-        &["why", "lost"],
-        &["why", ODD],
-        &["submit", "new.service"],
-        &["submit", ODD],
-        &["start", "--no-block", "new.service"],
-        &["load", "--no-block", "off.service"],
-        &["start", "--no-block", ODD],
-        &["stop", ODD],
-        &["unload", ODD],
-        &["destroy", ODD],
-        &["restart", ODD],
-        &["rollout", "--timeout=2", "odd.service"],
-        &["rollout", ODD],
-        &["drain", ODD],
-        &["drain", "m1"],
-        &["undrain", "m1"],
-        &["logs", "lost"],
-        &["logs", ODD],
-        &["backup", "kept.json"],
-        &["restore", "odd.service"],
-        &["restore", ODD],
-        &["status", ODD],
-        &["journal", ODD],
-        &["ssh", ODD],
-        &["--endpoint", ODD, "list-units"],
-        &["--no-such-flag", ODD],
-        &[ODD],
-    ] {
+    for words in COMMANDS {
         is_harmless(words, &stand.fleetctl(words));
-        is_harmless(words, &stand.fleetctl(&[&["--json"], words].concat()));
+        is_harmless(words, &stand.fleetctl(&[&["--json"][..], words].concat()));
     }
 }
