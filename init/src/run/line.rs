@@ -86,10 +86,7 @@ impl Init {
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(&running.procedure, part);
-        if starts || matches!(part, Part::Pre(_)) {
-            extra.extend(self.monitored(&name));
-        }
-        extra.extend(self.remote_of(&name));
+        extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
         let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };

@@ -1,7 +1,7 @@
 //! What a unit that `on-failure` or `on-success` brings in is told of the unit that has ended:
 //! systemd.exec(5), `$MONITOR_SERVICE_RESULT` and those beside it.
 
-use super::procedure::{Outcome, result_of};
+use super::procedure::{Outcome, Part, result_of};
 use crate::event_loop::Init;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::RunId;
@@ -50,9 +50,12 @@ impl Init {
         }
     }
 
-    /// What the unit `name` is told of the one unit that brings it in. Of several units none is
-    /// told, as in systemd.
-    pub(super) fn monitored(&self, name: &Name) -> Vec<(String, String)> {
+    /// What the commands of a start of the unit `name` are told of the one unit that brings it in. Of
+    /// several units none is told, as in systemd.
+    pub(super) fn monitored(&self, name: &Name, part: Part) -> Vec<(String, String)> {
+        if !matches!(part, Part::Pre(_) | Part::Start(_)) {
+            return Vec::new();
+        }
         let Some(unit) = self.machine.generation().find_unit(name.as_str()) else {
             return Vec::new();
         };
@@ -109,7 +112,19 @@ fn outcome_of(reason: &Reason) -> Outcome {
         Reason::Watchdog => ("watchdog", None),
         Reason::OutOfMemory => ("oom-kill", None),
         Reason::Protocol { .. } => ("protocol", None),
-        _ => ("resources", None),
+        Reason::Exec(_)
+        | Reason::Dependency { .. }
+        | Reason::Inactive { .. }
+        | Reason::Masked { .. }
+        | Reason::Missing { .. }
+        | Reason::Config { .. }
+        | Reason::Conflict { .. }
+        | Reason::Skipped { .. }
+        | Reason::Slot
+        | Reason::Backoff { .. }
+        | Reason::On { .. }
+        | Reason::Unkillable
+        | Reason::Internal => ("resources", None),
     };
     Outcome { result, exit }
 }

@@ -343,13 +343,13 @@ fn without_its_directory(taking: &str) -> Init {
     files.unit("all", "type: virtual\nwaits-for: done");
     let init = Boot::new(files).start("all");
     init.when_state("done", "exited");
-    let open = init.process().files().into_values().map(PathBuf::from);
+    let mut open = init.process().files().into_values().map(PathBuf::from);
     let is_it = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| name.starts_with("groundstate"))
             && path.join("cgroup.procs").exists()
     };
-    let directory = open.filter(is_it).next().expect("init has its directory open");
+    let directory = open.find(is_it).expect("init has its directory open");
     if !taking.is_empty() {
         let pid = init.process().0.to_string();
         let mount =
