@@ -11,6 +11,10 @@ use std::str::Chars;
 
 /// States that a pattern's program has, guessed from its text: too many rather than too few.
 pub(crate) fn cost(pattern: &str) -> usize {
+    // With `(?x)` a comment may stand before a repetition.
+    if pattern.contains("(?") && pattern.contains('#') {
+        return limit::READY_GREP_DEAREST;
+    }
     let (mut states, mut last, mut times) = (0usize, 0usize, 1usize);
     let (mut class, mut after_group) = (None, false);
     let mut chars = pattern.chars().peekable();
@@ -32,14 +36,18 @@ pub(crate) fn cost(pattern: &str) -> usize {
                 continue;
             }
             '*' | '+' => continue,
+            // A flag such as `(?i)` makes classes of letters. Blanks are nothing with `(?x)`.
+            '?' | ' ' | '\t' | '\n' => {
+                states = states.saturating_add(if char == '?' { 30 } else { 1 });
+                continue;
+            }
             '[' if class.is_none() => class = Some(states),
             _ => {}
         }
         after_group = char == ')';
         last = match char {
             '\\' => escaped(&mut chars),
-            // A class, or a flag such as `(?i)` that makes classes of letters.
-            '[' | '?' => 30,
+            '[' => 30,
             '.' => 10,
             char => char.len_utf8(),
         };
@@ -131,6 +139,9 @@ mod tests {
             "x{9999}",
             "x{100}{100}",
             r"[\w\d]{9}",
+            r"(\w\w)?{50}",
+            r"(?x)(\w\w) {50}",
+            "(?x)(\\w)#\n{50}",
             r"\p{L}{20}",
             r"(?i:\w\w\w\w\w)",
         ] {
