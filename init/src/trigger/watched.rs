@@ -3,6 +3,7 @@
 use super::lookout::Post;
 use super::message::{Alarm, By, Order, Report};
 use super::{Subject, Triggers};
+use crate::boot::Mode;
 use crate::clock;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
@@ -75,7 +76,11 @@ impl Watched {
 }
 
 impl Init {
-    pub(super) fn keep_timer(&mut self, unit: &Name, run: RunId, timer: Timer) {
+    pub(super) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
+        if self.mode == Mode::Container {
+            // The machine was booted long before the container was.
+            timer.startup.append(&mut timer.boot);
+        }
         let machine = &self.machine;
         let trigger = machine.generation().find_unit(unit.as_str());
         let activated = trigger.and_then(|trigger| machine.activates(trigger));

@@ -71,6 +71,22 @@ fn initctl_says_when_timers_fire_and_where_sockets_listen() {
 }
 
 #[test]
+fn time_since_the_boot_of_a_container_counts_from_the_start_of_init() {
+    let files = Sandbox::new();
+    // The machine was booted before that.
+    files.unit("later", "type: timer\ntimer-boot: 2min\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/touch DIR/ran");
+    files.unit("all", "type: virtual\nwants: later");
+    let init = Boot::new(files).start("all");
+    until("the clock has told when", || {
+        let (_, timers) = init.initctl_json(&["timers"]);
+        timers["timers"][0]["next"].is_string().then_some(())
+    });
+    assert!(!init.sandbox.path("ran").exists());
+    init.finish();
+}
+
+#[test]
 fn a_calendar_timer_fires_at_its_seconds() {
     let files = Sandbox::new();
     files.unit("tick", "type: timer\ntimer-calendar: '*:*:*'\nactivates: job");

@@ -52,8 +52,13 @@ impl Timer {
         let base = history.fired_wall.unwrap_or(history.active_wall).min(wall);
         let pace = history.fired_wall.map_or(Duration::ZERO, |_| limit::TIMER_PACE);
         let earliest = base.saturating_add(micros(pace));
+        // The delay by chance of a time that was missed is counted from the start of init: else
+        // all machines would make up for it at the same moment after a power failure.
+        let since = micros(history.active.since(history.startup));
+        let startup = history.active_wall.saturating_sub(since);
+        let startup = if startup <= wall { startup } else { i64::MIN };
         let next = |calendar: &super::calendar::Calendar| {
-            let at = calendar.next(base, zone(&calendar.zone)?)?.max(earliest);
+            let at = calendar.next(base, zone(&calendar.zone)?)?.max(earliest).max(startup);
             let late = micros(self.late(seed, at));
             Some(at.saturating_add(late))
         };
@@ -72,7 +77,7 @@ impl Timer {
         let once = once
             .into_iter()
             .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
-            .map(|at| self.delayed(at, seed))
+            .map(|at| self.delayed(at.max(history.startup), seed))
             .filter(|at| history.fired.is_none_or(|fired| *at > fired));
         // Counted from the firing where that came later, so that one of them repeats.
         let since = |at: Option<Time>| match (at, history.fired) {
@@ -153,6 +158,53 @@ mod tests {
         assert_eq!(due(&timer, now, &history).wall, Some(11 * HOUR));
         // The clock is put back by eight hours.
         assert_eq!(due(&timer, 2 * HOUR + 5, &history).wall, Some(3 * HOUR));
+    }
+
+    #[test]
+    fn a_missed_time_is_delayed_by_chance_from_the_start_of_init_on() {
+        let calendar = vec![calendar::parse("hourly").unwrap()];
+        let jitter = Duration::from_secs(600);
+        let timer = Timer { calendar, jitter, ..Timer::default() };
+        // Init began at 10:00:00, the timer is active since 10:00:05 and last fired at 01:00.
+        let mut history = History {
+            startup: at(100),
+            active: at(105),
+            active_wall: 10 * HOUR + 5_000_000,
+            fired_wall: Some(HOUR),
+            ..History::default()
+        };
+        let found = due(&timer, 10 * HOUR + 5_000_000, &history).wall.unwrap();
+        let late = found - 10 * HOUR;
+        assert!((1..600_000_000).contains(&late), "{late}");
+        assert_eq!(due(&timer, 10 * HOUR + 9_000_000, &history).wall, Some(found));
+        // A clock that was put back since then keeps nothing waiting until the start of init.
+        history.fired_wall = Some(HOUR);
+        let found = due(&timer, 2 * HOUR + 1, &history).wall.unwrap();
+        assert!((2 * HOUR..2 * HOUR + 600_000_000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_timer_elapses_at_the_first_of_all_its_times() {
+        let calendar = vec![calendar::parse("hourly").unwrap()];
+        let active = [span(30), span(20)].concat();
+        let timer = Timer { calendar, active, startup: span(40), ..Timer::default() };
+        let mut history = History { startup: at(2), active: at(5), ..History::default() };
+        let found = due(&timer, 1, &history);
+        assert_eq!((found.wall, found.mono), (Some(HOUR), Some(at(25))));
+        history.fired = Some(at(25));
+        assert_eq!(due(&timer, 1, &history).mono, Some(at(35)), "the second of the same kind");
+        history.fired = Some(at(35));
+        assert_eq!(due(&timer, 1, &history).mono, Some(at(42)));
+        history.fired = Some(at(42));
+        assert_eq!(due(&timer, 1, &history).mono, None, "each of them comes once");
+    }
+
+    #[test]
+    fn a_time_since_the_boot_that_is_past_elapses_at_once() {
+        let timer = Timer { boot: span(60), startup: span(30), ..Timer::default() };
+        let history = History { startup: at(2), active: at(500), ..History::default() };
+        let found = due(&timer, 0, &history).mono.unwrap();
+        assert!(found < at(500), "{found:?}");
     }
 
     #[test]
