@@ -1,5 +1,6 @@
 //! `>= 5.10`: an operator and what to compare with, as conditions write it.
 
+use crate::glob;
 use std::cmp::Ordering;
 
 /// What has to be so of the left side.
@@ -53,6 +54,65 @@ impl Comparison {
     }
 }
 
+/// Whether a release of the kernel fits each expression of a list, as `ConditionKernelVersion=`
+/// has them: systemd.unit(5).
+pub fn release_fits(list: &str, release: &str) -> bool {
+    const ONLY: [&str; 10] = ["!$=", "$=", "<=", ">=", "!=", "<>", "==", "<", ">", "="];
+    let mut words = expressions(list).into_iter();
+    while let Some(word) = words.next() {
+        // The operator may stand by itself before what it compares with.
+        let expression = if ONLY.contains(&word.as_str()) {
+            word + &words.next().unwrap_or_default()
+        } else {
+            word
+        };
+        if !fits(expression.trim(), release) {
+            return false;
+        }
+    }
+    true
+}
+
+fn fits(expression: &str, release: &str) -> bool {
+    if let Some(pattern) = expression.strip_prefix("!$=") {
+        return !glob::matches(pattern.trim(), release);
+    }
+    if let Some(pattern) = expression.strip_prefix("$=") {
+        return glob::matches(pattern.trim(), release);
+    }
+    let is_text = |rest: &str| !rest.starts_with('=');
+    if let Some(text) = expression.strip_prefix('=').filter(|rest| is_text(rest)) {
+        return text.trim() == release;
+    }
+    if let Some(text) = expression.strip_prefix("!=") {
+        return text.trim() != release;
+    }
+    match Comparison::parse(expression) {
+        (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
+        (None, pattern) => glob::matches(pattern, release),
+    }
+}
+
+/// Words with blanks between them; quotes keep blanks, and are taken off.
+fn expressions(list: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in list.chars() {
+        match (quote, character) {
+            (Some(open), character) if character == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, blank) if blank.is_whitespace() => found.extend(word.take()),
+            (_, character) => word.get_or_insert_default().push(character),
+        }
+    }
+    found.extend(word);
+    found
+}
+
 /// Compares releases: `6.1.0-18-amd64` with `5.10`. Numbers by their value, the rest by
 /// its letters; one that is only the beginning of the other is the less.
 pub fn compare_versions(left: &str, right: &str) -> Ordering {
@@ -100,6 +160,33 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_fits_a_list_where_it_fits_each_expression() {
+        let release = "6.1.0-18-amd64";
+        for (list, expected) in [
+            (">=5.10", true),
+            (">= 5.10", true),
+            ("< 5.10", false),
+            (">=5.10 <6.2", true),
+            (">=5.10 <6.1", false),
+            ("\">= 5.10\" '< 6.2'", true),
+            ("6.1.*", true),
+            ("$=6.1.*", true),
+            ("$= 5.*", false),
+            ("!$=5.*", true),
+            ("!$=6.*", false),
+            ("6.* !$=*-arm64", true),
+            ("=6.1.0-18-amd64", true),
+            ("= 6.1.0", false),
+            ("!=6.1.0", true),
+            ("!=6.1.0-18-amd64", false),
+            ("==6.1.0-18-amd64", true),
+            ("<>6.1", true),
+        ] {
+            assert_eq!(release_fits(list, release), expected, "{list}");
+        }
+    }
 
     #[test]
     fn operators_are_read_longest_first() {

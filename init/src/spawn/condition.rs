@@ -4,7 +4,7 @@
 
 use super::pattern;
 use groundstate_units::account::Accounts;
-use groundstate_units::comparison::{Comparison, compare_versions};
+use groundstate_units::comparison::{Comparison, release_fits};
 use groundstate_units::spec::{Condition, ConditionKind};
 use groundstate_units::{capability, glob, value};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -53,7 +53,7 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
         ConditionKind::FileExecutable => {
             path.metadata().is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
         }
-        ConditionKind::KernelCmdline => is_on_command_line(&text("/proc/cmdline"), argument),
+        ConditionKind::KernelCmdline => is_on_command_line(&command_line(), argument),
         ConditionKind::Virtualization => is_virtual(argument),
         ConditionKind::Capability => has_capability(argument),
         ConditionKind::Security => has_security(argument),
@@ -97,9 +97,30 @@ fn unescape(text: &str) -> String {
     plain
 }
 
+/// The kernel's command line; in a container that of PID 1, as the kernel's is the host's.
+fn command_line() -> Vec<String> {
+    if container().is_some() {
+        let line = std::fs::read("/proc/1/cmdline").unwrap_or_default();
+        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        return words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    }
+    words_of_kernel_line(&text("/proc/cmdline"))
+}
+
+/// Quotes keep blanks together, as the kernel has it.
+fn words_of_kernel_line(line: &str) -> Vec<String> {
+    let mut is_quoted = false;
+    let between = |character: char| {
+        is_quoted ^= character == '"';
+        character.is_whitespace() && !is_quoted
+    };
+    let words = line.split(between).filter(|word| !word.is_empty());
+    words.map(|word| word.replace('"', "")).collect()
+}
+
 /// A word as it stands; a name also as the name of an assignment.
-fn is_on_command_line(line: &str, argument: &str) -> bool {
-    line.split_whitespace().any(|word| {
+fn is_on_command_line(line: &[String], argument: &str) -> bool {
+    line.iter().any(|word| {
         word == argument
             || (!argument.contains('=')
                 && word.split_once('=').is_some_and(|(name, _)| name == argument))
@@ -221,8 +242,10 @@ fn is_first_boot() -> bool {
 }
 
 fn is_host(argument: &str) -> bool {
-    if argument.len() == 32 && argument.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return text("/etc/machine-id").trim().eq_ignore_ascii_case(argument);
+    let id = argument.replace('-', "");
+    let is_id = matches!(argument.len(), 32 | 36) && id.len() == 32;
+    if is_id && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return text("/etc/machine-id").trim().eq_ignore_ascii_case(&id);
     }
     let name = uname().ok().and_then(|name| name.nodename().to_str().map(str::to_ascii_lowercase));
     name.is_some_and(|name| glob::matches(&argument.to_ascii_lowercase(), &name))
@@ -297,16 +320,10 @@ fn compares(argument: &str, there: u64, read: impl FnOnce(&str) -> Option<u64>) 
     read(number).is_some_and(|asked| comparison.holds(there.cmp(&asked)))
 }
 
-/// Each of its words: a comparison, or a pattern.
 fn is_release(argument: &str) -> bool {
     let name = uname().ok();
-    let Some(release) = name.as_ref().and_then(|name| name.release().to_str()) else {
-        return false;
-    };
-    match Comparison::parse(argument) {
-        (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
-        (None, pattern) => glob::matches(pattern, release),
-    }
+    let release = name.as_ref().and_then(|name| name.release().to_str());
+    release.is_some_and(|release| release_fits(argument, release))
 }
 
 #[cfg(test)]
@@ -376,10 +393,33 @@ mod tests {
         }
         let (yes, no) = (is_virtual("yes"), is_virtual("no"));
         assert_ne!(yes, no);
-        assert!(is_on_command_line("ro quiet root=/dev/a", "quiet"));
-        assert!(is_on_command_line("ro root=/dev/a", "root"));
-        assert!(is_on_command_line("ro root=/dev/a", "root=/dev/a"));
-        assert!(!is_on_command_line("ro root=/dev/a", "root=/dev"));
         assert_eq!(unescape("/a\\040b"), "/a b");
+    }
+
+    #[test]
+    fn a_word_or_an_exact_assignment_is_found_on_the_kernel_command_line() {
+        let line = words_of_kernel_line("ro quiet root=/dev/a note=\"a b\" \"say=c d\"\n");
+        for (argument, expected) in [
+            ("quiet", true),
+            ("root", true),
+            ("root=/dev/a", true),
+            ("note=a b", true),
+            ("say=c d", true),
+            ("root=/dev", false),
+            ("qui", false),
+            ("b", false),
+        ] {
+            assert_eq!(is_on_command_line(&line, argument), expected, "{argument}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_checked_at_the_end_of_its_links() {
+        let holds = |kind, argument: &str| ask(kind, argument);
+        // /proc/self is a link to a directory.
+        assert!(holds(ConditionKind::PathIsDirectory, "/proc/self"));
+        assert!(holds(ConditionKind::PathExists, "/proc/self"));
+        assert!(holds(ConditionKind::PathIsSymlink, "/proc/self"));
+        assert!(!holds(ConditionKind::PathIsSymlink, "/proc"));
     }
 }

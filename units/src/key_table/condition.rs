@@ -33,7 +33,7 @@ conditions! {
     "directory-not-empty" "A directory with something in it is at this path." "/etc/web/sites";
     "file-not-empty" "A regular file with something in it is at this path." "/etc/web/key.pem";
     "file-executable" "A regular file that may be executed is at this path." "/usr/bin/web";
-    "kernel-cmdline" "The kernel's command line has this word, or this `name=value`." "\"!noweb\"";
+    "kernel-cmdline" "The kernel's command line (in a container: that of PID 1) has this word, or this `name=value`." "\"!noweb\"";
     "virtualization" "yes: this is a virtual machine or a container; vm; container; or the name of one: kvm, qemu, vmware, oracle, microsoft, xen, docker, podman, lxc and others." "\"!container\"";
     "capability" "init's bounding set has this capability." "CAP_NET_ADMIN";
     "security" "This is switched on: selinux, apparmor, tomoyo, smack, ima, audit, uefi-secureboot, tpm2, cvm." "apparmor";
@@ -45,7 +45,7 @@ conditions! {
     "group" "init runs in this group, by name or number." "0";
     "cpus" "So many processors can be used; `<`, `<=`, `=`, `!=`, `>=`, `>` may stand before the number." "\">= 2\"";
     "memory" "The machine has so much memory; compared as cpus." "\">= 512M\"";
-    "kernel-version" "The kernel's release compares so, or matches this pattern." "\">= 5.10\"";
+    "kernel-version" "The kernel's release fits each of these comparisons and patterns." "\">= 5.10\"";
     "environment" "init's own environment has this variable, or this `NAME=value`." "container";
 }
 
