@@ -5,7 +5,7 @@ use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Stage;
 use groundstate_units::machine::reason::Reason;
 use groundstate_units::settings::Settings;
-use groundstate_units::spec::ExecLine;
+use groundstate_units::spec::{ExecLine, SuccessStatus};
 
 const RUN: RunId = RunId(7);
 const WELL: Exit = Exit::Code(0);
@@ -240,6 +240,25 @@ fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
     assert_eq!(run.main_found(), [Deed::Tell(Event::Ready(RUN))]);
     assert_eq!(run.exited(Part::Main, Exit::Code(1)), [Deed::Look]);
     assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, Exit::Code(1)))]);
+}
+
+#[test]
+fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_statuses() {
+    let kind = Kind::ForegroundSupervised;
+    let standard = || Live::standard(kind, &Settings::default());
+    let list = || SuccessStatus { codes: vec![43], signals: Vec::new() };
+    for (live, is_listed) in [
+        (Live { restart_except: list(), ..standard() }, true),
+        (Live { restart_also: list(), ..standard() }, true),
+        (Live { success_status: list(), ..standard() }, true),
+        (standard(), false),
+    ] {
+        let mut run = Procedure::new(RUN, &unit(kind, [1, 1, 0, 0]), &Arc::new(live));
+        assert_eq!(run.begin(), [Deed::Spawn(Part::Pre(0))]);
+        let deeds = run.exited(Part::Pre(0), Exit::Code(43));
+        let is_told_apart = matches!(deeds[0], Deed::Tell(Event::Protocol(RUN, _)));
+        assert_eq!(is_told_apart, is_listed, "{deeds:?}");
+    }
 }
 
 #[test]

@@ -232,14 +232,22 @@ impl Machine {
     /// earlier failure of the run stands.
     pub(super) fn stop_failed(&mut self, ix: Ix, reason: Reason) {
         let cell = self.cell(ix);
-        let is_replaced = cell.needed && cell.must;
+        // A run that ended well stops by itself: no other one was asked for.
+        let is_replaced = if let Phase::Stopping(run, stop) = &cell.phase
+            && matches!(stop.then, Then::Rest { .. })
+        {
+            run.restart || run.changed || run.lost.is_some()
+        } else {
+            cell.needed && cell.must
+        };
         if is_replaced {
             return;
         }
-        let exit = if let Reason::Exit(exit) = reason { Some(exit) } else { None };
         if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase
             && !matches!(stop.then, Then::Fail(_))
         {
+            // restart-except and restart-also ask how the main process ended.
+            let exit = if let Then::Rest { exit, .. } = stop.then { Some(exit) } else { None };
             let failure = Failure { exit, of_stop: true, ..Failure::new(reason) };
             stop.then = Then::Fail(Box::new(failure));
         }

@@ -218,3 +218,59 @@ impl Machine {
         matches!(kind, Kind::Oneshot | Kind::BackgroundScripted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn live(restart: Restart) -> Live {
+        let kind = Kind::ForegroundSupervised;
+        Live { restart, ..Live::standard(kind, &Settings::default()) }
+    }
+
+    /// The columns are those of the table of exit causes in systemd.service(5).
+    const COLUMNS: [Restart; 7] = [
+        Restart::Never,
+        Restart::Always,
+        Restart::OnSuccess,
+        Restart::OnFailure,
+        Restart::OnAbnormal,
+        Restart::OnAbort,
+        Restart::OnWatchdog,
+    ];
+
+    #[test]
+    fn restart_follows_the_table_of_exit_causes() {
+        let signal = |core| Some(Reason::Exit(Exit::Signal { signal: 11, core }));
+        for (cause, row) in [
+            (None, "-xx----"),
+            (Some(Reason::Exit(Exit::Code(1))), "-x-x---"),
+            (signal(false), "-x-xxx-"),
+            (signal(true), "-x-xxx-"),
+            (Some(Reason::StartTimeout), "-x-xx--"),
+            (Some(Reason::StopTimeout), "-x-xx--"),
+            (Some(Reason::RunTimeout), "-x-xx--"),
+            (Some(Reason::Watchdog), "-x-xx-x"),
+        ] {
+            for (restart, cell) in COLUMNS.into_iter().zip(row.chars()) {
+                let found = is_restarted(&live(restart), cause.as_ref(), None);
+                assert_eq!(found, cell == 'x', "{restart:?} after {cause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn listed_statuses_prevent_and_force_a_restart_whatever_restart_says() {
+        let list = || SuccessStatus { codes: vec![43], signals: vec![6] };
+        for exit in [Exit::Code(43), Exit::Signal { signal: 6, core: true }] {
+            let reason = Reason::Exit(exit);
+            for restart in COLUMNS {
+                let forced = Live { restart_also: list(), ..live(restart) };
+                assert!(is_restarted(&forced, Some(&reason), Some(exit)), "{restart:?}");
+                let prevented = Live { restart_except: list(), ..forced };
+                assert!(!is_restarted(&prevented, Some(&reason), Some(exit)), "{restart:?}");
+            }
+        }
+    }
+}

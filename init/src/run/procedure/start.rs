@@ -181,11 +181,18 @@ impl Procedure {
                 self.step = Step::Up;
                 vec![Deed::Look]
             }
-            _ if self.live.success_status.lists(exit) => {
+            // The lists are about the main process: its exit is not that of this command.
+            _ if self.is_listed(exit) => {
                 self.protocol(format!("{} ended with {exit:?}", part.key()))
             }
             _ => self.told_exit(exit),
         }
+    }
+
+    fn is_listed(&self, exit: Exit) -> bool {
+        let live = &self.live;
+        let lists = [&live.success_status, &live.restart_except, &live.restart_also];
+        lists.iter().any(|list| list.lists(exit))
     }
 
     pub(super) fn start_ended(&mut self, n: usize, exit: Exit) -> Deeds {
