@@ -126,6 +126,49 @@ mod tests {
         }
     }
 
+    /// Beginnings of the names of directives whose promises have been listed.
+    const AUDITED: [&str; 22] = [
+        "Service.EnvironmentFile",
+        "Service.Exec",
+        "Service.KillMode",
+        "Service.PIDFile",
+        "Service.PermissionsStartOnly",
+        "Service.RemainAfterExit",
+        "Service.Restart",
+        "Service.SendSIGKILL",
+        "Service.Sockets",
+        "Service.StartLimit",
+        "Service.SuccessExitStatus",
+        "Socket.Accept",
+        "Socket.Listen",
+        "Socket.Service",
+        "Timer.",
+        "Unit.Assert",
+        "Unit.Bind",
+        "Unit.Condition",
+        "Unit.On",
+        "Unit.PartOf",
+        "Unit.Requi",
+        "Unit.StartLimit",
+    ];
+
+    /// Where it fails: read what the manual page promises of the directive, and write a row of
+    /// promises.tsv for each of these sentences.
+    #[test]
+    fn a_directive_of_an_audited_family_has_its_promises_listed() {
+        let (text, promises) = (table_of("directives.tsv"), table_of("promises.tsv"));
+        let listed: BTreeSet<&str> =
+            promises.lines().filter_map(|line| Some(line.split_once('\t')?.0)).collect();
+        for family in AUDITED {
+            let of_it = directives(&text).into_iter().filter(|row| row[0].starts_with(family));
+            assert!(of_it.clone().count() > 0, "{family}: no directive");
+            for [directive, _, status, _] in of_it {
+                let is_refused = status.starts_with("refused: ");
+                assert!(is_refused || listed.contains(directive), "promises.tsv: {directive}");
+            }
+        }
+    }
+
     #[test]
     fn only_what_stands_there_is_honoured() {
         let table = Honoured::read("Service.User\tuser\thonoured\ta_test\nA.B\t-\trefused: x\tb\n");

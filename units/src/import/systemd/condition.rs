@@ -1,6 +1,7 @@
 //! Conditions and assertions: one native key a kind, `!` and `|` kept in front of the value.
 
 use super::conversion::Conversion;
+use super::span;
 use super::unit_text::UnitOption;
 
 /// All assignments of one kind of condition.
@@ -12,7 +13,17 @@ pub(super) fn convert<'a>(this: &mut Conversion<'a>, key: &str, options: &[&'a U
         // systemd takes them as `|!`, and so does the native key.
         let any = if marks.contains('|') { "|" } else { "" };
         let not = if marks.matches('!').count() % 2 == 1 { "!" } else { "" };
-        let value = value.trim();
+        let value = match (key.split_once('-').map(|(_, kind)| kind), value.trim()) {
+            // `1` and `t` are booleans of systemd, not of native files.
+            (Some("ac-power" | "first-boot" | "virtualization"), value) => {
+                match span::boolean(value) {
+                    Some(true) => "yes",
+                    Some(false) => "no",
+                    None => value,
+                }
+            }
+            (_, value) => value,
+        };
         this.add(key, &format!("{any}{not}{value}"), Some(option), option.value_at());
     }
 }

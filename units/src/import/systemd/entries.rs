@@ -3,6 +3,7 @@
 
 use super::conversion::Conversion;
 use super::fate::Outcome;
+use super::table::partly;
 use super::unit_text::UnitOption;
 use crate::diagnostic::Severity;
 use crate::key::{self, Key, Shape};
@@ -34,8 +35,7 @@ impl<'a> Conversion<'a> {
                 if let Some(option) = option
                     && (key.starts_with("condition-") || key.starts_with("assert-"))
                 {
-                    let how = format!("a {} unit has no conditions yet", self.kind.as_str());
-                    self.lose(option, &how);
+                    self.lose(option, partly::CONDITIONS);
                 } else if let Some(option) = option {
                     let why = format!("it has no meaning for a {} unit", self.kind.as_str());
                     self.fate(option, Outcome::ByDesign(why));

@@ -4,6 +4,9 @@
 use super::conversion::Conversion;
 use super::fate::Outcome;
 use super::span::{self, Span};
+use super::table::partly;
+use super::unit_text::UnitOption;
+use crate::limit;
 
 const SECTION: &str = "Service";
 /// Ends of a daemon that systemd counts as clean besides exit 0 (systemd.service(5), `Restart=`).
@@ -40,16 +43,25 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
         }
         None => this.put_default("restart", native),
     }
-    if native == "never" {
+    let forced = !this.all(SECTION, "RestartForceExitStatus").is_empty();
+    let delay = if native == "never" && !forced {
         for name in ["RestartSec", "RestartMaxDelaySec", "RestartSteps"] {
             if let Some(option) = this.last(SECTION, name) {
                 this.leave_out(option, "it is never started again by itself");
             }
         }
+        None
     } else {
-        restart_delay(this);
+        Some(restart_delay(this))
+    };
+    let most = restart_limit(this);
+    if let Some(option) = said {
+        differences(this, option, delay, most);
     }
-    restart_limit(this);
+    if delay.is_some() {
+        let last = most.filter(|_| is_reached(delay, most)).map(|(count, _)| count);
+        alarm(this, last);
+    }
     for (name, key) in
         [("RestartPreventExitStatus", "restart-except"), ("RestartForceExitStatus", "restart-also")]
     {
@@ -67,8 +79,51 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
     }
 }
 
-/// One delay for each retry: systemd does not lengthen it unless told.
-fn restart_delay(this: &mut Conversion<'_>) {
+/// A limit of starts: how many, within how many microseconds (None: ever).
+type Limit = (u32, Option<u64>);
+
+/// Whether starts that fail at once reach the limit, with this delay between them.
+fn is_reached(delay: Option<u64>, most: Option<Limit>) -> bool {
+    let (Some((count, within)), Some(delay)) = (most, delay) else { return false };
+    let took = delay.saturating_mul(u64::from(count.saturating_sub(1)));
+    within.is_none_or(|within| took < within)
+}
+
+/// Tells where the restarts of this unit are not those that `Restart=` promises.
+fn differences(
+    this: &mut Conversion<'_>,
+    option: &UnitOption,
+    delay: Option<u64>,
+    most: Option<Limit>,
+) {
+    let word = option.value.as_str();
+    let mut gaps = Vec::new();
+    if matches!(word, "always" | "on-success") && most.is_some() {
+        gaps.push(partly::UNCOUNTED);
+    }
+    // With a limit that is reached, systemd gives the unit up as well, a moment later.
+    if matches!(word, "always" | "on-failure") && !is_reached(delay, most) {
+        gaps.push(partly::NOT_EXECUTED);
+    }
+    for how in gaps {
+        this.note(option, &format!("Restart=: {how}"));
+    }
+}
+
+/// `OnFailure=` of a unit that is started again: systemd activates it once the limit of starts is
+/// reached, the native key at the verdict. `last` is the number of the failure that reaches it.
+fn alarm(this: &mut Conversion<'_>, last: Option<u32>) {
+    let Some(option) = this.last("Unit", "OnFailure") else { return };
+    // No more failures than that are remembered.
+    let counts = |count: &u32| usize::try_from(*count).is_ok_and(|most| most <= limit::FAILURES);
+    if let Some(count) = last.filter(counts) {
+        this.put_default("failure-verdict", &count.to_string());
+    }
+    this.note(option, &format!("OnFailure=: {}", partly::ALARMED));
+}
+
+/// One delay for each retry, in microseconds: systemd does not lengthen it unless told.
+fn restart_delay(this: &mut Conversion<'_>) -> u64 {
     let option = this.last(SECTION, "RestartSec");
     let micros = match option.map(|option| span::parse(&option.value)) {
         None => 100_000,
@@ -86,6 +141,7 @@ fn restart_delay(this: &mut Conversion<'_>) {
         None => this.put_default("restart-delay", &delay),
     }
     longer(this, micros);
+    micros
 }
 
 /// The delay of the later retries. systemd lets it grow by the same factor for that many steps;
@@ -102,7 +158,7 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
             if doubled == Some(longest) {
                 this.fate(steps, Outcome::Kept("restart-delay-max".to_string()));
             } else {
-                this.lose(steps, "the delay doubles with each failure up to RestartMaxDelaySec=");
+                this.lose(steps, partly::GROWS);
             }
         }
         _ => {
@@ -115,7 +171,8 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
     }
 }
 
-fn restart_limit(this: &mut Conversion<'_>) {
+/// None: starts are not limited.
+fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     let either = |this: &Conversion<'_>, names: [(&'static str, &'static str); 3]| {
         names.into_iter().find_map(|(section, name)| {
             Some((section, name)).filter(|_| this.last(section, name).is_some())
@@ -135,17 +192,25 @@ fn restart_limit(this: &mut Conversion<'_>) {
     let burst = burst.and_then(|(section, name)| this.last(section, name));
     let span = interval.map_or(Some(Span::Micros(10_000_000)), |option| span::parse(&option.value));
     let count = burst.map_or(Some(5), |option| option.value.parse::<u32>().ok());
-    let limit = match (span, count) {
-        (Some(Span::Micros(0)), _) | (_, Some(0)) => "none".to_string(),
-        (Some(Span::Micros(micros)), Some(count)) => format!("{count}/{}", span::native(micros)),
-        (Some(Span::Infinite), Some(count)) => format!("{count}"),
+    let most = match (span, count) {
+        (Some(Span::Micros(0)), _) | (_, Some(0)) => None,
+        (Some(Span::Micros(micros)), Some(count)) => Some((count, Some(micros))),
+        (Some(Span::Infinite), Some(count)) => Some((count, None)),
         _ => {
             for option in [interval, burst].into_iter().flatten() {
                 this.lose(option, "it can not be read");
             }
-            "5/10s".to_string()
+            Some((5, Some(10_000_000)))
         }
     };
+    let limit = match most {
+        None => "none".to_string(),
+        Some((count, Some(micros))) => format!("{count}/{}", span::native(micros)),
+        Some((count, None)) => count.to_string(),
+    };
+    if let Some(option) = interval.or(burst).filter(|_| most.is_some()) {
+        this.note(option, &format!("{}=: {}", option.name, partly::BY_HAND));
+    }
     match interval.or(burst) {
         Some(option) => drop(this.put("restart-limit", &limit, option)),
         None => this.put_default("restart-limit", &limit),
@@ -158,10 +223,11 @@ fn restart_limit(this: &mut Conversion<'_>) {
             if option.value == "none" {
                 this.leave_out(option, "it asks for nothing");
             } else {
-                this.lose(option, "a failure of this unit does not end the system");
+                this.lose(option, partly::NO_ACTION);
             }
         }
     }
+    most
 }
 
 /// What systemd counts as a success besides.
@@ -204,34 +270,23 @@ fn status(word: &str) -> Option<String> {
 }
 
 /// Names of exit statuses: systemd.exec(5), "PROCESS EXIT CODES", and sysexits(3).
-const EXIT_STATUSES: [(&str, u8); 29] = [
-    ("SUCCESS", 0),
-    ("FAILURE", 1),
-    ("INVALIDARGUMENT", 2),
-    ("NOTIMPLEMENTED", 3),
-    ("NOPERMISSION", 4),
-    ("NOTINSTALLED", 5),
-    ("NOTCONFIGURED", 6),
-    ("NOTRUNNING", 7),
-    ("USAGE", 64),
-    ("DATAERR", 65),
-    ("NOINPUT", 66),
-    ("NOUSER", 67),
-    ("NOHOST", 68),
-    ("UNAVAILABLE", 69),
-    ("SOFTWARE", 70),
-    ("OSERR", 71),
-    ("OSFILE", 72),
-    ("CANTCREAT", 73),
-    ("IOERR", 74),
-    ("TEMPFAIL", 75),
-    ("PROTOCOL", 76),
-    ("NOPERM", 77),
-    ("CONFIG", 78),
-    ("CHDIR", 200),
-    ("NICE", 201),
-    ("FDS", 202),
-    ("EXEC", 203),
-    ("USER", 217),
-    ("EXCEPTION", 255),
+#[rustfmt::skip]
+const EXIT_STATUSES: &[(&str, u8)] = &[
+    ("SUCCESS", 0), ("FAILURE", 1), ("INVALIDARGUMENT", 2), ("NOTIMPLEMENTED", 3),
+    ("NOPERMISSION", 4), ("NOTINSTALLED", 5), ("NOTCONFIGURED", 6), ("NOTRUNNING", 7),
+    ("USAGE", 64), ("DATAERR", 65), ("NOINPUT", 66), ("NOUSER", 67), ("NOHOST", 68),
+    ("UNAVAILABLE", 69), ("SOFTWARE", 70), ("OSERR", 71), ("OSFILE", 72), ("CANTCREAT", 73),
+    ("IOERR", 74), ("TEMPFAIL", 75), ("PROTOCOL", 76), ("NOPERM", 77), ("CONFIG", 78),
+    ("CHDIR", 200), ("NICE", 201), ("FDS", 202), ("EXEC", 203), ("MEMORY", 204),
+    ("LIMITS", 205), ("OOM_ADJUST", 206), ("SIGNAL_MASK", 207), ("STDIN", 208),
+    ("STDOUT", 209), ("CHROOT", 210), ("IOPRIO", 211), ("TIMERSLACK", 212),
+    ("SECUREBITS", 213), ("SETSCHEDULER", 214), ("CPUAFFINITY", 215), ("GROUP", 216),
+    ("USER", 217), ("CAPABILITIES", 218), ("CGROUP", 219), ("SETSID", 220), ("CONFIRM", 221),
+    ("STDERR", 222), ("PAM", 224), ("NETWORK", 225), ("NAMESPACE", 226),
+    ("NO_NEW_PRIVILEGES", 227), ("SECCOMP", 228), ("SELINUX_CONTEXT", 229),
+    ("PERSONALITY", 230), ("APPARMOR_PROFILE", 231), ("APPARMOR", 231),
+    ("ADDRESS_FAMILIES", 232), ("RUNTIME_DIRECTORY", 233), ("CHOWN", 235),
+    ("SMACK_PROCESS_LABEL", 236), ("KEYRING", 237), ("STATE_DIRECTORY", 238),
+    ("CACHE_DIRECTORY", 239), ("LOGS_DIRECTORY", 240), ("CONFIGURATION_DIRECTORY", 241),
+    ("NUMA_POLICY", 242), ("CREDENTIALS", 243), ("BPF", 245), ("EXCEPTION", 255),
 ];

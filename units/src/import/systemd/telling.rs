@@ -95,12 +95,16 @@ impl<'a> Conversion<'a> {
             for gap in table::gaps(&option.section, &option.name) {
                 let once = (gap.how, option.name.as_str(), option.file.as_ref());
                 if used(gap, &option.value) && told.insert(once) {
-                    let message = format!("{}=: {}", option.name, gap.how);
-                    self.manifest.tell_at(Severity::Note, "partly", option.at, &message, "");
-                    self.file_of_last(option);
+                    self.note(option, &format!("{}=: {}", option.name, gap.how));
                 }
             }
         }
+    }
+
+    /// A part of the directive is not honoured.
+    pub(super) fn note(&mut self, option: &UnitOption, message: &str) {
+        self.manifest.tell_at(Severity::Note, "partly", option.at, message, "");
+        self.file_of_last(option);
     }
 
     /// The directive is kept, and yet means something else than it did.

@@ -11,6 +11,8 @@ mod growth;
 mod output;
 mod prefix;
 mod promise;
+mod restart;
+mod trigger;
 
 fn import(name: &str, text: &str) -> Imported {
     let texts = [unit_text::parse(&name.into(), text.as_bytes()).unwrap()];

@@ -4,6 +4,7 @@
 use super::conversion::Conversion;
 use super::implied::edge;
 use super::span::{self, Span};
+use super::table::partly;
 use super::unit_name::Suffix;
 use crate::spec::Kind;
 
@@ -53,6 +54,15 @@ pub(super) fn socket(this: &mut Conversion<'_>) {
     if listens.iter().all(|name| this.last("Socket", name).is_none()) {
         this.refuse_unit("a socket unit without a Listen…= line");
     }
+    let single = ["ListenDatagram", "ListenFIFO", "ListenSpecial", "ListenNetlink"];
+    if this.flag("Socket", "Accept", false)
+        && let Some(option) = this.last("Socket", "Accept")
+        && single.iter().any(|name| !this.all("Socket", name).is_empty())
+    {
+        let hint =
+            "systemd does not load this unit either; put these into a socket unit of their own";
+        this.refuse(option, &format!("Accept=: {}", partly::ACCEPTED), hint);
+    }
     if let Some(option) = this.last("Socket", "BindIPv6Only") {
         match option.value.as_str() {
             "default" => this.leave_out(option, "it asks for nothing"),
@@ -84,6 +94,15 @@ pub(super) fn timer(this: &mut Conversion<'_>) {
                 }
                 _ => this.lose(option, "it is no span of time"),
             }
+        }
+    }
+    for (name, usual, how) in
+        [("WakeSystem", false, partly::NOT_WOKEN), ("RemainAfterElapse", true, partly::STAYS)]
+    {
+        match this.last("Timer", name) {
+            Some(option) if span::boolean(&option.value) != Some(usual) => this.lose(option, how),
+            Some(option) => this.leave_out(option, "it is always so"),
+            None => {}
         }
     }
     let changes = ["OnClockChange", "OnTimezoneChange"];

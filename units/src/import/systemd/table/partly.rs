@@ -1,6 +1,8 @@
 //! What is not honoured of directives that are taken over: import, `initctl check` and
 //! `initctl convert` print it, and `tests/directives.tsv` holds the same text.
 
+use crate::import::systemd::span::{self, Span};
+
 /// When it is told.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
@@ -17,12 +19,22 @@ pub enum When {
 pub struct Gap {
     /// As in the file. `Process` stands for each section of a unit that runs processes.
     pub section: &'static str,
-    /// As in the file.
+    /// As in the file; with a `*` at its end, each that begins so.
     pub name: &'static str,
     /// What is not honoured.
     pub how: &'static str,
     /// When it is told.
     pub when: When,
+}
+
+impl Gap {
+    /// It is a gap of the directive of that name.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == self.name,
+        }
+    }
 }
 
 pub(in super::super) const UPHELD: &str =
@@ -36,6 +48,30 @@ pub(in super::super) const JOB_MODE: &str =
     "what a failure or a success brings in joins the goal and replaces nothing";
 pub(in super::super) const ROOTED: &str =
     "no command runs with full rights within a root directory";
+pub(in super::super) const UNCOUNTED: &str =
+    "starts after a success do not count for the limit of starts";
+pub(in super::super) const NOT_EXECUTED: &str =
+    "a program that cannot be executed is not tried again until the unit is started by hand";
+pub(in super::super) const BY_HAND: &str =
+    "only failures count: a start by hand or by a trigger is neither counted nor refused";
+pub(in super::super) const NO_ACTION: &str = "a failure of this unit does not end the system";
+pub(in super::super) const ALARMED: &str = "it is also activated while the unit is started again, \
+     after several failures in a row or a start that took too long";
+const AT_STOP: &str = "only a success of the unit itself brings it in, also while the unit remains; \
+     a stop does not, nor a success of a unit that a timer, socket or path brought in";
+pub(in super::super) const ACCEPTED: &str =
+    "beside a datagram socket, a FIFO or the like the unit is refused";
+pub(in super::super) const GROWS: &str =
+    "the delay doubles with each failure up to RestartMaxDelaySec=";
+pub(in super::super) const NOT_WOKEN: &str = "a sleeping machine is not woken";
+pub(in super::super) const STAYS: &str = "a timer stays while it is needed";
+const WILDCARDS: &str = "wildcards are not expanded: it is read as the name of one file";
+const ASSERTED: &str = "the unit is failed where it does not hold";
+pub(in super::super) const CONDITIONS: &str = "a target, socket, timer or path has no conditions";
+const MEMORY: &str = "the memory of the machine is compared, also in a container";
+const FIRST_BOOT: &str = "the machine id at the moment of the start decides alone";
+const POSITION: &str = "the position within the window is not stable: the timer is due at its \
+     end, or earlier with another one";
 pub(crate) const AT_SHUTDOWN: &str =
     "a shutdown or a sleep starts no units, so what one of its targets wants does not run";
 pub(crate) const AT_SHUTDOWN_HINT: &str =
@@ -45,8 +81,26 @@ fn is_glob(value: &str) -> bool {
     value.contains(['*', '?', '['])
 }
 
+/// A window in which the position of a timer is of importance.
+fn is_wide(value: &str) -> bool {
+    matches!(span::parse(value), Some(Span::Micros(micros)) if micros > 1_000_000)
+}
+
 const fn told(section: &'static str, name: &'static str, how: &'static str) -> Gap {
     Gap { section, name, how, when: When::Told }
+}
+
+const fn used(section: &'static str, name: &'static str, how: &'static str) -> Gap {
+    Gap { section, name, how, when: When::Used }
+}
+
+const fn value(
+    section: &'static str,
+    name: &'static str,
+    how: &'static str,
+    affected: fn(&str) -> bool,
+) -> Gap {
+    Gap { section, name, how, when: When::Value(affected) }
 }
 
 /// All of them.
@@ -62,19 +116,31 @@ pub(super) const GAPS: &[Gap] = &[
     told("Unit", "BindTo", BOUND),
     told("Unit", "Requires", UNORDERED),
     told("Unit", "RequiresOverridable", UNORDERED),
-    Gap {
-        section: "Process",
-        name: "EnvironmentFile",
-        how: "wildcards are not expanded: it is read as the name of one file",
-        when: When::Value(is_glob),
-    },
+    value("Process", "EnvironmentFile", WILDCARDS, is_glob),
     told("Unit", "OnFailureJobMode", JOB_MODE),
     told("Unit", "OnSuccessJobMode", JOB_MODE),
-    Gap {
-        section: "Unit",
-        name: "OnSuccess",
-        how: "a success of a unit that a timer, socket or path brought in brings in nothing",
-        when: When::Used,
-    },
     told("Service", "PermissionsStartOnly", ROOTED),
+    told("Service", "Restart", UNCOUNTED),
+    told("Service", "Restart", NOT_EXECUTED),
+    told("Service", "RestartSteps", GROWS),
+    told("Unit", "StartLimitIntervalSec", BY_HAND),
+    told("Unit", "StartLimitInterval", BY_HAND),
+    told("Unit", "StartLimitBurst", BY_HAND),
+    told("Service", "StartLimitInterval", BY_HAND),
+    told("Service", "StartLimitBurst", BY_HAND),
+    told("Unit", "StartLimitAction", NO_ACTION),
+    told("Service", "StartLimitAction", NO_ACTION),
+    told("Unit", "OnFailure", ALARMED),
+    used("Unit", "OnSuccess", AT_STOP),
+    told("Unit", "Condition*", CONDITIONS),
+    told("Unit", "Assert*", CONDITIONS),
+    used("Unit", "Assert*", ASSERTED),
+    used("Unit", "ConditionMemory", MEMORY),
+    used("Unit", "AssertMemory", MEMORY),
+    used("Unit", "ConditionFirstBoot", FIRST_BOOT),
+    used("Unit", "AssertFirstBoot", FIRST_BOOT),
+    told("Socket", "Accept", ACCEPTED),
+    told("Timer", "WakeSystem", NOT_WOKEN),
+    told("Timer", "RemainAfterElapse", STAYS),
+    value("Timer", "AccuracySec", POSITION, is_wide),
 ];
