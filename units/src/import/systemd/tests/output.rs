@@ -45,8 +45,8 @@ fn priorities_and_job_modes_are_taken_over_or_told() {
         "[Unit]\nOnFailureJobMode=isolate\n",
         "[Unit]\nOnSuccessJobMode=flush\n",
     ] {
-        let told = said(&service(text), Severity::Warning).len();
-        assert_eq!(told, 1, "{text}");
+        let told = service(text).manifest.diagnostics;
+        assert_eq!(told.len(), 1, "{text}: {told:?}");
     }
     clean(&service("[Unit]\nOnFailureJobMode=replace\nOnSuccessJobMode=fail\n"));
 }
