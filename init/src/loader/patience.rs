@@ -111,9 +111,11 @@ impl LeftOut {
 impl Init {
     /// How long a load may take.
     pub(super) fn patience_with(&self, purpose: &Purpose) -> Duration {
-        match purpose {
-            Purpose::Put { .. } if self.rank_of(purpose) != Rank::Trusted => limit::LOADER_SOURCE,
-            _ => limit::LOADER,
+        let is_put = matches!(purpose, Purpose::Put { .. });
+        if is_put && self.rank_of(purpose) != Rank::Trusted {
+            limit::LOADER_SOURCE
+        } else {
+            limit::LOADER
         }
     }
 
@@ -159,9 +161,10 @@ impl Init {
             }
         } else if self.loader.left_out.learn(&death, files) {
             self.say(Level::Error, format_args!("{why}: loading begins again"));
-            return match purpose {
-                Purpose::Boot => self.first_load_again(),
-                purpose => self.send_for(purpose),
+            return if matches!(purpose, Purpose::Boot) {
+                self.first_load_again();
+            } else {
+                self.send_for(purpose);
             };
         }
         self.loaded(purpose, Err(why));
