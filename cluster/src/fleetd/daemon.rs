@@ -101,13 +101,11 @@ impl Daemon {
         let Recalled { known, ran, withheld, .. } = recalled.clone();
         let (refusing, refused) = watch::channel(BTreeSet::new());
         let follower = follower.knowing(known).on(identity.id.clone()).after(ran, withheld);
-        let follower = follower.told_of(refused);
         let (record, records) = watch::channel(record);
         let (told, presence) = watch::channel(Presence::default());
         let (leading, leads) = watch::channel(None);
         let (turning_away, turned_away) = watch::channel(None);
         let meter: Arc<Meter> = Arc::default();
-        let mut tasks: Vec<Task> = vec![Box::pin(follower.follow())];
         let sentry = Sentry {
             mirror: mirror.clone(),
             identity: identity.clone(),
@@ -117,7 +115,8 @@ impl Daemon {
             turned_away: turning_away,
             former: Former::default(),
         };
-        tasks.push(Box::pin(sentry.stand()));
+        let follower = follower.told_of(refused).follow();
+        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.stand())];
         if let Some(interval) = engine {
             let candidate = Candidate {
                 mirror: mirror.clone(),
@@ -132,8 +131,7 @@ impl Daemon {
             };
             tasks.push(Box::pin(candidate.stand()));
         }
-        let (leave, asked) = mpsc::channel(1);
-        let (happened, happens) = mpsc::channel(1);
+        let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
         let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
         let steward = steward.vouched_by(vouching).after(recalled).remembered_by(keep);
         let (guarding, guarded) = watch::channel(None);
