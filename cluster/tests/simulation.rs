@@ -257,7 +257,9 @@ fn who_leads_no_more_lets_its_lease_go_as_soon_as_etcd_hears_it() {
     let interval = Duration::from_secs(2);
     let lost = Deed::QuorumLoss { time: Duration::from_secs(15) };
     let deeds = vec![(2_000, put(0, "")), (12_000, lost)];
-    shows(&Plan { interval, ..plan(2, deeds) }, Mutant::LetGoOnce);
+    // The lease of the leader is five intervals where agent_ttl is long.
+    let ttl = Duration::from_secs(30);
+    shows(&Plan { interval, ttl, ..plan(2, deeds) }, Mutant::LetGoOnce);
 }
 
 #[test]

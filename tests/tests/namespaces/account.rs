@@ -96,7 +96,7 @@ fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
     init.sandbox.order("go", "go");
     silent.until_reading(1);
     until("it is given up", || {
-        init.output().contains("not even a kill has ended it").then_some(())
+        init.output().contains("not even a kill has ended the loader").then_some(())
     });
     // A namespace is not gone before the last of its processes is.
     drop(silent);

@@ -224,6 +224,12 @@ impl Machine {
             let failure = Failure { exit: Some(exit), ..Failure::new(Reason::StopTimeout) };
             return self.count(now, ix, failure);
         }
+        let present = self.unit(ix).map(|unit| &unit.live);
+        let is_stale = |run: &Run| {
+            run.hold.is_some() || present.is_some_and(|live| run.definition.live != *live)
+        };
+        // While it stopped it kept what an older definition gave it.
+        self.search_due |= self.cell(ix).phase.run().is_some_and(is_stale);
         let form = Form::Exited { exit: Some(exit), skipped: None, again: None, over: true };
         self.amend(ix, |phase| {
             if let Some(mut run) = std::mem::take(phase).into_run() {

@@ -97,7 +97,7 @@ impl Bases {
         bases.set(Decoder::Machine, meant("kept_machine", kept_machine::meant));
         bases.set(Decoder::Generation, meant("generation", generation::meant));
         let mut parcels = meant("parcel", parcel::meant);
-        parcels.push(golden("generation-9"));
+        parcels.push(newest("generation"));
         bases.set(Decoder::Parcel, parcels.clone());
         let framed = journals.iter().filter_map(|it| framed(it));
         let frames: Vec<_> =
@@ -161,7 +161,7 @@ impl Bases {
     }
 
     fn journals(&mut self) -> Vec<Vec<u8>> {
-        let (state, units) = (golden("state-9"), golden("generation-9"));
+        let (state, units) = (newest("state"), newest("generation"));
         let memory = parcel::sealed(&units);
         // Whoever takes it over gets a duplicate.
         inherit::is_new(memory.as_fd());
@@ -182,6 +182,7 @@ impl Bases {
         let mut journals = meant("kept_init", kept_init::meant);
         journals.extend([
             state,
+            golden("state-9"),
             golden("state-8"),
             golden("state-7"),
             golden("state-6"),
@@ -267,6 +268,14 @@ fn top() -> &'static Path {
 
 fn golden(name: &str) -> Vec<u8> {
     std::fs::read(top().join("init/golden").join(name)).expect("a state that was kept once")
+}
+
+/// The golden file with the highest version, which ends its name.
+fn newest(name: &str) -> Vec<u8> {
+    let entries = std::fs::read_dir(top().join("init/golden")).expect("golden files");
+    let version = |file: &str| file.strip_prefix(name)?.strip_prefix('-')?.parse::<u32>().ok();
+    let versions = entries.filter_map(|entry| version(entry.ok()?.file_name().to_str()?));
+    golden(&format!("{name}-{}", versions.max().expect("a golden file of that name")))
 }
 
 /// In order of their names.
