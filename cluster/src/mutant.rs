@@ -251,6 +251,7 @@ const TRIES: u64 = 400;
 const RARER: &[(Mutant, u64)] = &[
     (Mutant::EpochKept, 4_000),
     (Mutant::CauseNotCompared, 2_000),
+    (Mutant::StrayLeft, 3_000),
     (Mutant::AwayIsUnknown, 2_500),
     (Mutant::ClaimStolen, 2_000),
     (Mutant::ClaimNotAwaited, 2_000),
