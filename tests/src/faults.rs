@@ -172,7 +172,8 @@ macro_rules! numbers {
 
 numbers! {
     accept4 SYS_accept4, access SYS_access, bind SYS_bind, brk SYS_brk, chdir SYS_chdir,
-    chmod SYS_chmod, clone SYS_clone, clone3 SYS_clone3, close SYS_close,
+    chmod SYS_chmod, clock_nanosleep SYS_clock_nanosleep, clone SYS_clone, clone3 SYS_clone3,
+    close SYS_close,
     close_range SYS_close_range, connect SYS_connect, dup SYS_dup, dup3 SYS_dup3,
     epoll_create1 SYS_epoll_create1, epoll_ctl SYS_epoll_ctl, epoll_wait SYS_epoll_wait,
     eventfd2 SYS_eventfd2, fallocate SYS_fallocate, fchmod SYS_fchmod, fchmodat SYS_fchmodat,
