@@ -20,6 +20,7 @@ use crate::sim::shape::World;
 use crate::sim::sheet::{Sheet, universe};
 use crate::sim::subject::Subject;
 use crate::sim::view::{Order, Past, Seen, View};
+use crate::spec::DependencyKind;
 use crate::time::Time;
 use std::time::Duration;
 
@@ -306,7 +307,12 @@ impl<'a> Runner<'a> {
                 Order::Stop(unit, id, reason, left) => {
                     self.book.stop(self.now, *id, *left, *reason == StopReason::Done);
                     if !matches!(reason, StopReason::Leftovers | StopReason::Done) {
-                        self.book.barred = self.book.barred.less(Set::EMPTY.with(*unit));
+                        let replaces = |other: &usize| {
+                            let with = |kind| kind == DependencyKind::RestartWith;
+                            other == unit || self.oracle.graph.to(*other, with).has(*unit)
+                        };
+                        let replaced: Set = self.book.barred.iter().filter(replaces).collect();
+                        self.book.barred = self.book.barred.less(replaced);
                     }
                     if matches!(
                         reason,
@@ -332,6 +338,15 @@ impl<'a> Runner<'a> {
         if matches!(event, Event::Fire(_)) {
             self.book.barred = Set::EMPTY;
         }
+        // A run that loses a provider while it stops is replaced without another order to stop.
+        let loses = |unit: &usize| {
+            self.book.of(*unit).is_some_and(|run| {
+                let is_active = |provider| after.state(provider).is_active();
+                run.told.is_some() && !run.hard.iter().all(is_active)
+            })
+        };
+        let lost: Set = self.book.barred.iter().filter(loses).collect();
+        self.book.barred = self.book.barred.less(lost);
         let needed = self.oracle.needed;
         self.book.barred = self.book.barred.and(needed);
         self.book.quiet_until.retain(|unit, _| needed.has(*unit));
