@@ -218,7 +218,7 @@ pub struct StateRecord {
     /// What came of it, where it is inactive and does not wait for anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
-    /// Its present run, by the number that init gave it: a unit that was started anew has another.
+    /// Its present run, by the number that init gave it: each start has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
 }

@@ -322,7 +322,7 @@ pub(crate) fn warn(text: &str) {
     let _ = writeln!(stderr(), "{}", style::shown(text));
 }
 
-/// The line of a terminal that shows progress begins anew with that text.
+/// Replaces the progress line of a terminal with that text.
 pub(crate) fn redraw(text: &str) {
     let mut err = stderr().lock();
     let _ = write!(err, "\r\u{1b}[2K{}", style::shown(text)).and_then(|()| err.flush());

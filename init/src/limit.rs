@@ -19,7 +19,7 @@ pub(crate) const CLIENTS_OF_A_UID: usize = 16;
 pub(crate) const CLIENTS_FOR_ROOT: usize = 8;
 /// Requests of one client served in one turn of the loop.
 pub(crate) const REQUESTS_A_TURN: usize = 16;
-/// In one turn of the loop requests of others than root are begun for so long; at least one is served.
+/// Time in one turn of the loop for requests of users other than root; at least one is served.
 pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
 /// Connections to `log.sock` that wait to be accepted.
 pub(crate) const LOG_BACKLOG: i32 = 64;
@@ -74,9 +74,9 @@ pub(crate) const REAPS_A_TURN: usize = 1024;
 pub(crate) const EVENTS: usize = 4096;
 /// The loader has this long.
 pub(crate) const LOADER: Duration = Duration::from_secs(30);
-/// The loader is ended when it has begun and finished no unit file for this long.
+/// The loader is ended when it has started and finished no unit file for this long.
 pub(crate) const LOADER_FILE: Duration = Duration::from_secs(8);
-/// Loads that are begun again without the files that ended the loader.
+/// Loads that are repeated without the files that ended the loader.
 pub(crate) const LOADER_ROUNDS: u8 = 16;
 /// A load of a source by its owner has this long.
 pub(crate) const LOADER_SOURCE: Duration = Duration::from_secs(12);

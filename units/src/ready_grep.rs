@@ -91,7 +91,7 @@ pub(crate) fn is_dear(pattern: &str) -> bool {
     cost(pattern) > limit::READY_GREP_CHEAP
 }
 
-/// What is wrong with a pattern, by compiling it.
+/// The error of a pattern, by compiling it.
 pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
     let compiled =
         regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
@@ -111,7 +111,7 @@ pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
     }
 }
 
-/// What is said of a dear pattern beyond the limit.
+/// The message about a pattern beyond the limit.
 pub(crate) fn too_many(place: &Place) -> Diagnostic {
     let message = "`ready-grep`: the patterns of all units are too dear to compile".to_string();
     Diagnostic::error("too-large", place.clone(), message)

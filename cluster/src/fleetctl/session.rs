@@ -99,14 +99,14 @@ pub(super) fn say(line: &str) {
     let _ = out.flush();
 }
 
-/// Text on stdout. False: nobody reads it any more.
+/// Text on stdout. False: its reader is gone.
 pub(super) fn write(text: &str) -> bool {
     progress::clear();
     let mut out = std::io::stdout().lock();
     out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// What follows begins at the top of an empty terminal.
+/// Clears the terminal and returns to its top.
 pub(super) fn clear_terminal() {
     let _ = std::io::stdout().lock().write_all(b"\x1b[H\x1b[2J");
 }

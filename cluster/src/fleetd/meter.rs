@@ -96,7 +96,7 @@ impl Meter {
         self.led_since.store(since, Ordering::Relaxed);
     }
 
-    /// The lease it leads by is proven until then, by fleetd's clock. Zero: it leads no more.
+    /// The lease it leads by is proven until then, by fleetd's clock. Zero: it does not lead.
     pub fn leads_until(&self, end: Duration) {
         self.leads_until.store(millis(end), Ordering::Relaxed);
     }

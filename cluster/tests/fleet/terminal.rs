@@ -1,4 +1,4 @@
-//! What units and machines say of themselves reaches a terminal without anything that the terminal
+//! Texts of units and machines reach a terminal without anything that the terminal
 //! acts on.
 
 use crate::stand::{Plan, Stand, write};

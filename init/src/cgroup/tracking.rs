@@ -45,7 +45,7 @@ impl Tracker {
         true
     }
 
-    /// What runs now is tracked by the children that init knows.
+    /// Present runs are tracked by the children that init knows.
     fn do_without_cgroups(&mut self) {
         if let Some(mut hierarchy) = self.hierarchy.take() {
             hierarchy.is_ours = false;

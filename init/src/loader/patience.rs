@@ -40,7 +40,7 @@ impl SlowSources {
 /// How a loader ended that brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Death {
-    /// No file was begun or finished for too long.
+    /// No file was started or finished for too long.
     File,
     /// The whole load took longer than this.
     Load(Duration),
@@ -60,7 +60,7 @@ impl Death {
         }
     }
 
-    /// What is said of `file`, at which the loader was at work.
+    /// The message about `file`, at which the loader was at work.
     fn of_file(&self) -> String {
         match self {
             Death::File => {
@@ -74,7 +74,7 @@ impl Death {
         }
     }
 
-    /// What is said of the load.
+    /// The message about the load.
     fn of_load(&self, files: &[String]) -> String {
         match (self, files.first()) {
             (_, Some(file)) => format!("{file}: {}", self.of_file()),

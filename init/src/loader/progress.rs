@@ -36,7 +36,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// None of the files is begun. Without `memory` init learns nothing of them.
+    /// No file is at work yet. Without `memory` init learns nothing of them.
     pub(super) fn new(memory: Option<BorrowedFd<'_>>, left_out: &'a LeftOut) -> Progress<'a> {
         let memory = memory.and_then(|fd| fd.try_clone_to_owned().ok()).map(File::from);
         Progress { memory, left_out, taken: Mutex::default() }
@@ -48,7 +48,7 @@ impl<'a> Progress<'a> {
     }
 
     /// See [`groundstate_units::files::Files::work_on`]. SIGALRM ends the child when no file was
-    /// begun or finished for [`limit::LOADER_FILE`]: each file at work is then too slow.
+    /// started or finished for [`limit::LOADER_FILE`]: each file at work is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());

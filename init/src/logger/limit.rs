@@ -93,7 +93,7 @@ pub(crate) const ACCEPTS_A_TURN: usize = 16;
 pub(crate) const REQUESTS_A_TURN: usize = 16;
 /// Pieces of an answer given to one client in one turn of the loop, and pieces of its request taken.
 pub(crate) const STEPS_A_TURN: usize = 64;
-/// In one turn of the loop requests of others than root are begun for so long; at least one is served.
+/// Time in one turn of the loop for requests of users other than root; at least one is served.
 pub(crate) const SERVING_A_TURN: Duration = Duration::from_millis(5);
 /// A client that asks nothing, or takes nothing of its answer, for this long makes room for another.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What a unit that `on-failure` or `on-success` brings in is told of the unit that has ended:
+//! The MONITOR_ variables of a unit that `on-failure` or `on-success` brings in:
 //! systemd.exec(5), `$MONITOR_SERVICE_RESULT` and those beside it.
 
 use super::procedure::{Outcome, Part, result_of};

@@ -193,7 +193,7 @@ fn journalctl_shows_the_lines_of_a_priority_that_a_service_has_set_by_prefixes()
     let native = init.initctl(&["logs", "usual.service", "-n", "5"]);
     let native = String::from_utf8_lossy(&native.stdout).into_owned();
     assert!(native.contains("err: bad") && native.contains(" plain"), "{native}");
-    // The file keeps the levels for those who read it without a logger.
+    // The file keeps the levels for readers without a logger.
     let stored = init.sandbox.read("log/usual.service.log");
     assert!(stored.contains("<3> bad\n") && stored.contains(" plain\n"), "{stored}");
     init.finish();

@@ -1,4 +1,4 @@
-//! What units say of themselves reaches a terminal without anything that the terminal acts on.
+//! Texts of units reach a terminal without anything that the terminal acts on.
 
 use super::shim::shim;
 use groundstate_tests::boot::{Boot, Init};

@@ -13,7 +13,7 @@ use crate::unit_file::{Context, left_out};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a draft takes of an encoded generation, about.
+/// Estimated size of a draft in an encoded generation.
 pub(super) fn size(draft: &Draft) -> usize {
     let names = draft.provides.iter().chain(&draft.wanted_by).chain(&draft.required_by);
     let names = names.chain(&draft.pulled_by).map(|name| name.as_str().len() + 8);

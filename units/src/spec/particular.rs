@@ -173,7 +173,7 @@ pub struct LogPriority {
     pub prefix: bool,
     /// The level of a line that does not; None: info.
     pub level: Option<u8>,
-    /// None: daemon.
+    /// `None` means daemon.
     pub facility: Option<u8>,
 }
 

@@ -89,7 +89,7 @@ impl Rolling<'_> {
     /// Units that are up stay so for a while, each in the run in which it came up.
     ///
     /// # Errors
-    /// One of them was not up, or was started anew.
+    /// One of them was not active, or was started again.
     pub(super) async fn stay_healthy(
         &mut self,
         mut names: Vec<String>,

@@ -265,7 +265,7 @@ impl Steward {
     /// etcd say that they have no leader, for then no lease can end either.
     pub(super) async fn guard_claims(&mut self) {
         // After so long another machine may run the units: they are given up without a question. A
-        // fleetd that was begun anew has spent the time for questions on its restart.
+        // fleetd that was started again has spent the time for questions on its restart.
         let part = if self.held_under.is_some() { fence::life } else { fence::unanswered };
         if !asks_in_vain() {
             self.give_up_after(part).await;

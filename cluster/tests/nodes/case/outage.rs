@@ -99,7 +99,7 @@ fn leader(cluster: &mut Cluster) {
 const ELECTION: Duration = Duration::from_secs(2);
 
 /// Kills the machine whose engine leads, and the machine whose member of etcd leads: the figures of the
-/// README. A new leader of etcd has each lease begin anew, an election timeout longer.
+/// README. A new leader of etcd renews each lease, an election timeout longer.
 fn failover(cluster: &mut Cluster) {
     cluster.file("spread@.service", SLEEPS);
     cluster.node(1).fleetctl(&["submit", "spread@.service"]);

@@ -1,4 +1,4 @@
-//! What follows the end of a service, and limits of its starts.
+//! The restart after the end of a service, and limits of its starts.
 
 use super::*;
 
