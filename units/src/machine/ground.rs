@@ -142,16 +142,16 @@ impl Machine {
                 run.changed || run.restart || run.lost.is_some() || cell.phase.is_told()
             });
             let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
-            let provider_stops = || {
-                let edges = graph.edges(*unit).iter();
-                edges
-                    .filter(|edge| edge.kind == DependencyKind::DependsOn)
-                    .filter_map(|edge| edge.provider)
-                    .any(|provider| self.cell(provider.0).must)
-            };
-            let must = up && (of_itself || unwanted || provider_stops());
+            let must = up && (of_itself || unwanted || self.provider_stops(unit.0));
             self.cell_mut(unit.0).must = must;
         }
+    }
+
+    /// A depends-on provider has to stop.
+    pub(super) fn provider_stops(&self, ix: Ix) -> bool {
+        let edges = self.graph.edges(UnitId(ix)).iter();
+        let providers = edges.filter(|edge| edge.kind == DependencyKind::DependsOn);
+        { providers }.filter_map(|edge| edge.provider).any(|provider| self.cell(provider.0).must)
     }
 
     fn derive_facets(&mut self, graph: &Graph) {

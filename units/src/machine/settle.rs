@@ -238,6 +238,10 @@ impl Machine {
             }
         });
         self.became_active(ix);
+        // A provider that stops did not make it stop while it stopped by itself.
+        if self.provider_stops(ix) {
+            self.require_stop(ix);
+        }
     }
 
     /// Why a unit in must_stop is told.
