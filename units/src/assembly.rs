@@ -65,6 +65,8 @@ pub struct Draft {
     pub has_exec_reload: bool,
     /// See [`Unit::remains`].
     pub remains: bool,
+    /// See [`Unit::at_terminal`].
+    pub at_terminal: bool,
     /// See [`Unit::run_hash`].
     pub run_hash: u64,
     /// See [`Unit::run`].
@@ -135,6 +137,7 @@ impl Draft {
             has_exec_stop: false,
             has_exec_reload: false,
             remains: kind == Kind::Oneshot,
+            at_terminal: false,
             run_hash: hash(kind.as_str().as_bytes()),
             run: Arc::default(),
             fault: None,
@@ -151,6 +154,7 @@ impl Draft {
         self.has_exec_stop = run.has_stop_work();
         self.has_exec_reload = run.has_reload();
         self.remains = run.remain;
+        self.at_terminal = run.reads_terminal();
         self.run = run.encode().into();
         self.run_hash = hash(&self.run);
     }
@@ -189,6 +193,7 @@ impl Draft {
             has_exec_stop: unit.has_exec_stop,
             has_exec_reload: unit.has_exec_reload,
             remains: unit.remains,
+            at_terminal: unit.at_terminal,
             run_hash: unit.run_hash,
             run: unit.run.clone(),
             fault: unit.fault.as_deref().cloned(),
@@ -290,6 +295,7 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
         has_exec_stop: draft.has_exec_stop,
         has_exec_reload: draft.has_exec_reload,
         remains: draft.remains,
+        at_terminal: draft.at_terminal,
         run_hash: draft.run_hash,
         run: draft.run,
         fault: draft.fault.map(Box::new),

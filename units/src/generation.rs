@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::name::Name;
 use crate::policy::Policy;
 use crate::settings::Settings;
-use crate::spec::{DependencyKind, Kind, Live, Readiness};
+use crate::spec::{DependencyKind, Kind, Live, Readiness, Restart};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -95,6 +95,8 @@ pub struct Unit {
     pub has_exec_reload: bool,
     /// A run that ends well stays active as `exited`. Without, the run is over.
     pub remains: bool,
+    /// Its standard input is a terminal: a person uses it.
+    pub at_terminal: bool,
     /// Hash over the keys of class *run*.
     pub run_hash: u64,
     /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.
@@ -108,6 +110,15 @@ pub struct Unit {
     /// Its targets are names of one thing, as those of a unit of systemd's are: a mask of any of
     /// them is a mask of the unit.
     pub is_one: bool,
+}
+
+impl Unit {
+    /// A run of it comes to an end by itself, and no other is to follow: it is a oneshot, is never
+    /// started again, or is used by a person at a terminal.
+    pub fn finishes(&self) -> bool {
+        let job = self.kind == Kind::Oneshot || self.live.restart == Restart::Never;
+        self.kind.has_process() && (job || self.at_terminal)
+    }
 }
 
 /// One target.

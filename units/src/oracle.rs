@@ -129,6 +129,8 @@ pub(crate) struct Stored {
     tried: bool,
     /// A trigger that has fired.
     pub(crate) fired: bool,
+    /// N had it for a failure or a success alone.
+    pub(crate) brought: bool,
     pub(crate) run: Option<Run>,
 }
 
@@ -182,27 +184,32 @@ impl Oracle {
     }
 
     /// N; those in it that give way in a conflict, to who is needed by an earlier root (after
-    /// the sources the triggers that fired, by name); and the operator's own among these.
-    fn need(&self) -> (Set, Set, Set) {
+    /// the sources the triggers that fired, by name); the operator's own among these; and those
+    /// that an end alone brings in.
+    fn need(&self) -> (Set, Set, Set, Set) {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
         let provider = |target: Option<usize>| self.graph.provider[target?];
-        let roots = roots.map(|(at, target)| (false, at, provider(target)));
+        let roots = roots.map(|(at, target)| (false, at, provider(target), false));
         // By name of who brings it in.
-        let mut late: BTreeSet<(bool, usize, Option<usize>)> = roots.collect();
-        let (mut needed, mut order) = (Set::EMPTY, Vec::new());
+        let mut late: BTreeSet<(bool, usize, Option<usize>, bool)> = roots.collect();
+        late.extend(self.unfinished().iter().map(|unit| (true, unit, Some(unit), true)));
+        let (mut needed, mut order, mut ends) = (Set::EMPTY, Vec::new(), Set::EMPTY);
         let mut number = 0;
-        while let Some((_, _, unit)) = late.pop_first() {
+        while let Some((_, _, unit, at_end)) = late.pop_first() {
             number += 1;
             let grown = self.graph.closure(unit.into_iter().collect()).less(needed);
             needed = needed.or(grown);
+            ends = if at_end { ends.or(grown) } else { ends };
             for unit in grown.iter() {
                 order.push((number, unit));
-                let fired = self.stored[unit].fired.then(|| self.activates(unit));
+                let fired = self.stored[unit].fired.then(|| (self.activates(unit), false));
                 let ends = |kind: D| kind.pulls_in_at_end() || kind == D::Accepts;
                 let ends = self.graph.of(unit).filter(|edge| ends(edge.kind));
-                let brought = ends.filter(|edge| self.brings_in(unit, edge)).map(|edge| edge.to);
-                late.extend(fired.into_iter().chain(brought).map(|to| (true, unit, to)));
+                let brought = ends.filter(|edge| self.brings_in(unit, edge));
+                let brought = brought.map(|edge| (edge.to, edge.kind.pulls_in_at_end()));
+                let all = fired.into_iter().chain(brought);
+                late.extend(all.map(|(to, at_end)| (true, unit, to, at_end)));
             }
         }
         let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);
@@ -215,7 +222,18 @@ impl Oracle {
                 stay.add(unit);
             }
         }
-        (needed, refused, losers)
+        (needed, refused, losers, ends)
+    }
+
+    /// Those that an end alone brought in, and whose run works and will end by itself: N keeps
+    /// them until then.
+    pub(crate) fn unfinished(&self) -> Set {
+        let works = [State::Starting, State::Running, State::Reloading];
+        let works = self.whose(|run| works.contains(&run.form));
+        let finishes = |unit: usize| self.unit(unit).is_some_and(|unit| unit.finishes());
+        let kept = |unit: usize| self.stored[unit].brought && finishes(unit);
+        let works = works.filter(|unit| kept(unit) && !self.graph.selected(unit).is_empty());
+        if self.end.is_some() { Set::EMPTY } else { works }
     }
 
     /// What stands behind this edge of `unit` is needed if it is.

@@ -147,7 +147,13 @@ fn because(why: &Why) -> Option<String> {
         State::Disabled => Some("neither the goal nor anything it needs needs it".to_string()),
         State::Running | State::Exited | State::Starting | State::Reloading => {
             let Some(need) = why.needed_by.first() else {
-                return Some(format!("{} brought it in", why.activated_by.first()?.unit));
+                return Some(match why.activated_by.first() {
+                    Some(trigger) => format!("{} brought it in", trigger.unit),
+                    None if why.detail.as_ref()?.needed => {
+                        "what brought it in is over; it is left to finish".to_string()
+                    }
+                    None => return None,
+                });
             };
             Some(match &need.unit {
                 Some(unit) => match need.kind {

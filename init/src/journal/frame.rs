@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 /// frame that is left out while there is nothing in it, change nothing: what was written before is
 /// read, and an older binary refuses what it does not know. A second frame of a kind of which there is one it
 /// does not see: there stands what is there most of the time, and what it can do without.
-const MAGIC: [u8; 8] = *b"gs-jrnl\x0a";
+const MAGIC: [u8; 8] = *b"gs-jrnl\x0b";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
 

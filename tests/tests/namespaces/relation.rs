@@ -364,3 +364,50 @@ fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_
     assert!(told(&init, "x").iter().all(|line| line == "x 0"), "{:?}", told(&init, "x"));
     init.finish();
 }
+
+#[test]
+fn a_handler_at_work_is_not_cut_short_when_its_cause_goes_away() {
+    let files = Sandbox::new();
+    systemd(
+        &files,
+        "web.service",
+        "[Unit]\nOnFailure=mail.service pager.service sorry.service\n\
+         [Service]\nExecStart=/bin/sh -c 'test -e DIR/well && exec sleep 1000'\n",
+    );
+    let mail =
+        "echo >>DIR/starts; until test -e DIR/go; do sleep 0.05; done; echo sent >>DIR/mails";
+    systemd(
+        &files,
+        "mail.service",
+        &format!("[Service]\nType=oneshot\nExecStart=/bin/sh -c '{mail}'\n"),
+    );
+    systemd(&files, "pager.service", "[Service]\nExecStart=/bin/sleep 1000\n");
+    systemd(&files, "sorry.service", "[Service]\nExecStart=/bin/sleep 1000\nRestart=always\n");
+    wants(&files, &["web.service"]);
+    files.unit("quiet", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    for (handler, state) in [("mail", "starting"), ("pager", "running"), ("sorry", "running")] {
+        init.when_state(&format!("{handler}.service"), state);
+    }
+    let pager = init.main_of("pager.service");
+    init.sandbox.put("well", "");
+    init.tell("retry", &json!({"targets": ["web.service"]}));
+    init.when_state("web.service", "running");
+    init.when_state("sorry.service", "disabled");
+    groundstate_tests::crash::crash(&init, Signal::SIGSEGV);
+    init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
+    assert_eq!(init.main_of("pager.service"), pager);
+    let why = init.initctl(&["why", "mail.service"]);
+    let said = String::from_utf8_lossy(&why.stdout);
+    assert!(said.contains("what brought it in is over; it is left to finish"), "{said}");
+    init.sandbox.put("go", "");
+    init.when_state("mail.service", "disabled");
+    assert_eq!(
+        (init.sandbox.read("starts"), init.sandbox.read("mails")),
+        ("\n".into(), "sent\n".into())
+    );
+    init.tell("set-target", &json!({"targets": ["quiet"]}));
+    init.when_state("pager.service", "disabled");
+    init.finish_after_crash();
+}

@@ -7,7 +7,7 @@ use super::need::{Need, Occasion};
 use super::phase::{Form, Phase};
 use super::spread::{self, is_dead, spoils};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
+use crate::generation::{Unit, UnitId};
 use crate::graph::Graph;
 use crate::spec::DependencyKind;
 use crate::time::Time;
@@ -47,12 +47,27 @@ impl Machine {
             Occasion::Fired => cell.fired && !self.planted(Mutant::FiringPullsNothing),
             Occasion::Connected => self.is_connected(ix),
             Occasion::Failed => cell.verdict && !self.planted(Mutant::FailurePullsNothing),
+            Occasion::Unfinished => self.is_unfinished(ix),
             Occasion::Succeeded => {
                 let skipped_too = self.planted(Mutant::SkippedIsSuccess);
                 matches!(&cell.phase, Phase::Ready(_, Form::Exited { skipped, .. }, _)
                     if skipped.is_none() || skipped_too)
             }
         }
+    }
+
+    /// A failure or a success brought it in, and its run, which ends by itself, works.
+    pub(super) fn is_unfinished(&self, ix: Ix) -> bool {
+        let cell = self.cell(ix);
+        let works = match &cell.phase {
+            Phase::Starting(_, _) => true,
+            Phase::Ready(_, form, _) => form.is_working(),
+            Phase::Idle | Phase::Stopping(_, _) | Phase::Backoff(_) | Phase::Failed(_) => false,
+        };
+        let all = self.planted(Mutant::DaemonOutlivesCause);
+        let finishes = |unit: &Unit| unit.finishes() || all && unit.kind.has_process();
+        let cut = self.planted(Mutant::CauseTakesHandlerAlong);
+        cell.brought && works && !cut && self.unit(ix).is_some_and(finishes)
     }
 
     fn enter_and_leave(&mut self, now: Time, need: &Need) {
@@ -74,6 +89,7 @@ impl Machine {
             let cell = self.cell_mut(ix);
             cell.broken = broken;
             cell.conflict = conflict;
+            cell.brought = need.is_brought(unit);
             if was && !needed && !self.planted(Mutant::LeavingForgivesNothing) {
                 self.forgive(ix, true);
                 let cell = self.cell_mut(ix);

@@ -100,6 +100,14 @@ pub enum Mutant {
     VerdictOutlivesActive,
     /// restart-limit is not asked.
     RestartLimitIgnored,
+    /// on-failure: what it brought in is stopped with its cause in the middle of its work.
+    CauseTakesHandlerAlong,
+    /// on-failure: what it brought in stays needed after its run has ended.
+    HandlerForEver,
+    /// on-failure: a daemon that it brought in outlives its cause.
+    DaemonOutlivesCause,
+    /// on-failure: what it brought in outlives a new goal.
+    GoalKeepsHandlers,
     /// delay: does not double.
     DelayConstant,
     /// delay: off by one.

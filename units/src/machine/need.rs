@@ -38,6 +38,8 @@ pub(super) enum Occasion {
     Succeeded,
     /// It has a connection that a socket accepted.
     Connected,
+    /// A failure or a success brought it in, and its run, which ends by itself, has not ended.
+    Unfinished,
 }
 
 impl Occasion {
@@ -61,6 +63,10 @@ impl Occasion {
     }
 }
 
+/// Roots beside the wished ones, in this order: the trigger or the unit that has come to its end, the
+/// unit it brings in, and whether that is for a failure or a success.
+type Late = BTreeSet<(UnitId, UnitId, bool)>;
+
 /// The result of the search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Need {
@@ -68,6 +74,8 @@ pub(super) struct Need {
     root: Vec<u32>,
     /// Roots up to this one are the operator's.
     wished: u32,
+    /// Roots that on-failure, on-success or an unfinished run of theirs brought in.
+    ends: BTreeSet<u32>,
 }
 
 impl Need {
@@ -79,16 +87,17 @@ impl Need {
         self.root.get(unit.index()).copied().unwrap_or(0)
     }
 
-    /// Searches. `stands` says of a unit in N whether it has come to this.
+    /// Searches. `stands` says whether a unit has come to this: of [`Occasion::Unfinished`] for each
+    /// unit, else for those in N.
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
         wish: &Wish,
         stands: impl Fn(UnitId, Occasion) -> bool,
     ) -> Need {
-        let mut need = Need { root: vec![0; generation.units.len()], wished: 0 };
-        // By name of the trigger, or of the unit that has come to its end.
-        let mut late = BTreeSet::new();
+        let mut need =
+            Need { root: vec![0; generation.units.len()], wished: 0, ends: BTreeSet::new() };
+        let mut late = Late::new();
         let mut number = 0;
         for name in wish.roots() {
             number += 1;
@@ -101,8 +110,15 @@ impl Need {
             let from = graph.provider(*target).unit();
             need.close(generation, graph, from, number, &stands, &mut late);
         }
-        while let Some((_, unit)) = late.pop_first() {
+        let is_provider = |unit: &UnitId| {
+            let provides = generation.unit(*unit).into_iter().flat_map(|unit| &unit.provides);
+            { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
+        };
+        let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
+        late.extend(unfinished.filter(is_provider).map(|unit| (unit, unit, true)));
+        while let Some((_, unit, at_end)) = late.pop_first() {
             number += 1;
+            need.ends.extend(Some(number).filter(|_| at_end));
             need.close(generation, graph, Some(unit), number, &stands, &mut late);
         }
         need
@@ -115,7 +131,7 @@ impl Need {
         from: Option<UnitId>,
         number: u32,
         stands: &impl Fn(UnitId, Occasion) -> bool,
-        late: &mut BTreeSet<(UnitId, UnitId)>,
+        late: &mut Late,
     ) {
         let mut queue: VecDeque<UnitId> = from.into_iter().collect();
         while let Some(unit) = queue.pop_front() {
@@ -128,7 +144,9 @@ impl Need {
             if let Some(target) = generation.unit(unit).and_then(|unit| unit.activates)
                 && stands(unit, Occasion::Fired)
             {
-                late.extend(graph.provider(target).unit().map(|activated| (unit, activated)));
+                late.extend(
+                    graph.provider(target).unit().map(|activated| (unit, activated, false)),
+                );
             }
             for edge in graph.edges(unit) {
                 let (Some(occasion), Some(provider)) = (Occasion::of(edge.kind), edge.provider)
@@ -137,7 +155,7 @@ impl Need {
                 };
                 let of_provider = occasion == Occasion::Connected;
                 if stands(if of_provider { provider } else { unit }, occasion) {
-                    late.insert((unit, provider));
+                    late.insert((unit, provider, edge.kind.pulls_in_at_end()));
                 }
             }
         }
@@ -172,6 +190,11 @@ impl Need {
             }
         }
         losers
+    }
+
+    /// It is needed, and nothing but a failure, a success or an unfinished run of theirs needs it.
+    pub(super) fn is_brought(&self, unit: UnitId) -> bool {
+        self.ends.contains(&self.root(unit))
     }
 
     /// Both are needed by what the operator wishes, not by a source or a trigger alone.

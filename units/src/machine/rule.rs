@@ -149,5 +149,12 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::OverSatisfiesHard, "remain: a run that is over satisfies depends-on"),
     (Mutant::OverIsStopped, "remain: a run that is over is told to do its exec-stop again"),
     (Mutant::OneAlarmForAll, "on-failure: what it names runs for the first final failure alone"),
+    (
+        Mutant::CauseTakesHandlerAlong,
+        "on-failure: what it brought in is stopped with its cause in the middle of its work",
+    ),
+    (Mutant::HandlerForEver, "on-failure: what it brought in stays needed after its run has ended"),
+    (Mutant::DaemonOutlivesCause, "on-failure: a daemon that it brought in outlives its cause"),
+    (Mutant::GoalKeepsHandlers, "on-failure: what it brought in outlives a new goal"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
 ];

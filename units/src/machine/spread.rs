@@ -42,6 +42,9 @@ pub(super) const DONE: u16 = 1 << 10;
 /// Its run has ended well and is over: a success for those that come after it, and not active.
 pub(super) const OVER: u16 = 1 << 11;
 
+/// See [`Occasion::Unfinished`].
+pub(super) const UNFINISHED: u16 = 1 << 12;
+
 /// An edge of this kind to a provider with these facets keeps the dependent from starting.
 pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
     match kind {
@@ -145,6 +148,7 @@ impl Machine {
             | bit(cell.verdict, ALARM)
             | bit(done, DONE)
             | bit(over && !must, OVER)
+            | bit(self.is_unfinished(ix), UNFINISHED)
     }
 
     /// See [`closes`].
@@ -180,6 +184,8 @@ impl Machine {
                 let turned = (before ^ now) & (ALARM | DONE) != 0 && !lingers;
                 let mut edges = self.graph.edges(UnitId(ix)).iter();
                 self.search_due |= turned && edges.any(|edge| edge.kind.pulls_in_at_end());
+                let stays = self.planted(Mutant::HandlerForEver);
+                self.search_due |= before & !now & UNFINISHED != 0 && !stays;
             }
             self.review(ix);
         }

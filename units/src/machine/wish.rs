@@ -79,6 +79,9 @@ impl Machine {
         let stands = |unit: UnitId, occasion: Occasion| {
             let Some(there) = generation.unit(unit) else { return false };
             let Some(ix) = self.place_of(&there.name) else { return false };
+            if occasion == Occasion::Unfinished && wish.goal != self.wish.goal {
+                return false;
+            }
             // A changed definition clears the verdict.
             let was = self.unit(ix).map(|unit| (&*self.generation, unit));
             let kept = same || was.is_some_and(|was| is_same(was, (&**generation, there)));
@@ -93,6 +96,9 @@ impl Machine {
         let flips =
             !Arc::ptr_eq(&graph, &self.graph) || !Arc::ptr_eq(&generation, &self.generation);
         self.policy = policy;
+        if wish.goal != self.wish.goal && !self.planted(Mutant::GoalKeepsHandlers) {
+            self.cells.iter_mut().for_each(|cell| cell.brought = false);
+        }
         self.wish = wish;
         self.faults = faults;
         self.search_due = true;

@@ -85,7 +85,7 @@ impl Oracle {
     /// A unit may have come to an end, or from it, that brings others in.
     fn look_at_ends(&mut self) {
         let ends = |edge: &Edge| edge.kind.pulls_in_at_end() || edge.kind == D::Accepts;
-        if self.graph.all().any(|(_, edge)| ends(edge)) {
+        if self.graph.all().any(|(_, edge)| ends(edge)) || self.stored.iter().any(|it| it.brought) {
             self.renew_need();
         }
     }
@@ -94,9 +94,10 @@ impl Oracle {
     /// the present keys of class *live*, and hold the targets they are selected for.
     pub(super) fn renew_need(&mut self) {
         loop {
-            let (needed, refused, _) = self.need();
+            let (needed, refused, _, brought) = self.need();
             let (left, entered) = (self.needed.less(needed), needed.less(self.needed));
             (self.needed, self.refused) = (needed, refused);
+            self.all().iter().for_each(|unit| self.stored[unit].brought = brought.has(unit));
             let mut fired = false;
             for unit in left.iter() {
                 self.forgive(unit, true);
@@ -343,6 +344,7 @@ impl Oracle {
                 Rest::Backoff(at) => (true, ahead(at)),
             };
             (rest, it.n, it.verdict, it.tried, it.fired, it.run.is_some()).hash(into);
+            it.brought.hash(into);
             let Some(run) = &it.run else { continue };
             (run.unit.run_hash, run.form, run.behind, run.targets, run.orphaned).hash(into);
             run.against.hash(into);

@@ -41,6 +41,9 @@ impl Oracle {
             Event::SetGoal(goal) => {
                 if !goal.targets.is_empty() {
                     next.goal.clone_from(&goal.targets);
+                    if next.goal != self.goal {
+                        next.stored.iter_mut().for_each(|it| it.brought = false);
+                    }
                 }
                 next.want = goal.want.iter().cloned().collect();
                 next.drop.clone_from(&goal.drop);

@@ -236,7 +236,11 @@ impl<'a> Runner<'a> {
     /// One event to both; true: refused.
     fn step(&mut self, event: Event, fault: Option<Fault>) -> Result<bool, (String, String)> {
         self.events += 1;
-        let was = Past { graph: self.oracle.graph.clone(), needed: self.oracle.needed };
+        let was = Past {
+            graph: self.oracle.graph.clone(),
+            needed: self.oracle.needed,
+            unfinished: self.oracle.unfinished(),
+        };
         let about = event.run().and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
         let late = self.is_late(&event);
         fact::hear(&mut self.book, &self.oracle, self.now, &event, late);

@@ -130,6 +130,7 @@ impl Sheet {
             has_exec_stop: entry.has_exec_stop,
             has_exec_reload: entry.has_exec_reload,
             remains: entry.run_hash & 2 == 0,
+            at_terminal: entry.run_hash & 12 == 0,
             run_hash: entry.run_hash,
             run: std::sync::Arc::default(),
             fault: entry.broken.then(|| Box::new(drawn_broken(place(*unit)))),

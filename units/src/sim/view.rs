@@ -74,6 +74,8 @@ pub struct Past {
     pub graph: Arc<Graph>,
     /// N.
     pub needed: Set,
+    /// What N has for the unfinished run of a handler alone.
+    pub unfinished: Set,
 }
 
 /// See the module.

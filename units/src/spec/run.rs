@@ -1,7 +1,8 @@
 //! What it takes to run a unit's processes: the keys of class *run*.
 
 use super::{
-    Credentials, DirectoryKind, Kind, Log, NotifyAccess, Particular, Readiness, ResourceLimit,
+    Credentials, DirectoryKind, Input, Kind, Log, NotifyAccess, Particular, Readiness,
+    ResourceLimit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +151,12 @@ impl Run {
         !self.exec_stop.is_empty()
             || !self.exec_stop_post.is_empty()
             || self.particular.as_deref().is_some_and(|p| runtime(p) || !p.stdio.utmp_id.is_empty())
+    }
+
+    /// Its standard input is a terminal.
+    pub fn reads_terminal(&self) -> bool {
+        let stdio = self.particular.as_deref().map(|particular| &particular.stdio);
+        stdio.is_some_and(|stdio| matches!(stdio.input, Input::Terminal { .. }))
     }
 
     /// It can be told to take in its configuration.

@@ -180,14 +180,7 @@ impl Bases {
             memory: Some(memory),
         };
         let mut journals = meant("kept_init", kept_init::meant);
-        journals.extend([
-            state,
-            golden("state-9"),
-            golden("state-8"),
-            golden("state-7"),
-            golden("state-6"),
-            golden("state-5"),
-        ]);
+        journals.extend([state, golden("state-10")]);
         journals
     }
 

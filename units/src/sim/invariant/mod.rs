@@ -53,6 +53,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L35 beside what lives", run::l35_beside_what_lives),
     ("L36 leaves", bound::l36_leaves),
     ("L37 over", stop::l37_over),
+    ("L38 handlers finish", stop::l38_handlers_finish),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

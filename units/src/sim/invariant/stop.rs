@@ -171,3 +171,19 @@ pub fn l23_shutdown(view: &View) -> Verdict {
     }
     Ok(())
 }
+
+/// L38: the unfinished run of a handler is not told to stop because its cause has gone away.
+pub fn l38_handlers_finish(view: &View) -> Verdict {
+    if view.is_wish() || view.is.end.is_some() {
+        return Ok(());
+    }
+    for order in view.orders {
+        let Order::Stop(unit, id, StopReason::NotNeeded, _) = order else { continue };
+        let own = view.event.run() == Some(*id);
+        let gives_way = view.is.needed.iter().any(|other| view.is.graph.conflict(*unit, other));
+        if view.was.unfinished.has(*unit) && !own && !gives_way {
+            return Err(format!("{} is cut short by the end of its cause", view.name(*unit)));
+        }
+    }
+    Ok(())
+}

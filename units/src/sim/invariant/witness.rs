@@ -43,4 +43,5 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L35", Mutant::WhatLivesWaits),
     ("L36", Mutant::LeavingForEver),
     ("L37", Mutant::SuccessRemains),
+    ("L38", Mutant::CauseTakesHandlerAlong),
 ];

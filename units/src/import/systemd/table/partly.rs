@@ -56,7 +56,8 @@ pub(in super::super) const BY_HAND: &str =
     "only failures count: a start by hand or by a trigger is neither counted nor refused";
 pub(in super::super) const NO_ACTION: &str = "a failure of this unit does not end the system";
 pub(in super::super) const ALARMED: &str = "it is also activated while the unit is started again, \
-     after several failures in a row or a start that took too long";
+     after several failures in a row or a start that took too long; a daemon that is restarted \
+     when it ends is stopped once the unit is active";
 const AT_STOP: &str = "only a success of the unit itself brings it in, also while the unit remains; \
      a stop does not, nor a success of a unit that a timer, socket or path brought in";
 pub(in super::super) const ACCEPTED: &str =
