@@ -9,17 +9,17 @@
     reason = "these are tests"
 )]
 
-#[path = "../../fuzz/src/composed.rs"]
+#[path = "../../tests/fuzz/src/composed.rs"]
 mod composed;
-#[path = "../../fuzz/src/corpus.rs"]
+#[path = "../../tests/fuzz/src/corpus.rs"]
 mod corpus;
-#[path = "../../fuzz/src/journal_notes.rs"]
+#[path = "../../tests/fuzz/src/journal_notes.rs"]
 mod journal_notes;
-#[path = "../../fuzz/src/kept_init.rs"]
+#[path = "../../tests/fuzz/src/kept_init.rs"]
 mod kept_init;
-#[path = "../../fuzz/src/notification.rs"]
+#[path = "../../tests/fuzz/src/notification.rs"]
 mod notification;
-#[path = "../../fuzz/src/parcel.rs"]
+#[path = "../../tests/fuzz/src/parcel.rs"]
 mod parcel;
 
 use crate::sys::{process, wait};

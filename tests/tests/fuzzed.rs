@@ -9,41 +9,41 @@
     reason = "these are tests"
 )]
 
-#[path = "../../fuzz/src/accounts.rs"]
+#[path = "../fuzz/src/accounts.rs"]
 mod accounts;
-#[path = "../../fuzz/src/calendar.rs"]
+#[path = "../fuzz/src/calendar.rs"]
 mod calendar;
-#[path = "../../fuzz/src/composed.rs"]
+#[path = "../fuzz/src/composed.rs"]
 mod composed;
-#[path = "../../fuzz/src/corpus.rs"]
+#[path = "../fuzz/src/corpus.rs"]
 mod corpus;
-#[path = "../../fuzz/src/exec_line.rs"]
+#[path = "../fuzz/src/exec_line.rs"]
 mod exec_line;
-#[path = "../../fuzz/src/generation.rs"]
+#[path = "../fuzz/src/generation.rs"]
 mod generation;
-#[path = "../../fuzz/src/graph.rs"]
+#[path = "../fuzz/src/graph.rs"]
 mod graph;
-#[path = "../../fuzz/src/import.rs"]
+#[path = "../fuzz/src/import.rs"]
 mod import;
-#[path = "../../fuzz/src/import_openrc.rs"]
+#[path = "../fuzz/src/import_openrc.rs"]
 mod import_openrc;
-#[path = "../../fuzz/src/import_sysv.rs"]
+#[path = "../fuzz/src/import_sysv.rs"]
 mod import_sysv;
-#[path = "../../fuzz/src/kept_machine.rs"]
+#[path = "../fuzz/src/kept_machine.rs"]
 mod kept_machine;
-#[path = "../../fuzz/src/log_line.rs"]
+#[path = "../fuzz/src/log_line.rs"]
 mod log_line;
-#[path = "../../fuzz/src/name.rs"]
+#[path = "../fuzz/src/name.rs"]
 mod name;
-#[path = "../../fuzz/src/policy.rs"]
+#[path = "../fuzz/src/policy.rs"]
 mod policy;
-#[path = "../../fuzz/src/request.rs"]
+#[path = "../fuzz/src/request.rs"]
 mod request;
-#[path = "../../fuzz/src/settings.rs"]
+#[path = "../fuzz/src/settings.rs"]
 mod settings;
-#[path = "../../fuzz/src/unit_file.rs"]
+#[path = "../fuzz/src/unit_file.rs"]
 mod unit_file;
-#[path = "../../fuzz/src/unit_folder.rs"]
+#[path = "../fuzz/src/unit_folder.rs"]
 mod unit_folder;
 
 use corpus::{Target, damaged, files, folder, targets};
@@ -122,11 +122,11 @@ fn the_fuzzer_and_the_hostile_bytes_take_in_every_file_of_init() {
         let names = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
         names.map(str::to_string).collect()
     };
-    let mut init = modules("../init/src/main.rs");
+    let mut init = modules("../../init/src/main.rs");
     // These are of its own tests.
     assert!(init.remove("fuzzed") && init.remove("not_run") && init.len() > 20, "{init:?}");
     assert_eq!(modules("src/lib.rs"), init);
-    let hostile = modules("../tests/src/bin/hostile/main.rs");
+    let hostile = modules("../src/bin/hostile/main.rs");
     assert!(init.is_subset(&hostile), "{:?}", init.difference(&hostile));
 }
 
@@ -148,14 +148,14 @@ fn asked(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn the_fuzzer_has_all_that_the_files_of_init_need() {
     let here = asked("Cargo.toml", "[dependencies]");
-    let everywhere = asked("../Cargo.toml", "[workspace.dependencies]");
-    let init = asked("../init/Cargo.toml", "[dependencies]");
+    let everywhere = asked("../../Cargo.toml", "[workspace.dependencies]");
+    let init = asked("../../init/Cargo.toml", "[dependencies]");
     assert!(init.len() > 7 && init["nix"].contains("socket"), "{init:?}");
     for (name, own) in init {
-        let found = here.get(&name).unwrap_or_else(|| panic!("fuzz/Cargo.toml lacks {name}"));
+        let found = here.get(&name).unwrap_or_else(|| panic!("tests/fuzz/Cargo.toml lacks {name}"));
         let wanted = everywhere.get(&name).into_iter().flatten().chain(&own);
         let lacks: Vec<&String> = wanted.filter(|feature| !found.contains(*feature)).collect();
-        assert!(lacks.is_empty(), "fuzz/Cargo.toml: {name} lacks {lacks:?}");
+        assert!(lacks.is_empty(), "tests/fuzz/Cargo.toml: {name} lacks {lacks:?}");
     }
 }
 

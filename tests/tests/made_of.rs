@@ -185,7 +185,7 @@ fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
     assert_eq!(named, linked.iter().map(first_two).collect());
 }
 
-/// What stands in `supply-chain/FILE` of crates, under `[[SORT.NAME]]` each: `NAME vVERSION`, and all of it.
+/// What stands in `tests/supply-chain/FILE` of crates, under `[[SORT.NAME]]` each: `NAME vVERSION`, and all of it.
 fn entries<'a>(text: &'a str, sort: &str) -> Vec<(String, &'a str)> {
     let heads = format!("\n[[{sort}.");
     let entry = |part: &'a str| {
@@ -199,7 +199,8 @@ fn entries<'a>(text: &'a str, sort: &str) -> Vec<(String, &'a str)> {
 
 #[test]
 fn all_that_goes_into_pid_1_was_looked_at_in_the_version_that_is_locked() {
-    let supply = |file| fs::read_to_string(top().join("supply-chain").join(file)).expect(file);
+    let supply =
+        |file| fs::read_to_string(top().join("tests/supply-chain").join(file)).expect(file);
     let (audits, config) = (supply("audits.toml"), supply("config.toml"));
     // What only runs while it is built is in what comes of that, too.
     let lines = tree_of("normal,build", &["--target", "x86_64-unknown-linux-gnu"]);

@@ -45,7 +45,7 @@ fn texts() -> Vec<String> {
     texts.extend(KEYS.iter().map(|key| format!("unit: x\n{}\n", key.example)));
     let top = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     yaml_files(&top.join("contrib"), &mut texts);
-    for entry in fs::read_dir(top.join("fuzz/corpus/unit_file")).unwrap() {
+    for entry in fs::read_dir(top.join("tests/fuzz/corpus/unit_file")).unwrap() {
         texts.extend(fs::read_to_string(entry.unwrap().path()));
     }
     texts.retain(|text| read(text).diagnostics.is_empty());

@@ -9,19 +9,19 @@
     reason = "these are tests"
 )]
 
-#[path = "../../../fuzz/src/api_request.rs"]
+#[path = "../../../tests/fuzz/src/api_request.rs"]
 mod api_request;
-#[path = "../../../fuzz/src/composed.rs"]
+#[path = "../../../tests/fuzz/src/composed.rs"]
 mod composed;
-#[path = "../../../fuzz/src/corpus.rs"]
+#[path = "../../../tests/fuzz/src/corpus.rs"]
 mod corpus;
-#[path = "../../../fuzz/src/fleet.rs"]
+#[path = "../../../tests/fuzz/src/fleet.rs"]
 mod fleet;
-#[path = "../../../fuzz/src/stored_value.rs"]
+#[path = "../../../tests/fuzz/src/stored_value.rs"]
 mod stored_value;
-#[path = "../../../fuzz/src/wire.rs"]
+#[path = "../../../tests/fuzz/src/wire.rs"]
 mod wire;
-#[path = "../../../fuzz/src/written.rs"]
+#[path = "../../../tests/fuzz/src/written.rs"]
 mod written;
 
 use corpus::{Target, damaged, files, targets};

@@ -273,7 +273,8 @@ fn newest(name: &str) -> Vec<u8> {
 
 /// In order of their names.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let entries = std::fs::read_dir(top().join("fuzz/corpus").join(target)).expect("a corpus");
+    let entries =
+        std::fs::read_dir(top().join("tests/fuzz/corpus").join(target)).expect("a corpus");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("a file").path()).collect();
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()

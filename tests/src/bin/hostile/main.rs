@@ -1,7 +1,7 @@
 //! Hostile bytes for the decoders of what PID 1 reads back after a crash or an upgrade, as many as
 //! there is time for: `hostile --count N` makes N inputs from the bases ([`bases`]) by mutation
 //! ([`input`], [`mutation`]) and holds of each what [`decoder`] says. It is no fuzzer: it looks at no
-//! coverage, and for that is fast; the fuzzer has the same decoders (`fuzz/fuzz_targets`), and
+//! coverage, and for that is fast; the fuzzer has the same decoders (`tests/fuzz/fuzz_targets`), and
 //! takes each that was taken through its life.
 //!
 //! `--from N` begins with that number (1); `--replay N` is that input alone, shown;

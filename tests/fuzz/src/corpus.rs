@@ -19,7 +19,7 @@ pub(crate) use targets;
 /// A folder of the fuzzer's.
 pub fn folder(name: &str) -> PathBuf {
     // Of the crate this is taken into.
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz").join(name)
 }
 
 /// The files of a target's corpus, in order of their names: enough of them, and none too large.
