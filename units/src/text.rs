@@ -8,7 +8,7 @@
 
 use crate::diagnostic::{Diagnostic, Place};
 use crate::limit;
-use serde_yaml::ErrorKind;
+use granit_parser::ErrorKind;
 use std::borrow::Cow;
 use std::sync::Arc;
 

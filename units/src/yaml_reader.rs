@@ -5,7 +5,7 @@ use crate::diagnostic::Diagnostic;
 use crate::limit;
 use crate::text;
 use crate::yaml::{Document, Limits, Node, Pair, Reading, Scalar, Spot, Value};
-use serde_yaml::{ErrorKind, Event, Parser, Placement, ScalarStyle, ScanError, Span, StrInput};
+use granit_parser::{ErrorKind, Event, Parser, Placement, ScalarStyle, ScanError, Span, StrInput};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(file: &'a Arc<str>, text: &'a str, limits: &'a Limits) -> Reader<'a> {
-        let options = serde_yaml::options! {
+        let options = granit_parser::options! {
             disallow_directives: true,
             max_buffered_comment_events: limits.bytes,
             flow_nesting_limit: limits.depth,
