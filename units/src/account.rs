@@ -102,6 +102,16 @@ impl Accounts {
         self.users.iter().find(|user| user.name == name)
     }
 
+    /// The first user of that number.
+    pub fn user_of(&self, uid: u32) -> Option<&User> {
+        self.users.iter().find(|user| user.uid == uid)
+    }
+
+    /// The first group of that number.
+    pub fn group_of(&self, gid: u32) -> Option<&Group> {
+        self.groups.iter().find(|group| group.gid == gid)
+    }
+
     /// The group of that name.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.name == name)
@@ -124,7 +134,7 @@ impl Accounts {
             Some(Account::Name(name)) => {
                 Some(self.user(name).ok_or_else(|| unresolved("user", name))?)
             }
-            Some(Account::Number(uid)) => self.users.iter().find(|entry| entry.uid == *uid),
+            Some(Account::Number(uid)) => self.user_of(*uid),
         };
         let uid = match user {
             Some(Account::Number(uid)) => Some(*uid),

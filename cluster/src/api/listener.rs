@@ -12,8 +12,10 @@ use super::stalling::Stalling;
 use super::tls::ServerFiles;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
+use groundstate_units::account::Accounts;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::unistd::Gid;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -364,9 +366,11 @@ fn bind_unix(path: &Path) -> Result<Socket, String> {
     let socket = UnixListener::bind(path).map_err(|error| bad(&error))?;
     let mode = std::fs::Permissions::from_mode(0o660);
     std::fs::set_permissions(path, mode).map_err(|error| bad(&error))?;
-    if let Ok(Some(group)) = nix::unistd::Group::from_name("fleet") {
-        // Without the right to it the group stays ours.
-        let _ = nix::unistd::chown(path, None, Some(group.gid));
+    let groups = std::fs::read("/etc/group").unwrap_or_default();
+    let accounts = Accounts::parse("", &String::from_utf8_lossy(&groups));
+    if let Some(group) = accounts.group("fleet") {
+        // Without the right to it the group stays that of fleetd.
+        let _ = nix::unistd::chown(path, None, Some(Gid::from_raw(group.gid)));
     }
     watched(socket).map_err(|error| bad(&error))
 }

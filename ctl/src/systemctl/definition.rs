@@ -6,6 +6,7 @@ use super::shown;
 use crate::files::Disk;
 use crate::session::Session;
 use crate::verb::check;
+use groundstate_units::account::Accounts;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::load::load;
@@ -14,7 +15,7 @@ use groundstate_units::spec::{
     Credentials, DirectoryKind, ExecLine, KillMode, Kind, Log, NotifyAccess, Particular, Piece,
     Prefixes, Restart, Run,
 };
-use nix::unistd::{Gid, Group, Uid, User, geteuid};
+use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -180,6 +181,13 @@ fn process(run: &Run) -> Properties {
     all
 }
 
+/// The users and groups of the two files; a file that cannot be read has none.
+fn accounts() -> Accounts {
+    let text =
+        |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+    Accounts::parse(&text("/etc/passwd"), &text("/etc/group"))
+}
+
 /// `User` and `Group`, as names where the accounts have one.
 fn user(credentials: Option<&Credentials>) -> Properties {
     let (mut user, mut group) = (String::new(), String::new());
@@ -188,17 +196,18 @@ fn user(credentials: Option<&Credentials>) -> Properties {
         Some(Err(missing)) if missing.what == "group" => group.clone_from(&missing.name),
         Some(Err(missing)) => user.clone_from(&missing.name),
         Some(Ok(ids)) => {
-            let account = ids.uid.and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
+            let accounts = accounts();
+            let account = ids.uid.and_then(|uid| accounts.user_of(uid));
             user = match (&ids.user, ids.uid) {
                 (Some(name), _) => name.clone(),
                 (None, Some(uid)) => uid.to_string(),
                 (None, None) => String::new(),
             };
-            let own = account.map(|account| account.gid.as_raw());
+            let own = account.map(|account| account.gid);
             // The group of the account is what a unit without `Group=` gets.
             if let Some(gid) = ids.gid.filter(|gid| own != Some(*gid)) {
-                let found = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-                group = found.map_or_else(|| gid.to_string(), |group| group.name);
+                let found = accounts.group_of(gid).map(|group| group.name.clone());
+                group = found.unwrap_or_else(|| gid.to_string());
             }
         }
     }
