@@ -15,6 +15,7 @@ pub mod init;
 pub mod init_socket;
 pub mod lead;
 pub mod life;
+mod memory;
 pub mod meter;
 pub mod presence;
 pub mod recollection;

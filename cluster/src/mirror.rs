@@ -325,6 +325,8 @@ impl Follower {
         if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
+        // The loop below may run for months, and a reading has all units in it.
+        drop(reading);
         // Carried on from reading to reading, as what runs is: of a second one that has less in it
         // what the first one had is no measure.
         let begins = self.health.borrow().last_contact.is_none();
@@ -334,6 +336,7 @@ impl Follower {
         };
         fresh.withheld = self.withheld(&goal, &fresh).await?;
         self.goal = self.next_goal(&fresh, &goal);
+        drop(goal);
         self.picture.send_replace(Arc::new(fresh));
         let proved = self.clock.now();
         let mut ahead: Option<i64> = None;

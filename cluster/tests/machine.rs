@@ -12,8 +12,9 @@ mod lone;
 mod original;
 mod trust;
 
-use lone::{Manner, Node, until};
+use lone::{Manner, Node, Running, until};
 use original::Original;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
@@ -327,4 +328,49 @@ fn a_lease_that_is_ended_by_hand_is_taken_anew() {
         assert_eq!(node.pid("everywhere"), pid, "nothing global stops for it");
     }
     assert_eq!(node.begins("everywhere"), 1);
+}
+
+#[test]
+fn memory_of_units_that_are_gone_goes_back_to_the_kernel() {
+    let node = Node::new();
+    let _etcd = node.etcd();
+    let _init = node.init();
+    let memory = |fleetd: &Running| -> u64 {
+        let status = format!("/proc/{}/status", fleetd.child.id());
+        let text = std::fs::read_to_string(status).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
+    };
+    let when_it_leads = || {
+        let leads = || node.get("/metrics").contains("fleet_engine_leads 1").then_some(());
+        until("it leads", leads);
+    };
+    let mut fleetd = node.fleetd();
+    node.when_there();
+    when_it_leads();
+    let before = memory(&fleetd);
+    // Many small pieces, as many small units have: large ones go back by themselves.
+    let lines: String = (0..400).map(|n| format!("Environment=NUMBER_{n}={n:040}\n")).collect();
+    let nowhere = "[X-Fleet]\nMachineMetadata=kind=none\n";
+    let names: Vec<String> = (0..200).map(|n| format!("many{n:03}.service")).collect();
+    for name in &names {
+        node.put(name, &format!("[Service]\nExecStart=/bin/true\n{lines}{nowhere}"));
+    }
+    let words =
+        |verb| [&[verb], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
+    node.fleetctl(&words("submit"));
+    // A leader that begins with them reads them all at once.
+    fleetd.kill();
+    let fleetd = node.fleetd();
+    node.when_there();
+    when_it_leads();
+    let with = memory(&fleetd);
+    assert!(with > before * 2, "the units are in memory: {before} KiB, then {with} KiB");
+    node.fleetctl(&words("destroy"));
+    let end = Instant::now() + Duration::from_secs(240);
+    while memory(&fleetd) > before * 3 / 2 {
+        let now = memory(&fleetd);
+        assert!(Instant::now() < end, "{before} KiB, then {with} KiB, and now {now} KiB");
+        std::thread::park_timeout(Duration::from_secs(1));
+    }
 }

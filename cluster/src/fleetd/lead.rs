@@ -214,6 +214,9 @@ impl Candidate {
         voice::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
+        let seen = reading.revision;
+        // The term may last for months, and a reading has all units in it.
+        drop(reading);
         let mut engine = engine.with_room_for(self.room);
         self.hush().tell(&mut engine, clock.now());
         let signed = clock.now();
@@ -230,7 +233,7 @@ impl Candidate {
             signed,
             again: None,
             refusal: String::new(),
-            seen: reading.revision,
+            seen,
             meter: self.meter.clone(),
             spent: None,
         };

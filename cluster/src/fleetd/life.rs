@@ -8,6 +8,7 @@ use super::farewell::Fate;
 use super::identity::{self, Identity};
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
+use super::memory;
 use super::presence::Presence;
 use super::recollection::Recollection;
 use super::steward::Stops;
@@ -99,6 +100,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     // Until the process ends or executes itself: a stop may take long.
     let life = show_life(mirror.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
+    drop(tokio::spawn(memory::give_back_for_ever(mirror.clock().clone())));
     let anew = attend(&config, &identity, &mirror, &seen, &daemon.record, read).await?;
     ready.abort();
     if !anew {
