@@ -5,6 +5,7 @@
 use crate::glob;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
+use groundstate_units::key::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -18,6 +19,9 @@ pub const MOST_PEERS: usize = 16;
 pub const MOST_KEYS: usize = 16;
 /// Patterns of one kind: each is held against the names of all units of a machine.
 pub const MOST_PATTERNS: usize = 64;
+
+/// Words for a `Global` or `Exclusive` that is not wanted.
+const FALSE: [&str; 6] = ["", "false", "no", "0", "off", "f"];
 
 /// The keys fleet had, and ours.
 const KNOWN: [&str; 12] = [
@@ -114,11 +118,7 @@ impl Requirement {
             |value: &String| value.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         let mut metadata: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for pair in all(&["MachineMetadata", "X-ConditionMachineMetadata"]) {
-            if let Some((key, value)) = pair.split_once('=')
-                && !key.is_empty()
-                && !value.is_empty()
-                && !value.contains('=')
-            {
+            if let Some((key, value)) = self::pair(&pair) {
                 metadata.entry(key.to_string()).or_default().insert(value.to_string());
             }
         }
@@ -191,10 +191,50 @@ impl Requirement {
     }
 }
 
-/// Keys of the section that mean nothing, once each.
-pub fn unknown_keys(file: &UnitFile) -> BTreeSet<&str> {
-    let own = file.options.iter().filter(|option| option.section == SECTION);
-    own.map(|option| option.name.as_str()).filter(|name| !KNOWN.contains(name)).collect()
+/// What of the section means nothing, a line each: a typing mistake there would put the unit on a
+/// machine that it was not meant for.
+pub fn doubts(file: &UnitFile) -> BTreeSet<String> {
+    let own = |section: &str| {
+        section.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+    };
+    let others = file.options.iter().map(|option| option.section.as_str());
+    let others = others.filter(|section| *section != SECTION && own(section) == own(SECTION));
+    let sections = others.map(|other| {
+        format!("section [{other}] asks nothing of a machine (did you mean [{SECTION}]?)")
+    });
+    let in_section = file.options.iter().filter(|option| option.section == SECTION);
+    sections.chain(in_section.flat_map(|option| doubts_of(&option.name, &option.value))).collect()
+}
+
+fn doubts_of(key: &str, value: &str) -> Vec<String> {
+    match key {
+        "MachineMetadata" | "X-ConditionMachineMetadata" => {
+            let words = words(value).into_iter().filter(|word| pair(word).is_none());
+            words
+                .map(|word| {
+                    format!(
+                        "{key}={word} asks for nothing: it is not KEY=VALUE \
+                         (several pairs on a line: {key}=\"a=1\" \"b=2\")"
+                    )
+                })
+                .collect()
+        }
+        "Global" | "Exclusive" => {
+            let word = words(value).pop().unwrap_or_default();
+            let known = is_true(&word) || FALSE.contains(&word.to_ascii_lowercase().as_str());
+            let told = || format!("{key}={value} is neither true nor false, and counts as false");
+            (!known).then(told).into_iter().collect()
+        }
+        known if KNOWN.contains(&known) => Vec::new(),
+        _ => {
+            let lower = KNOWN.map(str::to_ascii_lowercase);
+            let near = nearest(key, lower.iter().map(String::as_str));
+            let near =
+                near.and_then(|near| KNOWN.iter().find(|own| own.eq_ignore_ascii_case(near)));
+            let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            vec![format!("unrecognized requirement in [{SECTION}] section: \"{key}\"{hint}")]
+        }
+    }
 }
 
 /// The values of one line. One that begins and ends with `"` is a list of quoted words:
@@ -218,6 +258,12 @@ fn words(line: &str) -> Vec<String> {
     }
     words.extend(word);
     words
+}
+
+/// A word of MachineMetadata; `None`: it asks for nothing.
+fn pair(word: &str) -> Option<(&str, &str)> {
+    let (key, value) = word.split_once('=')?;
+    (!key.is_empty() && !value.is_empty() && !value.contains('=')).then_some((key, value))
 }
 
 fn is_true(value: &str) -> bool {
@@ -274,6 +320,30 @@ mod tests {
     }
 
     #[test]
+    fn section_that_means_nothing_in_part_is_said_with_a_hint() {
+        let told = |text: &str| -> String {
+            let found = doubts(&UnitFile::parse(text).unwrap());
+            found.into_iter().collect::<Vec<_>>().join("\n")
+        };
+        for (text, hint) in [
+            ("[X-Fleet]\nMachineMetdata=a=b\n", "did you mean MachineMetadata?"),
+            ("[X-Fleet]\nglobal=true\n", "did you mean Global?"),
+            ("[X-Fleet]\nConflict=a*\n", "did you mean Conflicts?"),
+            ("[X-fleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
+            ("[XFleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
+            ("[X-Fleet]\nMachineMetadata=a=1 b=2\n", "asks for nothing"),
+            ("[X-Fleet]\nMachineMetadata=\"a=1\" \"b\"\n", "MachineMetadata=b asks for nothing"),
+            ("[X-Fleet]\nGlobal=ture\n", "neither true nor false"),
+            ("[X-Fleet]\nExclusive=si\n", "neither true nor false"),
+        ] {
+            assert!(told(text).contains(hint), "{text}: {}", told(text));
+        }
+        let good = "[Service]\nExecStart=/bin/a\n[X-Fleet]\nMachineMetadata=\"a=1\" \"b=2\"\n\
+                    Global=yes\nX-Conflicts=a* b*\nExclusive=no\n[X-Own]\nGlobl=1\n";
+        assert_eq!(told(good), "");
+    }
+
+    #[test]
     fn specifiers_take_the_units_own_name() {
         let text = "MachineOf=%p.socket\nConflicts=%p@*.%i %N\nReplaces=%n";
         let read = read(text, "web@3.service");
@@ -306,7 +376,7 @@ mod tests {
             assert_ne!(said, Requirement::default(), "{former}");
             assert_eq!(said, read(new, "a.service"), "{former}");
             let file = UnitFile::parse(&format!("[X-Fleet]\n{former}\n")).unwrap();
-            assert!(unknown_keys(&file).is_empty(), "{former}");
+            assert!(doubts(&file).is_empty(), "{former}");
         }
         let both =
             read("X-ConditionMachineOf=a\nMachineOf=b\nX-Conflicts=c\nConflicts=d", "e.service");
@@ -384,6 +454,6 @@ mod tests {
     #[test]
     fn a_key_that_means_nothing_is_named() {
         let file = UnitFile::parse("[X-Fleet]\nX-Peers=a\nglobal=1\nGlobal=1\n").unwrap();
-        assert_eq!(unknown_keys(&file).into_iter().collect::<Vec<_>>(), ["X-Peers", "global"]);
+        assert_eq!(doubts(&file).len(), 2, "{:?}", doubts(&file));
     }
 }

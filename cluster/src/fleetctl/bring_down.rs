@@ -19,16 +19,29 @@ pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec
         return Ok(Vec::new());
     }
     let mut found: Vec<Unit> = Vec::new();
+    let mut absent = Vec::new();
     for argument in named {
         let name = name_of(argument);
         if found.iter().all(|unit| unit.name != name) {
-            found.extend(session.client.unit(&name).await?);
+            match session.client.unit(&name).await? {
+                Some(unit) => found.push(unit),
+                None => absent.push(name),
+            }
         }
     }
-    if found.is_empty() {
-        warn("Units not found in registry");
-    }
+    tell_absent(&absent, found.is_empty());
     Ok(found)
+}
+
+/// Of some that are there each absent one is named: it may be a typing mistake.
+fn tell_absent(absent: &[String], none_is_there: bool) {
+    if none_is_there {
+        warn("Units not found in registry");
+        return;
+    }
+    for name in absent {
+        warn(&format!("Unit {name} does not exist."));
+    }
 }
 
 /// A native file's name means its unit.
@@ -96,17 +109,17 @@ pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Tr
     if what.units.is_empty() {
         warn("No units given");
     }
-    let (mut faults, mut absent) = (Vec::new(), 0);
+    let (mut faults, mut absent) = (Vec::new(), Vec::new());
     for argument in &what.units {
         let name = name_of(argument);
         match destroy_one(session, &name, what.waiting.patience()).await {
             Ok(Some(after)) => say(&format!("Destroyed {name}{after}")),
-            Ok(None) => absent += 1,
+            Ok(None) => absent.push(name),
             Err(trouble) => faults.push(trouble.message),
         }
     }
-    if absent > 0 && absent == what.units.len() {
-        warn("Units not found in registry");
+    if !absent.is_empty() {
+        tell_absent(&absent, absent.len() == what.units.len());
     }
     match faults.is_empty() {
         true => Ok(0),

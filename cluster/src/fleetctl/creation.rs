@@ -1,12 +1,13 @@
 //! From an argument to a unit in the cluster: one that is there already, a file, an
 //! instance of a template that is there, or of a template's file; in this order, which is fleet's.
 
+use super::review::review;
 use super::session::{Session, say, warn};
 use super::trouble::Trouble;
 use super::waiting::{self, Patience};
 use crate::desired::Desired;
 use crate::native_unit;
-use crate::requirement::{Requirement, unknown_keys};
+use crate::requirement::{Requirement, doubts};
 use crate::unit_file::UnitFile;
 use crate::unit_name::{UnitName, mangle};
 use crate::wire::Unit;
@@ -41,7 +42,7 @@ pub(super) async fn ensure(
     }
     let file = match from_disk(argument, &name, Whose::Own)? {
         Some((path, file)) => {
-            advise(&name, &path);
+            review(name.as_str(), &path);
             file
         }
         None => from_template(session, argument, &name).await?,
@@ -113,7 +114,7 @@ async fn replaced(
         )));
     }
     check(name, &file)?;
-    advise(name, &path);
+    review(name.as_str(), &path);
     if same && there.machines.is_some() {
         // A rollout was left in the middle of it.
         session.client.spread(name.as_str(), &file.options, &[]).await?;
@@ -195,7 +196,7 @@ async fn from_template(
     let local = from_disk(argument, name, Whose::Template);
     let Some(unit) = session.client.unit(template.as_str()).await? else {
         let local = local?.map(|(path, file)| {
-            advise(name, &path);
+            review(name.as_str(), &path);
             file
         });
         return local.ok_or_else(|| {
@@ -219,18 +220,10 @@ async fn from_template(
     Ok(file)
 }
 
-/// The diagnostics of init's importer for the file; a native file was already read as a whole.
-fn advise(name: &UnitName, path: &Path) {
-    let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
-    if native_unit::stem(base).is_none() {
-        super::review::review(name.as_str(), path);
-    }
-}
-
 /// The server's own rules, before it is asked.
 pub(super) fn check(name: &UnitName, file: &UnitFile) -> Result<(), Trouble> {
-    for key in unknown_keys(file) {
-        warn(&format!("{name}: unrecognized requirement in [X-Fleet] section: \"{key}\""));
+    for doubt in doubts(file) {
+        warn(&format!("{name}: {doubt}"));
     }
     let told = |words: String| Trouble::new(format!("Error creating units: {name}: {words}"));
     file.check().map_err(|error| told(error.to_string()))?;

@@ -2,22 +2,30 @@
 //! mistake is found here and not after placement. Advice only: the cluster takes what fleet took.
 
 use super::session::warn;
+use crate::native_unit;
 use groundstate_units::account::Accounts;
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::import::systemd::{self, Surroundings, unit_text};
+use groundstate_units::manifest::Manifest;
 use groundstate_units::meaning;
 use groundstate_units::settings::Settings;
 use groundstate_units::specifier::Facts;
+use groundstate_units::yaml::{self, Limits};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Lines that are said of one file.
 const MOST: usize = 20;
 
-/// Says on stderr what is wrong with the file of a unit of systemd's form.
+/// Says on stderr what is wrong with the file of a unit, in either form.
 pub(super) fn review(name: &str, path: &Path) {
     let Ok(bytes) = std::fs::read(path) else { return };
-    let found = found(name, &path.display().to_string(), &bytes);
+    let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
+    let place = path.display().to_string();
+    let found = match native_unit::stem(base) {
+        Some(_) => found_in_native(&place, &bytes),
+        None => found(name, &place, &bytes),
+    };
     for said in found.iter().take(MOST) {
         warn(&said.to_string());
     }
@@ -45,19 +53,32 @@ fn anywhere() -> Surroundings {
 fn found(name: &str, place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let file: Arc<str> = place.into();
     let unit = systemd::UnitName::of(name);
-    let mut found = match unit_text::parse(&file, bytes) {
+    in_order(match unit_text::parse(&file, bytes) {
         Err(fatal) => fatal,
         Ok(text) => {
             let manifest = systemd::convert(&unit, &file, &[text], &anywhere()).manifest;
-            let mut found = manifest.diagnostics.clone();
-            let own = |said: &Diagnostic| said.severity == Severity::Error;
-            if !unit.is_template() {
-                let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
-                found.extend(read.diagnostics.into_iter().filter(own));
-            }
-            found
+            if unit.is_template() { manifest.diagnostics } else { read(manifest) }
         }
-    };
+    })
+}
+
+/// The same for a native file.
+fn found_in_native(place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    let file: Arc<str> = place.into();
+    let Ok(documents) = yaml::parse(place, bytes, &Limits::UNIT_FILE) else { return Vec::new() };
+    in_order(documents.iter().flat_map(|document| read(Manifest::read(&file, document))).collect())
+}
+
+/// What is wrong with a manifest. Of its meaning the errors alone count: the rest may be right on the
+/// machine that gets the unit.
+fn read(manifest: Manifest) -> Vec<Diagnostic> {
+    let mut found = manifest.diagnostics.clone();
+    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    found.extend(read.diagnostics.into_iter().filter(|said| said.severity == Severity::Error));
+    found
+}
+
+fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found.retain(|said| said.severity != Severity::Note);
     found.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
     found.dedup();
@@ -77,6 +98,19 @@ mod tests {
         let told = said("[Service]\nExecStart=/bin/a\nExecStrat=/bin/b\n").join("\n");
         assert!(told.contains("a.service:3") && told.contains("ExecStrat"), "{told}");
         assert!(told.contains("ExecStart"), "the hint names the directive: {told}");
+    }
+
+    #[test]
+    fn native_file_with_a_typing_mistake_is_said_with_its_line_and_a_hint() {
+        let said = |text: &str| -> Vec<String> {
+            found_in_native("a.yaml", text.as_bytes()).iter().map(ToString::to_string).collect()
+        };
+        let told = said("unit: a\nexec-strat: /bin/a\n").join("\n");
+        assert!(told.contains("a.yaml:2") && told.contains("exec-start"), "{told}");
+        let told = said("unit: a\nexec-start: /bin/a\nstop-timeout: soon\n").join("\n");
+        assert!(told.contains("a.yaml:3"), "{told}");
+        let good = "unit: a\nexec-start: /bin/a\nuser: shop\nx-fleet: {Global: true}\n";
+        assert_eq!(said(good), Vec::<String>::new());
     }
 
     #[test]

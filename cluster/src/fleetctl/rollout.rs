@@ -8,6 +8,7 @@ mod going_back;
 use super::arguments::Rollout;
 use super::client::hash_of;
 use super::creation::{check, name_of, read};
+use super::review::review;
 use super::session::{Session, is_global, say};
 use super::trouble::Trouble;
 use super::waiting::answered;
@@ -45,6 +46,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     let name = UnitName::new(&name_of(&argument))
         .map_err(|error| Trouble::new(format!("{argument}: {error}")))?;
     let file = read(&what.file)?;
+    review(name.as_str(), &what.file);
     check(&name, &file)?;
     let targets = targets(session, &name, &file).await?;
     if targets.is_empty() {

@@ -335,6 +335,27 @@ fn typing_mistake_in_a_unit_file_is_said_before_it_is_sent_and_refuses_nothing()
     write(&stand, "t@.service", &format!("{HELLO}ExecStrat=/bin/c\n"));
     let done = stand.fleetctl(&["submit", "t@1"]);
     assert!(code(&done) == 0 && stderr(&done).contains("ExecStrat"), "{}", stderr(&done));
+    write(&stand, "native.yaml", "unit: native\nexec-start: /bin/a\nexec-strat: /bin/b\n");
+    let done = stand.fleetctl(&["submit", "native.yaml"]);
+    assert!(code(&done) == 0 && stderr(&done).contains("exec-strat"), "{}", stderr(&done));
+    write(&stand, "c.service", &format!("{HELLO}ExecStrat=/bin/d\n"));
+    let done = stand.fleetctl(&["rollout", "--healthy-for=0", "c.service"]);
+    assert!(code(&done) == 0 && stderr(&done).contains("ExecStrat"), "{}", stderr(&done));
+    write(&stand, "d.service", &format!("{HELLO}[X-Fleet]\nMachineMetdata=disk=ssd\n"));
+    let done = stand.fleetctl(&["submit", "d.service"]);
+    assert!(stderr(&done).contains("did you mean MachineMetadata?"), "{}", stderr(&done));
+}
+
+#[test]
+fn absent_unit_is_named_beside_those_that_are_there() {
+    let stand = Stand::new(Plan::of(&["m1"]));
+    for command in ["stop", "unload", "destroy"] {
+        write(&stand, "a.service", HELLO);
+        assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
+        let done = stand.fleetctl(&[command, "a", "other"]);
+        assert_eq!(code(&done), 0, "{}", stderr(&done));
+        assert!(stderr(&done).contains("Unit other.service does not exist."), "{}", stderr(&done));
+    }
 }
 
 #[test]
