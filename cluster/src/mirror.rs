@@ -13,7 +13,7 @@ use crate::mutant::{Mutant, planted};
 use crate::picture::{Known, Picture};
 use crate::record::encode;
 use crate::registry;
-use crate::store::{Batch, Fault, Store};
+use crate::store::{Batch, Fault, Store, Watch};
 use crate::transaction::{Change, Entry, Reading, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
@@ -312,21 +312,20 @@ impl Follower {
         self.machine.as_ref().map_or_else(Goal::new, |me| agent::goal(picture, me, before))
     }
 
-    /// `Ok`: read anew at once.
-    async fn until_lost(&mut self) -> Result<(), Fault> {
+    /// Reads all and takes it in. The watch of what comes next, and the turn in which it was read.
+    /// The reading, which has all units in it, ends here: what follows may run for months.
+    async fn begin(&mut self) -> Result<(Watch, usize), Fault> {
         let root = self.keys.root();
         let reading = match self.store.read(root).await {
             Err(_) if planted(Mutant::FaultIsEmpty) => self.as_if_emptied(),
             read => read?,
         };
-        let mut watch = self.store.watch(root, reading.revision).await?;
+        let watch = self.store.watch(root, reading.revision).await?;
         let turn = self.store.turn();
         let mut fresh = self.picture.borrow().read_anew(&reading);
         if let Some(doubt) = self.picture.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
-        // The loop below may run for months, and a reading has all units in it.
-        drop(reading);
         // Carried on from reading to reading, as what runs is: of a second one that has less in it
         // what the first one had is no measure.
         let begins = self.health.borrow().last_contact.is_none();
@@ -336,8 +335,14 @@ impl Follower {
         };
         fresh.withheld = self.withheld(&goal, &fresh).await?;
         self.goal = self.next_goal(&fresh, &goal);
-        drop(goal);
         self.picture.send_replace(Arc::new(fresh));
+        Ok((watch, turn))
+    }
+
+    /// `Ok`: read anew at once.
+    async fn until_lost(&mut self) -> Result<(), Fault> {
+        let (mut watch, turn) = self.begin().await?;
+        let root = self.keys.root();
         let proved = self.clock.now();
         let mut ahead: Option<i64> = None;
         self.contact();
