@@ -26,15 +26,20 @@ pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -
     match (theirs, own_namespace()) {
         (Some(Ok(theirs)), Ok(ours)) => theirs == ours,
         (Some(Err(error)), _) if error.raw_os_error() == Some(libc::ESRCH) => false,
-        // A process outside the container that has more privileges than init: root of the machine, as a
-        // rule. Its uid is believed, unless it stands for all uids without a mapping.
+        // A process outside init's pid namespace that init may not inspect.
         (Some(Err(error)), _)
             if pid.as_raw() == 0 && error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            uid != OVERFLOW_UID
+            peer::own_namespace_owner().is_ok_and(|owner| is_owner(uid, owner))
         }
         _ => proc_agrees(pid, process.as_ref().map(AsFd::as_fd)),
     }
+}
+
+/// Whether a uid alone proves the peer: the owner of init's user namespace has all rights over it. In the
+/// initial namespace that is root. Root of a sibling that another user made with the same map is not.
+fn is_owner(uid: u32, owner: u32) -> bool {
+    uid == owner && uid != OVERFLOW_UID
 }
 
 fn own_namespace() -> io::Result<(u64, u64)> {
@@ -71,6 +76,14 @@ fn same<T: PartialEq>(pid: Pid, look: impl Fn(&str) -> io::Result<T>) -> io::Res
 mod tests {
     use super::*;
     use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn only_the_owner_of_the_namespace_is_believed_without_inspection() {
+        assert!(is_owner(0, 0) && is_owner(1_000, 1_000));
+        assert!(!is_owner(1_000, 0) && !is_owner(0, OVERFLOW_UID));
+        assert!(!is_owner(OVERFLOW_UID, OVERFLOW_UID));
+        assert!(peer::own_namespace_owner().is_ok());
+    }
 
     #[test]
     fn exited_peer_proves_nothing_even_if_its_pid_is_reused() {

@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// PIDFD_GET_USER_NAMESPACE of linux/pidfd.h (Linux 6.11): _IO(0xff, 9).
 const GET_USER_NAMESPACE: libc::c_ulong = 0xff09;
+/// NS_GET_OWNER_UID of linux/nsfs.h (Linux 4.11): _IO(0xb7, 4).
+const GET_OWNER_UID: libc::c_ulong = 0xb704;
 /// Supplementary groups of a process (NGROUPS_MAX of Linux).
 const GROUPS_MAX: usize = 65_536;
 
@@ -54,6 +56,15 @@ pub(crate) fn user_namespace(process: impl AsFd) -> io::Result<(u64, u64)> {
     let namespace = unsafe { OwnedFd::from_raw_fd(fd) };
     let found = nix::sys::stat::fstat(&namespace)?;
     Ok((found.st_dev, found.st_ino))
+}
+
+/// The uid that owns this process's user namespace, in numbers of that namespace.
+pub(crate) fn own_namespace_owner() -> io::Result<u32> {
+    let namespace = std::fs::File::open("/proc/self/ns/user")?;
+    let mut owner: libc::uid_t = 0;
+    // SAFETY: the kernel writes one uid_t to `owner`, which outlives the call.
+    check(unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER_UID, &raw mut owner) })?;
+    Ok(owner)
 }
 
 /// Supplementary groups of the process at the other end of a unix stream when it connected
