@@ -11,7 +11,7 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// An end under way.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ending {
     pub(super) how: Shutdown,
     /// None: passed.

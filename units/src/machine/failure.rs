@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// One failure of one run, counted when the run is gone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) reason: Reason,
     /// Another try by itself would fail the same way: a missing file, a bad user.

@@ -198,8 +198,8 @@ impl Machine {
         }
     }
 
-    /// Deadlines, runs and slots, from the phases.
-    fn rearm(&mut self) {
+    /// Derives deadlines, runs and slots from the phases.
+    pub(super) fn rearm(&mut self) {
         self.timers.clear();
         self.runs.clear();
         self.slots_used = 0;

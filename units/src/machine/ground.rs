@@ -29,6 +29,18 @@ impl Machine {
         self.derive_counters(&graph);
     }
 
+    /// Derives every derived field from the fields that are not, as if the step were over.
+    pub(super) fn derive(&mut self) {
+        self.slots = self.generation.settings.max_starting;
+        self.triggers = self.find_triggers();
+        self.rearm();
+        self.ground(Time::ZERO);
+        self.touched.clear();
+        for ix in self.all() {
+            self.cell_mut(ix).touched = false;
+        }
+    }
+
     /// N for the present wish; nothing once the end has begun.
     pub(super) fn search(&self) -> Need {
         let nothing = super::need::Wish::default();
@@ -172,6 +184,8 @@ impl Machine {
 
     fn derive_facets(&mut self, graph: &Graph) {
         for ghost in self.ghost_ixs() {
+            // A removed unit has no dependencies any more.
+            self.cell_mut(ghost).bad = 0;
             let facets = self.facets(ghost);
             self.cell_mut(ghost).facets = facets;
         }

@@ -41,6 +41,10 @@ impl Machine {
             }
             let against = against.iter().flat_map(|against| against.iter()).filter(|_| !forgets);
             waiting.extend(against.filter_map(target).filter_map(provider));
+            // Followers of a run that outlived KILL were released when it was given up.
+            if self.cell(ix).phase.is_hopeless() {
+                followers.clear();
+            }
             for (of, mut others) in [(&mut self.holders, waiting), (&mut self.followers, followers)]
             {
                 others.remove(&ix);

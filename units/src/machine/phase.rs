@@ -11,7 +11,7 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Where a unit stands.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Phase {
     /// Down, and nothing is known against a start.
     #[default]
@@ -29,7 +29,7 @@ pub(super) enum Phase {
 }
 
 /// A start under way.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) began: Time,
     /// `start-timeout`.
@@ -43,7 +43,7 @@ pub(super) struct Start {
 }
 
 /// The forms of active.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Form {
     /// Working.
     Running {
@@ -90,7 +90,7 @@ impl Form {
 }
 
 /// A stop under way.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Stop {
     pub(super) kill: Kill,
     /// `stop-timeout` has passed.
@@ -126,7 +126,7 @@ pub(super) enum Kill {
 }
 
 /// What comes when the run is gone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Then {
     /// Idle; a unit that is still needed starts again.
     Idle,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// What a run was started as. Keys of class *live* follow the generation for as long as the run
 /// is not to stop; the rest stays.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definition {
     pub(super) name: Name,
     pub(super) kind: Kind,
@@ -41,7 +41,7 @@ impl Definition {
 }
 
 /// See [`super::hold`].
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hold {
     /// The targets it provides, where they are not those that it is selected for.
     pub(super) targets: Option<Vec<Name>>,
@@ -50,7 +50,7 @@ pub(super) struct Hold {
 }
 
 /// A run that is up.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) definition: Arc<Definition>,

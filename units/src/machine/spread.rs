@@ -236,10 +236,9 @@ impl Machine {
         if before & UP != 0 && now & UP == 0 {
             // Of what could not be killed nobody was told that it is not stopping any more.
             self.followers.remove(&ix);
-            if self.old_order.remove(&ix).is_some() && self.old_order_cut {
-                // An edge that would have closed a ring may not do so any more.
-                self.search_due = true;
-            }
+            self.old_order.remove(&ix);
+            // An edge that would have closed a ring may not do so any more.
+            self.search_due |= self.old_order_cut;
             for held_up in self.holders.remove(&ix).unwrap_or_default() {
                 if step(&mut self.cell_mut(held_up).closed, true, false) {
                     self.mark(held_up);

@@ -38,7 +38,7 @@ pub(super) enum TimerKind {
 pub(super) type Key = (u32, u32, Ix);
 
 /// All that is armed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Timers(BTreeSet<(Time, Key, TimerKind)>);
 
 impl Timers {
