@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().for_each(|thread| table.extend(thread.join().unwrap_or_default()));
     });
-    table.sort_by_key(|(mutant, ..)| *mutant as usize);
+    table.sort_by_key(|(mutant, ..)| ALL.iter().position(|(other, _)| other == mutant));
     let mut killed = 0;
     for (mutant, rule, kill) in &table {
         let name = format!("{mutant:?}");

@@ -32,16 +32,8 @@ impl Machine {
         // As it was resolved: what the overlay drops is masked too.
         let effective = Machine::effective(&machine.policy, &machine.wish);
         let (graph, faults) = Graph::resolve(&generation, &effective);
-        // What is the same for most units is there once.
-        for (unit, cell) in generation.units.iter().zip(&mut machine.cells) {
-            if let Some(run) = cell.phase.run_mut()
-                && run.definition.live == unit.live
-                && let Some(definition) = Arc::get_mut(&mut run.definition)
-            {
-                definition.live = unit.live.clone();
-            }
-        }
         machine.generation = generation;
+        machine.share_live();
         machine.graph = Arc::new(graph);
         machine.faults = Arc::new(faults);
         Some(machine)

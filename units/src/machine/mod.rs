@@ -11,7 +11,7 @@
 //! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
 //! found by one search per change of goal, policy or generation ([`need`],
 //! [`ground`]); a generation is exchanged by one flip ([`flip`]). All of it but the generation
-//! goes into bytes and comes back from them ([`kept`]); where these are lost too, it begins
+//! goes into bytes and comes back from them ([`kept`]), or into records ([`record`]); where these are lost too, it begins
 //! beside what is there ([`there`]).
 //!
 //! There is no clock, no recursion, no I/O, and nothing that depends on the order of
@@ -102,6 +102,7 @@ mod place;
 pub mod plan;
 mod prod;
 pub mod reason;
+pub mod record;
 #[cfg(feature = "sim")]
 mod rule;
 mod run;

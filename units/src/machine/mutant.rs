@@ -4,6 +4,7 @@
 //! the feature `sim` only; without it [`Machine::planted`] is the constant false.
 
 use super::Machine;
+use super::record::Field;
 #[cfg(feature = "sim")]
 pub use super::rule::ALL;
 
@@ -268,6 +269,8 @@ pub enum Mutant {
     OneAlarmForAll,
     /// a deadline beyond half of what the clock can count never comes.
     DeadlineSigned,
+    /// records: this field is left out.
+    NotRecorded(Field),
 }
 
 impl Machine {

@@ -1,6 +1,7 @@
 //! Every mistake made on purpose ([`super::mutant`]), and the rule that it breaks: what the table of the mutants says.
 
 use super::mutant::Mutant;
+use super::record::Field;
 
 /// Every mutant, and the rule it breaks.
 pub const ALL: &[(Mutant, &str)] = &[
@@ -157,4 +158,32 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::DaemonOutlivesCause, "on-failure: a daemon that it brought in outlives its cause"),
     (Mutant::GoalKeepsHandlers, "on-failure: what it brought in outlives a new goal"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
+    (Mutant::NotRecorded(Field::Policy), "records: the policy is left out"),
+    (Mutant::NotRecorded(Field::Wish), "records: goal and overlay are left out"),
+    (Mutant::NotRecorded(Field::Booted), "records: that it has booted is left out"),
+    (
+        Mutant::NotRecorded(Field::ShutdownDeadline),
+        "records: the deadline of a shutdown is left out",
+    ),
+    (Mutant::NotRecorded(Field::Ending), "records: the shutdown under way is left out"),
+    (Mutant::NotRecorded(Field::NextRun), "records: the number of the next run is left out"),
+    (Mutant::NotRecorded(Field::Phase), "records: the phase is left out"),
+    (Mutant::NotRecorded(Field::Failures), "records: the failures in a row are left out"),
+    (Mutant::NotRecorded(Field::Recent), "records: when the last failures were is left out"),
+    (Mutant::NotRecorded(Field::Verdict), "records: the verdict is left out"),
+    (Mutant::NotRecorded(Field::Last), "records: the last failure is left out"),
+    (
+        Mutant::NotRecorded(Field::BrokeOff),
+        "records: that the last failure was of a connection is left out",
+    ),
+    (Mutant::NotRecorded(Field::Ended), "records: when the last failed run ended is left out"),
+    (Mutant::NotRecorded(Field::Fresh), "records: the first start is left out"),
+    (Mutant::NotRecorded(Field::Fired), "records: that a trigger has fired is left out"),
+    (
+        Mutant::NotRecorded(Field::Brought),
+        "records: that on-failure brought the unit in is left out",
+    ),
+    (Mutant::NotRecorded(Field::Needed), "records: the units needed are left out"),
+    (Mutant::NotRecorded(Field::Shown), "records: the state shown is left out"),
+    (Mutant::NotRecorded(Field::Since), "records: since when it is shown is left out"),
 ];

@@ -3,6 +3,7 @@
 
 mod dense;
 mod plan;
+mod record;
 mod removed;
 mod second_boot;
 mod slots;

@@ -271,6 +271,7 @@ impl<'a> Runner<'a> {
             is: &self.oracle,
             book: &self.book,
             asked,
+            rebuilt: self.subject.rebuilt(),
         };
         self.coverage.count(&view, about, fault);
         let asked = |what: &str| self.judge.is_none_or(|judge| judge == what);

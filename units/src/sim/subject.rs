@@ -33,6 +33,8 @@ pub struct Subject {
     journal: Journal,
     /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
     acts: bool,
+    /// [`Mutant::NotRecorded`].
+    records_lack: bool,
 }
 
 /// What a crash goes back to, and what was noted since.
@@ -60,7 +62,14 @@ impl Default for Subject {
     fn default() -> Subject {
         let machine = Machine::new(Duration::from_secs(90));
         let journal = Journal::default();
-        Subject { machine, places: Default::default(), sound: true, journal, acts: false }
+        Subject {
+            machine,
+            places: Default::default(),
+            sound: true,
+            journal,
+            acts: false,
+            records_lack: false,
+        }
     }
 }
 
@@ -71,12 +80,24 @@ impl Subject {
         subject.machine.plant(mutant);
         subject.sound = false;
         subject.acts = mutant == Mutant::AskingActs;
+        subject.records_lack = matches!(mutant, Mutant::NotRecorded(_));
         subject
     }
 
     /// What was kept up event by event is what would be derived from nothing.
     pub fn audit(&self) -> Result<(), String> {
         if self.sound { self.machine.audit() } else { Ok(()) }
+    }
+
+    /// Errors with what differs in the machine that is built from the records of this one. Of the
+    /// mutants only those of the records are asked: the built machine has no other mistake.
+    pub fn rebuilt(&self) -> Result<(), String> {
+        if !self.sound && !self.records_lack {
+            return Ok(());
+        }
+        let generation = self.machine.generation().clone();
+        let rebuilt = Machine::from_records(self.machine.records(), generation)?;
+        self.machine.same(&rebuilt)
     }
 
     /// One event: what is ordered, and whether it was refused.

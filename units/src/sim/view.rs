@@ -104,6 +104,8 @@ pub struct View<'a> {
     pub book: &'a Book,
     /// What became of the machine when it was asked all it can be asked.
     pub asked: Option<Asked>,
+    /// What differs in the machine that is built from the records of this one.
+    pub rebuilt: Result<(), String>,
 }
 
 /// The whole of the machine, as digests, and what a crash would have made of it.

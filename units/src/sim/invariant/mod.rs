@@ -54,6 +54,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L36 leaves", bound::l36_leaves),
     ("L37 over", stop::l37_over),
     ("L38 handlers finish", stop::l38_handlers_finish),
+    ("L39 records", run::l39_records),
 ];
 
 /// The names of all, those over whole schedules ([`whole`]) too.

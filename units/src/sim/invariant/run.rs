@@ -130,3 +130,8 @@ pub fn l35_beside_what_lives(view: &View) -> Verdict {
         None => Ok(()),
     }
 }
+
+/// L39: the machine that is built from the records of the present one equals it in every field.
+pub fn l39_records(view: &View) -> Verdict {
+    view.rebuilt.clone().map_err(|why| format!("built from its records: {why}"))
+}

@@ -2,6 +2,7 @@
 //! beside the oracle: an invariant that finds none proves nothing (`tests/src/bin/mutants.rs`).
 
 use crate::machine::mutant::Mutant;
+use crate::machine::record::Field;
 
 /// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
 /// without the oracle's comparison.
@@ -44,4 +45,5 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L36", Mutant::LeavingForEver),
     ("L37", Mutant::SuccessRemains),
     ("L38", Mutant::CauseTakesHandlerAlong),
+    ("L39", Mutant::NotRecorded(Field::Failures)),
 ];

@@ -1,0 +1,367 @@
+//! The machine as records: one for each unit and one for the machine as a whole. A record holds
+//! results, never inputs, and nothing that can be derived from the records and the generation.
+//!
+//! [`Machine::records`] and [`Machine::from_records`] are inverse between two steps: the machine
+//! that is built from the records equals the recorded one in every field. The simulator checks
+//! this after every event.
+//!
+//! Points in time are [`Time`]: nanoseconds of CLOCK_MONOTONIC, so records mean nothing after a
+//! reboot. The generation is not recorded; its number is, and the caller supplies it.
+//!
+//! To add a field: add it to a record here, set it in `records` and in `from_records` (the
+//! compiler asks for both), and add a [`Field`] that the simulator must miss when it is left out.
+
+use super::cell::Cell;
+use super::ending::Ending;
+#[cfg(feature = "sim")]
+use super::mutant::Mutant;
+use super::need::Wish;
+use super::phase::Phase;
+use super::{Ix, Machine};
+use crate::generation::Generation;
+use crate::graph::Graph;
+use crate::machine::event::RunId;
+use crate::machine::reason::{Reason, State};
+use crate::name::Name;
+use crate::policy::Policy;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything of a machine that does not follow from something else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Records {
+    /// The machine as a whole.
+    pub machine: MachineRecord,
+    /// Each unit of the generation, and each removed unit whose run was not over.
+    pub units: Vec<UnitRecord>,
+}
+
+/// What concerns no single unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    /// The generation that all records are about.
+    generation: u32,
+    /// The present policy, with the operator's masks and preferences.
+    policy: Policy,
+    /// Goal and overlay. The ends of `--for` are points on CLOCK_MONOTONIC.
+    wish: Wish,
+    /// The machine has booted; before that it has no units.
+    booted: bool,
+    /// How long a shutdown may take if the settings do not say; a span.
+    shutdown_deadline: Duration,
+    /// The shutdown under way. Its deadline is a point on CLOCK_MONOTONIC.
+    ending: Option<Ending>,
+    /// The number of the next run; no run has it or a higher one.
+    next_run: u64,
+}
+
+/// One unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnitRecord {
+    /// Its name; the key of the record.
+    name: Name,
+    /// Where it stands, with its run and its deadlines. Deadlines, the start of the activation
+    /// and extensions are points on CLOCK_MONOTONIC; how long a run was active, and its watchdog,
+    /// are spans.
+    phase: Phase,
+    /// Failures in a row.
+    failures: u32,
+    /// When the last failures were, oldest first; points on CLOCK_MONOTONIC.
+    recent: VecDeque<Time>,
+    /// It has failed for good, or for dependents, and was not active since.
+    verdict: bool,
+    /// The reason of its last failure.
+    last: Option<Box<Reason>>,
+    /// The last failure was that of a run for one connection.
+    broke_off: bool,
+    /// When the last failed run ended; a point on CLOCK_MONOTONIC, its zero if there was none.
+    ended: Time,
+    /// It was neither active nor failed since it became needed.
+    fresh: bool,
+    /// A trigger that has fired, or a unit with a connection.
+    fired: bool,
+    /// Only `on-failure` or `on-success` of another unit made it needed.
+    brought: bool,
+    /// The last search found it needed.
+    needed: bool,
+    /// The state that was last reported of it.
+    shown: State,
+    /// Since when; a point on CLOCK_MONOTONIC.
+    since: Time,
+}
+
+impl UnitRecord {
+    /// The unit's name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+}
+
+impl Machine {
+    /// All records, between two steps.
+    pub fn records(&self) -> Records {
+        let units = self.all().into_iter().map(|ix| self.unit_record(ix));
+        let records = Records { machine: self.machine_record(), units: units.collect() };
+        #[cfg(feature = "sim")]
+        let records = match self.mutant {
+            Some(Mutant::NotRecorded(field)) => field.left_out(records),
+            Some(_) | None => records,
+        };
+        records
+    }
+
+    /// The record of the machine as a whole.
+    pub fn machine_record(&self) -> MachineRecord {
+        MachineRecord {
+            generation: self.generation.number,
+            policy: self.policy.clone(),
+            wish: self.wish.clone(),
+            booted: self.booted,
+            shutdown_deadline: self.shutdown_deadline,
+            ending: self.ending,
+            next_run: self.next_run,
+        }
+    }
+
+    /// The record of the unit at this place; of a removed unit too, behind those of the generation.
+    fn unit_record(&self, ix: Ix) -> UnitRecord {
+        let cell = self.cell(ix).clone();
+        UnitRecord {
+            name: self.name(ix),
+            phase: cell.phase,
+            failures: cell.failures,
+            recent: cell.recent,
+            verdict: cell.verdict,
+            last: cell.last,
+            broke_off: cell.broke_off,
+            ended: cell.ended,
+            fresh: cell.fresh,
+            fired: cell.fired,
+            brought: cell.brought,
+            needed: cell.needed,
+            shown: cell.shown,
+            since: cell.since,
+        }
+    }
+
+    /// The machine that has these records under this generation. Errors if the records are not
+    /// those of one machine under this generation: nothing is guessed.
+    pub fn from_records(records: Records, generation: Arc<Generation>) -> Result<Machine, String> {
+        let Records { machine: record, units } = records;
+        if record.generation != generation.number {
+            return Err(format!(
+                "the records are about generation {}, not {}",
+                record.generation, generation.number
+            ));
+        }
+        let mut machine = Machine::new(record.shutdown_deadline);
+        machine.generation = generation;
+        machine.take_units(record.booted, units)?;
+        machine.check_runs(record.next_run)?;
+        let MachineRecord { policy, wish, booted, ending, next_run, .. } = record;
+        let effective = Machine::effective(&policy, &wish);
+        let (graph, faults) = Graph::resolve(&machine.generation, &effective);
+        machine.graph = Arc::new(graph);
+        machine.faults = Arc::new(faults);
+        machine.policy = policy;
+        machine.wish = wish;
+        machine.booted = booted;
+        machine.ending = ending;
+        machine.next_run = next_run;
+        machine.derive();
+        Ok(machine)
+    }
+
+    /// Puts each unit in its place. A name that the generation does not have is a removed unit.
+    fn take_units(&mut self, booted: bool, units: Vec<UnitRecord>) -> Result<(), String> {
+        let generation = Arc::clone(&self.generation);
+        let count = generation.units.len();
+        if !booted && !units.is_empty() {
+            return Err(format!("{} units, and the machine has not booted", units.len()));
+        }
+        for (place, record) in units.into_iter().enumerate() {
+            let own = generation.units.get(place).map(|unit| &unit.name);
+            let in_order = match own {
+                Some(own) => *own == record.name,
+                None => {
+                    generation.find_unit(record.name.as_str()).is_none()
+                        && self.ghosts.last().is_none_or(|last| *last < record.name)
+                }
+            };
+            if !in_order {
+                return Err(format!("record {place} is that of {}, out of order", record.name));
+            }
+            if own.is_none() {
+                self.ghosts.push(record.name.clone());
+            }
+            self.cells.push(record.into_cell());
+        }
+        if booted && self.cells.len() < count {
+            return Err(format!("{} records for {count} units", self.cells.len()));
+        }
+        self.share_live();
+        Ok(())
+    }
+
+    /// Lets each run share the keys of class *live* with its unit if they are equal: most are.
+    pub(super) fn share_live(&mut self) {
+        for (unit, cell) in self.generation.units.iter().zip(&mut self.cells) {
+            if let Some(run) = cell.phase.run_mut()
+                && run.definition.live == unit.live
+                && let Some(definition) = Arc::get_mut(&mut run.definition)
+            {
+                definition.live = unit.live.clone();
+            }
+        }
+    }
+
+    /// Each run has a number of its own, below the next one.
+    fn check_runs(&self, next_run: u64) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        for run in self.cells.iter().filter_map(|cell| cell.phase.run()) {
+            let RunId(number) = run.id;
+            if number >= next_run || !seen.insert(number) {
+                let name = &run.definition.name;
+                return Err(format!("run {number} of {name}: the number is not its own"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl UnitRecord {
+    fn into_cell(self) -> Cell {
+        let UnitRecord {
+            name: _,
+            phase,
+            failures,
+            recent,
+            verdict,
+            last,
+            broke_off,
+            ended,
+            fresh,
+            fired,
+            brought,
+            needed,
+            shown,
+            since,
+        } = self;
+        Cell {
+            phase,
+            failures,
+            recent,
+            verdict,
+            last,
+            broke_off,
+            ended,
+            fresh,
+            fired,
+            brought,
+            needed,
+            shown,
+            since,
+            ..Cell::nobody()
+        }
+    }
+}
+
+/// A field of a record, for the mutants that leave it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// [`MachineRecord::policy`].
+    Policy,
+    /// [`MachineRecord::wish`].
+    Wish,
+    /// [`MachineRecord::booted`].
+    Booted,
+    /// [`MachineRecord::shutdown_deadline`].
+    ShutdownDeadline,
+    /// [`MachineRecord::ending`].
+    Ending,
+    /// [`MachineRecord::next_run`].
+    NextRun,
+    /// [`UnitRecord::phase`].
+    Phase,
+    /// [`UnitRecord::failures`].
+    Failures,
+    /// [`UnitRecord::recent`].
+    Recent,
+    /// [`UnitRecord::verdict`].
+    Verdict,
+    /// [`UnitRecord::last`].
+    Last,
+    /// [`UnitRecord::broke_off`].
+    BrokeOff,
+    /// [`UnitRecord::ended`].
+    Ended,
+    /// [`UnitRecord::fresh`].
+    Fresh,
+    /// [`UnitRecord::fired`].
+    Fired,
+    /// [`UnitRecord::brought`].
+    Brought,
+    /// [`UnitRecord::needed`].
+    Needed,
+    /// [`UnitRecord::shown`].
+    Shown,
+    /// [`UnitRecord::since`].
+    Since,
+}
+
+#[cfg(feature = "sim")]
+impl Field {
+    /// The records as a reader would have them that finds this field missing.
+    fn left_out(self, mut records: Records) -> Records {
+        let machine = &mut records.machine;
+        match self {
+            Field::Policy => machine.policy = Policy::default(),
+            Field::Wish => machine.wish = Wish::default(),
+            Field::Booted => machine.booted = false,
+            Field::ShutdownDeadline => machine.shutdown_deadline = Duration::ZERO,
+            Field::Ending => machine.ending = None,
+            Field::NextRun => machine.next_run = 1,
+            Field::Phase
+            | Field::Failures
+            | Field::Recent
+            | Field::Verdict
+            | Field::Last
+            | Field::BrokeOff
+            | Field::Ended
+            | Field::Fresh
+            | Field::Fired
+            | Field::Brought
+            | Field::Needed
+            | Field::Shown
+            | Field::Since => {}
+        }
+        let none = Cell::nobody();
+        for unit in &mut records.units {
+            match self {
+                Field::Policy
+                | Field::Wish
+                | Field::Booted
+                | Field::ShutdownDeadline
+                | Field::Ending
+                | Field::NextRun => {}
+                Field::Phase => unit.phase = Phase::Idle,
+                Field::Failures => unit.failures = none.failures,
+                Field::Recent => unit.recent.clear(),
+                Field::Verdict => unit.verdict = none.verdict,
+                Field::Last => unit.last = None,
+                Field::BrokeOff => unit.broke_off = none.broke_off,
+                Field::Ended => unit.ended = none.ended,
+                Field::Fresh => unit.fresh = none.fresh,
+                Field::Fired => unit.fired = none.fired,
+                Field::Brought => unit.brought = none.brought,
+                Field::Needed => unit.needed = none.needed,
+                Field::Shown => unit.shown = none.shown,
+                Field::Since => unit.since = none.since,
+            }
+        }
+        records
+    }
+}
