@@ -175,6 +175,19 @@ impl Machine {
         }
     }
 
+    /// A depends-on target has no active provider: an edge may be newer than the run.
+    pub(super) fn lacks_provider(&self, ix: Ix) -> bool {
+        let active = |provider: UnitId| {
+            let phase = &self.cell(provider.0).phase;
+            matches!(phase, Phase::Ready(_, _, _)) && !phase.is_over()
+        };
+        let mut edges = self.graph.edges(UnitId(ix)).iter();
+        edges.any(|edge| {
+            let is_lost = edge.provider.map_or(!edge.optional, |provider| !active(provider));
+            edge.kind == DependencyKind::DependsOn && is_lost
+        })
+    }
+
     /// A depends-on provider has to stop.
     pub(super) fn provider_stops(&self, ix: Ix) -> bool {
         let edges = self.graph.edges(UnitId(ix)).iter();

@@ -217,7 +217,7 @@ impl Machine {
         let cell = self.cell(ix);
         let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
         let replaced = |run: &Run| run.restart || run.changed || run.lost.is_some();
-        if unwanted || cell.phase.run().is_none_or(replaced) {
+        if unwanted || self.lacks_provider(ix) || cell.phase.run().is_none_or(replaced) {
             return self.set_phase(ix, Phase::Idle);
         }
         if timed_out {

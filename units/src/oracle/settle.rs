@@ -274,6 +274,12 @@ impl Oracle {
     pub(super) fn over(&mut self, unit: usize) {
         let (now, present) = (self.now, self.unit(unit).map(|unit| unit.live.clone()));
         let connected = self.disconnect(unit);
+        let active = |to: usize| self.run(to).is_some_and(|run| run.form.is_active() && !run.over);
+        let lacks = self
+            .graph
+            .of(unit)
+            .filter(|edge| edge.kind == D::DependsOn)
+            .any(|edge| edge.to.map_or(!edge.optional, |to| !active(to)));
         let unwanted = self.broken_or_refused().or(self.all().less(self.needed)).has(unit);
         let it = &mut self.stored[unit];
         let (Some(mut run), Some(live)) = (it.run.take(), present) else {
@@ -284,7 +290,7 @@ impl Oracle {
             it.n = 0;
             it.failures.clear();
         }
-        let replaced = run.asked || run.changed || run.lost;
+        let replaced = run.asked || run.changed || run.lost || lacks;
         if let Some(exit) = run.rests.filter(|_| !replaced && !unwanted) {
             if !run.killed {
                 it.run = Some(run);
