@@ -114,9 +114,10 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
             container.status().filter(|status| status.system() == "running")
         });
         assert_eq!(status.state("container"), "running", "{}", status.table());
-        // The end of the container may end the client before it exits.
+        // Without cgroups init also signals the client, perhaps before it prints its answer: 143 is SIGTERM.
         let output = container.exec(&["/sbin/poweroff"]);
-        assert!(output.stdout.starts_with(b"everything is stopped"), "{output:?}");
+        let answered = output.stdout.starts_with(b"everything is stopped");
+        assert!(answered || output.status.code() == Some(143), "{output:?}");
         assert_eq!(container.ended(), 0, "{}", container.said());
     }
 }
