@@ -87,6 +87,8 @@ impl Init {
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(&running.procedure, part);
         extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
+        // The number of the run, as the log and MONITOR_INVOCATION_ID have it.
+        extra.push(("INVOCATION_ID".to_string(), format!("{:032x}", run.0)));
         let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };

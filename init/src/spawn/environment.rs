@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Never passed on from init's own environment: they speak of init's own process.
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
+    "INVOCATION_ID",
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
     "LISTEN_FDNAMES",

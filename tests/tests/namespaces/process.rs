@@ -46,7 +46,7 @@ fn a_service_starts_from_a_clean_slate() {
     assert_ne!(init.process().limit("Max open files"), process.limit("Max open files"));
     let environment = process.environment();
     let names: Vec<&str> = environment.keys().map(String::as_str).collect();
-    assert_eq!(names, ["GROUNDSTATE_UNIT", "PATH"], "{environment:?}");
+    assert_eq!(names, ["GROUNDSTATE_UNIT", "INVOCATION_ID", "PATH"], "{environment:?}");
     assert_eq!(environment["GROUNDSTATE_UNIT"], "plain");
     assert_eq!(environment["PATH"], "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     init.finish();
