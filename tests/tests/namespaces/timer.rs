@@ -36,6 +36,24 @@ fn spans_fire_and_repeat_from_the_start_of_the_unit() {
     init.finish();
 }
 
+// With delays that double, the last of these starts would come after minutes.
+#[test]
+fn imported_timer_starts_a_unit_that_fails_at_each_of_its_times() {
+    let files = Sandbox::new();
+    for (name, kind) in [("job", "oneshot"), ("plain", "simple")] {
+        let trace = files.at(name);
+        let line = format!("[Service]\nType={kind}\nExecStart=DAEMON --exit 1 --trace {trace}\n");
+        systemd(&files, &format!("{name}.service"), &line);
+        let timer = "[Timer]\nOnActiveSec=10ms\nOnUnitInactiveSec=10ms\nAccuracySec=1ms\n";
+        systemd(&files, &format!("{name}.timer"), timer);
+    }
+    wants(&files, &["job.timer", "plain.timer"]);
+    let init = Boot::new(files).start("all");
+    until_started(&init.sandbox, "job", 13);
+    until_started(&init.sandbox, "plain", 13);
+    init.finish();
+}
+
 #[test]
 fn initctl_says_when_timers_fire_and_where_sockets_listen() {
     let files = Sandbox::new();
