@@ -15,13 +15,15 @@ pub fn gather(files: &dyn Files) -> Facts {
         (!text.is_empty()).then_some(text)
     };
     let os = line("/etc/os-release").or_else(|| line("/usr/lib/os-release")).unwrap_or_default();
+    let machine = line("/etc/machine-info").unwrap_or_default();
+    let pretty = machine.lines().filter_map(field).filter(|(name, _)| name == "PRETTY_HOSTNAME");
     Facts {
         machine_id: line("/etc/machine-id"),
         boot_id: line("/proc/sys/kernel/random/boot_id").map(|id| id.replace('-', "")),
         host: line("/proc/sys/kernel/hostname"),
         kernel: line("/proc/sys/kernel/osrelease"),
         architecture: line("/proc/sys/kernel/arch").map(|arch| architecture(&arch)),
-        os: os.lines().filter_map(field).collect(),
+        os: os.lines().filter_map(field).chain(pretty).collect(),
     }
 }
 

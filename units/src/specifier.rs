@@ -17,7 +17,8 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// `%a`, as systemd spells it: `x86-64`, `arm64`.
     pub architecture: Option<String>,
-    /// Out of os-release(5): `ID`, `VERSION_ID`, `BUILD_ID`, `VARIANT_ID`, `IMAGE_ID`, `IMAGE_VERSION`.
+    /// Out of os-release(5): `ID`, `VERSION_ID`, `BUILD_ID`, `VARIANT_ID`, `IMAGE_ID`, `IMAGE_VERSION`;
+    /// out of machine-info(5): `PRETTY_HOSTNAME`.
     pub os: Vec<(String, String)>,
 }
 
@@ -64,6 +65,9 @@ pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Mist
     Ok(expanded)
 }
 
+/// The field of machine-info(5) with the name for people.
+const PRETTY: &str = "PRETTY_HOSTNAME";
+
 enum Value {
     Text(String),
     /// No specifier: the text stays.
@@ -101,10 +105,12 @@ fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
         'm' => fact(facts.machine_id.as_ref(), "the machine has no id"),
         'b' => fact(facts.boot_id.as_ref(), "the boot has no id here"),
         'H' => fact(facts.host.as_ref(), "the machine's name is not known here"),
-        'l' => match &facts.host {
+        'q' if !field(facts, PRETTY).is_empty() => known(field(facts, PRETTY)),
+        'l' | 'q' => match &facts.host {
             Some(host) => known(host.split('.').next().unwrap_or(host)),
             None => Value::Unknown("the machine's name is not known here"),
         },
+        'y' | 'Y' => Value::Unknown("the path of the unit file can not be filled in"),
         'v' => fact(facts.kernel.as_ref(), "the kernel's release is not known here"),
         'a' => fact(facts.architecture.as_ref(), "the architecture is not known here"),
         'o' => system(facts, "ID"),
@@ -146,10 +152,14 @@ fn fact(value: Option<&String>, otherwise: &'static str) -> Value {
     }
 }
 
-/// A field of os-release; one that is not set is empty.
-fn system(facts: &Facts, field: &str) -> Value {
-    let found = facts.os.iter().find(|(name, _)| name == field);
-    Value::Text(found.map(|(_, text)| text.clone()).unwrap_or_default())
+/// A field of os-release or machine-info; one that is not set is empty.
+fn field<'a>(facts: &'a Facts, name: &str) -> &'a str {
+    let found = facts.os.iter().find(|(known, _)| known == name);
+    found.map(|(_, text)| text.as_str()).unwrap_or_default()
+}
+
+fn system(facts: &Facts, name: &str) -> Value {
+    Value::Text(field(facts, name).to_string())
 }
 
 #[cfg(test)]
@@ -181,6 +191,9 @@ mod tests {
             expand("%m%b%H%l%v%a%o%w", &name, &facts).unwrap(),
             "mbweb.exampleweb6.1x86-64debian"
         );
+        assert_eq!(expand("%q", &name, &facts).unwrap(), "web");
+        let pretty = Facts { os: vec![(PRETTY.into(), "The web".into())], ..facts };
+        assert_eq!(expand("%q", &name, &pretty).unwrap(), "The web");
         let mistake = expand("ab%m", &name, &Facts::default()).unwrap_err();
         assert_eq!((mistake.offset, mistake.message.as_str()), (2, "%m: the machine has no id"));
     }

@@ -150,6 +150,13 @@ impl<'a> Conversion<'a> {
         let timed = matches!(name, "cpu" | "rttime");
         let part = |part: &str| {
             let part = part.trim();
+            // With a sign it is a nice level; the kernel counts from 20 downwards.
+            if name == "nice"
+                && part.starts_with(['+', '-'])
+                && let Some(level @ -20..=19) = part.parse::<i64>().ok()
+            {
+                return (20 - level).to_string();
+            }
             match span::parse(part) {
                 Some(Span::Micros(micros))
                     if timed && !part.bytes().all(|b| b.is_ascii_digit()) =>

@@ -168,26 +168,22 @@ fn no_console(this: &mut Conversion<'_>, option: &UnitOption, text: &str, place:
     }
 }
 
-/// The set that is left when `~` has taken away and empty assignments have begun anew.
+/// The set that is left after all assignments. As in systemd, an assignment replaces a set that
+/// still is the initial one: all for the bounding set, none for the ambient set.
 fn capabilities(this: &mut Conversion<'_>) {
-    for (name, key, all) in [
-        ("CapabilityBoundingSet", "capabilities-bound", true),
-        ("AmbientCapabilities", "capabilities-ambient", false),
+    for (name, key, initial) in [
+        ("CapabilityBoundingSet", "capabilities-bound", capability::all()),
+        ("AmbientCapabilities", "capabilities-ambient", BTreeSet::new()),
     ] {
         let options = this.all_with_resets(SECTION, name);
         let Some(last) = options.last().copied() else { continue };
-        let mut set: Option<BTreeSet<u8>> = None;
+        let mut set = initial.clone();
         for option in options {
             let Some(text) = this.expand(option, &option.value) else { continue };
             let (minus, rest) = match text.strip_prefix('~') {
                 Some(rest) => (true, rest.to_string()),
                 None => (false, text),
             };
-            if rest.is_empty() {
-                // Empty: none at all. A `~` alone: all.
-                set = Some(if minus { capability::all() } else { BTreeSet::new() });
-                continue;
-            }
             let mut named = BTreeSet::new();
             for word in rest.split_whitespace() {
                 match capability::number(word) {
@@ -198,12 +194,16 @@ fn capabilities(this: &mut Conversion<'_>) {
                     }
                 }
             }
-            let before = set
-                .unwrap_or_else(|| if minus && all { capability::all() } else { BTreeSet::new() });
-            set = Some(if minus { &before - &named } else { &before | &named });
+            // Empty: none at all. A `~` alone: all. Unknown names alone widen no set.
+            let replaces = rest.trim().is_empty() || set == initial;
+            set = match (minus, replaces) {
+                (true, true) => &capability::all() - &named,
+                (false, true) => named,
+                (true, false) => &set - &named,
+                (false, false) => &set | &named,
+            };
         }
-        let names: Vec<String> =
-            set.iter().flatten().filter_map(|n| capability::name(*n)).collect();
+        let names: Vec<String> = set.iter().filter_map(|n| capability::name(*n)).collect();
         this.put_list(key, &names, last);
     }
 }

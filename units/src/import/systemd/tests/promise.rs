@@ -74,3 +74,48 @@ fn a_socket_that_accepts_takes_no_service() {
         said.filter(|d| d.severity == Severity::Error).map(|d| d.at.line).collect();
     assert_eq!(errors, [4]);
 }
+
+// Expected values: systemd 252, config_parse_capability_set().
+#[test]
+fn capability_sets_are_merged_replaced_and_inverted_as_in_systemd() {
+    let rest = |key: &str, text: &str| values(&service(text), key).join(" ");
+    for (lines, bound) in [
+        (&["CAP_KILL", "CAP_CHOWN"][..], "CAP_CHOWN CAP_KILL"),
+        (&["CAP_KILL CAP_CHOWN", "~CAP_KILL"], "CAP_CHOWN"),
+        // All is the initial set, which the next assignment replaces.
+        (&["~", "CAP_KILL"], "CAP_KILL"),
+        (&["", "CAP_KILL"], "CAP_KILL"),
+        (&["CAP_KILL", ""], ""),
+        // A misspelt name widens nothing.
+        (&["CAP_KIL"], ""),
+        (&["CAP_KILL", "~CAP_CHWN"], "CAP_KILL"),
+        (&["~CAP_CHWN", "CAP_KILL"], "CAP_KILL"),
+    ] {
+        let text: String =
+            lines.iter().map(|line| format!("CapabilityBoundingSet={line}\n")).collect();
+        assert_eq!(rest("capabilities-bound", &text), bound, "{lines:?}");
+    }
+    let without = rest("capabilities-ambient", "AmbientCapabilities=~CAP_KILL\n");
+    assert!(without.contains("CAP_CHOWN") && !without.contains("CAP_KILL"), "{without}");
+    assert_eq!(rest("capabilities-ambient", "AmbientCapabilities=\n"), "");
+    let misspelt = service("CapabilityBoundingSet=~CAP_SYS_ADMNI\n");
+    let expected = "CapabilityBoundingSet=: no capability is named `CAP_SYS_ADMNI`";
+    assert_eq!(said(&misspelt, Severity::Warning), [(3, expected.to_string())]);
+}
+
+#[test]
+fn a_limit_of_nice_with_a_sign_is_a_nice_level() {
+    for (value, limit) in [("+5", "15"), ("-20", "40"), ("+19:-1", "1:21"), ("7", "7")] {
+        let one = service(&format!("LimitNICE={value}\n"));
+        assert_eq!(values(&one, "limits"), [format!("nice={limit}")], "{value}");
+    }
+}
+
+#[test]
+fn a_specifier_of_the_path_of_the_unit_file_refuses_the_unit() {
+    for specifier in ["%y", "%Y"] {
+        let one = service(&format!("ExecStop=/bin/x {specifier}\n"));
+        let told = said(&one, Severity::Error);
+        assert!(told.len() == 1 && told[0].1.contains(specifier), "{told:?}");
+    }
+}
