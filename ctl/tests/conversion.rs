@@ -50,3 +50,24 @@ fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
     assert!(out(&initctl(&["convert", "a.service"])).contains("\nunit: a.service\n"));
     fs::remove_dir_all(&place).unwrap();
 }
+
+#[test]
+fn convert_says_which_part_of_a_directive_is_dropped() {
+    let place = std::env::temp_dir().join(format!("initctl-convert-part-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    let text = "[Unit]\nAfter=b.servce a.service\nRequires=a/b.service\n[Service]\n\
+                ExecStart=/bin/true\nEnvironment=GOOD=1 BAD\nSuccessExitStatus=3 FOO\n\
+                CapabilityBoundingSet=~CAP_SYS_ADMNI CAP_KILL\nFooBar=1\n";
+    fs::write(place.join("web.service"), text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
+    let said = command.args(["convert", "web.service"]).current_dir(&place).env_clear().output();
+    let said = said.unwrap();
+    assert!(said.status.success(), "{}", err(&said));
+    for part in ["`b.servce`", "`a/b.service`", "`BAD`", "`FOO`", "`CAP_SYS_ADMNI`"] {
+        assert_eq!(err(&said).matches(part).count(), 1, "{part}: {}", err(&said));
+    }
+    // The whole directive is in the output, and said there alone.
+    assert!(out(&said).contains("# dropped: line 9: FooBar=1"), "{}", out(&said));
+    assert!(!err(&said).contains("FooBar"), "{}", err(&said));
+    fs::remove_dir_all(&place).unwrap();
+}

@@ -59,7 +59,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
         for one in &converted {
             remark(session, &left_out(one));
         }
-        found.retain(|said| !IN_THE_FATES.contains(&said.code.as_str()) || is_error(said));
+        found.retain(|said| !converted.iter().any(|one| is_in_the_fates(one, said)));
         remark(session, &check::render(&Report::new(&found), &Style::PLAIN));
     }
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
@@ -68,8 +68,16 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
 /// Codes of what the fates of directives say already.
 const IN_THE_FATES: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
 
-fn is_error(said: &Diagnostic) -> bool {
-    said.severity == Severity::Error
+/// The output says this already. A part of a directive that is dropped is in no fate.
+fn is_in_the_fates(one: &Converted, said: &Diagnostic) -> bool {
+    let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_));
+    let mut fates = one.imported.fates.iter();
+    said.severity != Severity::Error
+        && IN_THE_FATES.contains(&said.code.as_str())
+        && fates.any(|fate| {
+            let (at, told) = (&fate.at, &said.at);
+            is_lost(&fate.outcome) && (&at.file, at.line) == (&told.file, told.line)
+        })
 }
 
 /// That something is left out, for whom the output does not go to a screen.
