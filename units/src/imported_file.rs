@@ -107,7 +107,9 @@ pub(crate) fn instance(
             texts.push(text.clone());
             continue;
         }
-        let bytes = trusted(context, drop_in, limit::IMPORTED_FILE, record)?;
+        let bytes = trusted(context, drop_in, limit::IMPORTED_FILE, record);
+        record.drop_ins.push((drop_in.clone(), record.stamp));
+        let bytes = bytes?;
         match unit_text::parse(drop_in, &bytes) {
             Ok(text) => texts.push(text),
             Err(found) => record.diagnostics.extend(found),

@@ -2,19 +2,20 @@
 //! systemd's names. The files are read here, with the caller's own rights, so that a value a caller
 //! may not read is not printed.
 
-use super::shown;
+use super::{confinement, shown, trigger};
 use crate::files::Disk;
 use crate::session::Session;
 use crate::verb::check;
 use groundstate_units::account::Accounts;
 use groundstate_units::control::answer::UnitStatus;
-use groundstate_units::generation::{Generation, Unit};
+use groundstate_units::generation::{FileRecord, Generation, Unit};
 use groundstate_units::load::load;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{
     Credentials, DirectoryKind, ExecLine, KillMode, Kind, Log, NotifyAccess, Particular, Piece,
     Prefixes, Restart, Run,
 };
+use groundstate_units::trigger::Trigger;
 use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,11 +41,20 @@ impl Definitions {
         };
         let mut all = live(unit);
         all.extend(self.triggers(unit));
-        if let Some(run) = Run::decode(&unit.run) {
+        if matches!(unit.kind, Kind::Socket | Kind::Timer | Kind::Path) {
+            all.extend(Trigger::decode(&unit.run).iter().flat_map(trigger::properties));
+        } else if let Some(run) = Run::decode(&unit.run) {
             all.extend(commands(&run, status, stamp));
             all.extend(process(&run));
         }
         all
+    }
+
+    /// The record of the file that defines this unit now; none where no file does.
+    pub(super) fn record(&self, unit: &str) -> Option<&FileRecord> {
+        let unit = self.0.units.iter().find(|known| known.name.as_str() == unit)?;
+        let mut records = self.0.files.iter();
+        records.find(|record| record.path == unit.at.file && record.source == unit.source)
     }
 
     /// `Triggers` and `TriggeredBy`.
@@ -165,7 +175,8 @@ fn process(run: &Run) -> Properties {
         let optional = if file.optional { "yes" } else { "no" };
         all.push(("EnvironmentFiles", format!("{} (ignore_errors={optional})", file.path)));
     }
-    all.extend(user(run.credentials.as_ref()));
+    let (user, group) = user(run.credentials.as_ref());
+    all.extend([("User", user), ("Group", group)]);
     for limit in &run.limits {
         let Some((name, soft)) = LIMITS.get(usize::from(limit.resource)) else { continue };
         let value = |value: Option<u64>| value.map_or("infinity".to_string(), |v| v.to_string());
@@ -188,8 +199,8 @@ fn accounts() -> Accounts {
     Accounts::parse(&text("/etc/passwd"), &text("/etc/group"))
 }
 
-/// `User` and `Group`, as names where the accounts have one.
-fn user(credentials: Option<&Credentials>) -> Properties {
+/// The user and the group that were asked for, as names where the accounts have one.
+pub(super) fn user(credentials: Option<&Credentials>) -> (String, String) {
     let (mut user, mut group) = (String::new(), String::new());
     match credentials.map(|credentials| &credentials.ids) {
         None => {}
@@ -211,7 +222,7 @@ fn user(credentials: Option<&Credentials>) -> Properties {
             }
         }
     }
-    vec![("User", user), ("Group", group)]
+    (user, group)
 }
 
 fn rarer(particular: &Particular) -> Properties {
@@ -239,7 +250,6 @@ fn rarer(particular: &Particular) -> Properties {
         ("WatchdogUSec", watchdog),
         ("Nice", number(schedule.nice.map(i16::from))),
         ("OOMScoreAdjust", number(schedule.oom_score_adjust)),
-        ("NoNewPrivileges", yes(particular.privileges.no_new)),
         ("RootDirectory", particular.root_dir.clone().unwrap_or_default()),
         ("SyslogIdentifier", particular.stdio.log_tag.clone()),
         ("SyslogLevelPrefix", yes(particular.stdio.log_priority.prefix)),
@@ -247,6 +257,7 @@ fn rarer(particular: &Particular) -> Properties {
         ("Slice", slice),
         ("Delegate", yes(particular.cgroup.delegate)),
     ];
+    all.extend(confinement::properties(&particular.privileges));
     if let Some(number) = ending.reload_signal {
         all.push(("ReloadSignal", number.to_string()));
     }
@@ -306,7 +317,7 @@ const LIMITS: [(&str, &str); 16] = [
     ("LimitRTTIME", "LimitRTTIMESoft"),
 ];
 
-fn yes(is: bool) -> String {
+pub(super) fn yes(is: bool) -> String {
     if is { "yes" } else { "no" }.to_string()
 }
 
@@ -330,7 +341,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `1min 30s`, `100ms`, `infinity`.
-fn span(span: Option<Duration>) -> String {
+pub(super) fn span(span: Option<Duration>) -> String {
     let Some(span) = span else { return "infinity".to_string() };
     let units: [(u128, &str); 7] = [
         (7 * 86_400_000_000, "w"),

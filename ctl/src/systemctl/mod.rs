@@ -7,6 +7,7 @@
 //! 3 for a unit that is not active, 4 for none of that name, 5 for a start of such a one.
 
 mod change;
+mod confinement;
 mod definition;
 mod dependency;
 mod edit;
@@ -25,6 +26,7 @@ mod rival;
 
 mod snapshot;
 mod status;
+mod trigger;
 mod unit_file;
 mod wait;
 mod words;

@@ -10,13 +10,10 @@ use super::shown::Shown;
 use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
 use crate::exit::Trouble;
-use crate::files::Disk;
 use crate::session::{self, Session};
 use crate::systemctl::list::preset;
 use groundstate_units::control::answer::{Blame, Cause, Graph, Located, UnitStatus};
 use groundstate_units::control::request::Verb;
-use groundstate_units::files::Files;
-use groundstate_units::generation::Stamp;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::spec::{DependencyKind, Kind};
@@ -50,7 +47,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
             Found::Unit(unit) => {
                 let shown = snapshot.shown(unit);
                 let mut all = of_unit(unit, &shown, &enablement);
-                all.extend(on_disk(&session, unit, &shown, &enablement));
+                all.extend(on_disk(&session, unit, &definitions));
                 let timing = blame.units.iter().find(|timing| timing.unit == unit.unit);
                 let restarts = timing.map_or(0, |timing| timing.restarts);
                 all.push(("NRestarts", restarts.to_string()));
@@ -151,31 +148,26 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
     ]
 }
 
-/// `DropInPaths`, and whether the files are other ones than init has read.
-fn on_disk(
-    session: &Session,
-    unit: &UnitStatus,
-    shown: &Shown,
-    enablement: &Enablement,
-) -> Properties {
+/// `DropInPaths`, and whether init would read other files now than it has read. The loader finds
+/// the files, so that drop-ins of types, prefixes and aliases count as they count for init.
+fn on_disk(session: &Session, unit: &UnitStatus, definitions: &Definitions) -> Properties {
     let located = Name::new(&unit.unit).ok().and_then(|target| {
         session.ask_as::<Located>(Verb::Cat { target }).ok().map(|(located, _)| located)
     });
-    let Some(located) = located else {
+    // A built-in unit has no file, and that of a source is a text that init was given.
+    let Some(located) = located.filter(|located| located.file.starts_with('/')) else {
         return vec![("NeedDaemonReload", "no".to_string())];
     };
-    let files = std::iter::once(&located.file).chain(&located.drop_ins);
-    let is_other =
-        |(path, stamp): (&String, &Stamp)| Disk.stat(path).ok().map(|it| it.stamp) != Some(*stamp);
-    let fresh = enablement.folders.drop_ins(&shown.name);
-    let is_new = |path: &std::path::PathBuf| {
-        let real = |path: &std::path::Path| std::fs::canonicalize(path).ok();
-        !located.drop_ins.iter().any(|known| real(known.as_ref()) == real(path))
-    };
-    let reload = files.zip(&located.stamps).any(is_other) || fresh.iter().any(is_new);
+    let known = located.drop_ins_of_unit();
+    let paths: Vec<&str> = known.iter().map(|(path, _)| *path).collect();
+    let is_same = definitions.record(&unit.unit).is_some_and(|record| {
+        let now = Located::of(&located.unit, record);
+        let same_file = now.file == located.file && now.stamps.first() == located.stamps.first();
+        same_file && now.drop_ins_of_unit() == known
+    });
     vec![
-        ("DropInPaths", located.drop_ins.join(" ")),
-        ("NeedDaemonReload", if reload { "yes" } else { "no" }.to_string()),
+        ("DropInPaths", paths.join(" ")),
+        ("NeedDaemonReload", if is_same { "no" } else { "yes" }.to_string()),
     ]
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trou
     }
     let head = |place: &str| session.style.paint(Tone::Quiet, &format!("# {place}"));
     session::print(&format!("{}\n{text}", head(&format!("{}:{}", located.file, located.line))))?;
-    for path in &located.drop_ins {
+    for (path, _) in located.drop_ins_of_unit() {
         session::print(&format!("\n{}\n{}", head(path), read(path)?))?;
     }
     Ok(Exit::Done)

@@ -1,9 +1,13 @@
 //! What `systemctl show` and `systemctl status` print of a unit, by a real init: the properties that
 //! Ansible, Puppet, debhelper and service(8) read.
 
+use super::crash::crashes;
 use crate::shim::{service, systemctl};
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::crash;
+use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
 
 /// The value of one property.
 fn value(init: &Init, unit: &str, name: &str) -> String {
@@ -108,6 +112,184 @@ fn show_says_when_a_file_has_changed_since_init_read_it() {
     std::fs::remove_dir_all(init.sandbox.path("units/web.service.d")).unwrap();
     assert_eq!(needed(), "NeedDaemonReload=yes");
     init.finish();
+}
+
+#[test]
+fn show_prints_what_a_trigger_waits_for() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "web", "ExecStart=/bin/sleep 1000");
+    let path = files.at("web.sock");
+    let socket = format!(
+        "[Socket]\nListenStream={path}\nListenDatagram=127.0.0.1:0\nListenDatagram=@web\n\
+         ListenFIFO={path}.fifo\nSocketMode=0660\nMaxConnections=7\n\
+         FileDescriptorName=front\nSocketGroup=daemon\n[Install]\nWantedBy=multi-user.target\n"
+    );
+    files.put("units/web.socket", &socket.replace("ListenDatagram=127.0.0.1:0\n", ""));
+    files.put("units/tick.timer", "[Timer]\nOnBootSec=1h\nOnCalendar=daily\nUnit=web.service\n");
+    files.put("units/look.path", "[Path]\nPathExists=/nowhere\nUnit=web.service\n");
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("web.service", "running");
+    let listen = format!("{path} (Stream)\n@web (Datagram)\n{path}.fifo (FIFO)");
+    for (unit, name, want) in [
+        ("web.socket", "Listen", listen.as_str()),
+        ("web.socket", "SocketMode", "0660"),
+        ("web.socket", "SocketGroup", "daemon"),
+        ("web.socket", "Accept", "no"),
+        ("web.socket", "MaxConnections", "7"),
+        ("web.socket", "FileDescriptorName", "front"),
+        ("tick.timer", "TimersMonotonic", "{ OnBootUSec=1h }"),
+        ("tick.timer", "TimersCalendar", "{ OnCalendar=*-*-* 00:00:00 }"),
+        ("tick.timer", "Persistent", "no"),
+        ("look.path", "Paths", "/nowhere (PathExists)"),
+    ] {
+        assert_eq!(value(&init, unit, name), want, "{unit} {name}");
+    }
+    let (text, _) = systemctl(&init, &["show", "-p", "Listen", "web.socket"]);
+    assert_eq!(text.lines().next(), Some(format!("Listen={path} (Stream)").as_str()));
+    init.finish();
+}
+
+#[test]
+fn show_prints_the_walls_that_hold_and_no_other() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    let lines = "ExecStart=/bin/sleep 1000\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_KILL\n\
+                 AmbientCapabilities=CAP_KILL\nNoNewPrivileges=yes\nSecureBits=noroot\n\
+                 ProtectSystem=strict\nPrivateTmp=yes\nReadWritePaths=/srv\n\
+                 SystemCallFilter=@system-service\nRestrictAddressFamilies=AF_UNIX";
+    service(&files, "web", lines);
+    service(&files, "bare", "ExecStart=/bin/sleep 1000\nCapabilityBoundingSet=");
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("web.service", "running");
+    for (unit, name, want) in [
+        ("web", "NoNewPrivileges", "yes"),
+        ("web", "CapabilityBoundingSet", "cap_kill cap_net_bind_service"),
+        ("web", "AmbientCapabilities", "cap_kill"),
+        ("web", "SecureBits", "1"),
+        // init does not apply these, as the import says of each.
+        ("web", "ProtectSystem", "no"),
+        ("web", "ProtectHome", "no"),
+        ("web", "PrivateTmp", "no"),
+        ("web", "ReadWritePaths", ""),
+        ("web", "SystemCallFilter", ""),
+        ("web", "RestrictAddressFamilies", ""),
+        ("bare", "CapabilityBoundingSet", ""),
+        ("bare", "NoNewPrivileges", "no"),
+    ] {
+        assert_eq!(value(&init, unit, name), want, "{unit} {name}");
+    }
+    let (text, _) = systemctl(&init, &["show", "-p", "SystemCallFilter,ProtectHome", "web"]);
+    assert_eq!(text, "SystemCallFilter=\nProtectHome=no");
+    init.finish();
+}
+
+#[test]
+fn show_says_when_a_drop_in_of_a_type_a_prefix_or_an_instance_has_changed() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "a-web", "ExecStart=/bin/sleep 1000");
+    service(&files, "job@", "ExecStart=/bin/sleep 1000");
+    std::os::unix::fs::symlink("a-web.service", files.path("units/other.service")).unwrap();
+    files.put("units/native.yaml", "unit: native\nexec-start: /bin/sleep 1000\n");
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("a-web.service", "running");
+    assert_eq!(systemctl(&init, &["start", "job@x", "job@y"]).1, 0);
+    let needed = |unit: &str| value(&init, unit, "NeedDaemonReload");
+    let reload = || assert_eq!(systemctl(&init, &["daemon-reload"]).1, 0);
+    for (owner, units, others) in [
+        ("service", &["a-web", "job@x", "job@y"][..], &["native"][..]),
+        ("a-.service", &["a-web"], &["job@x", "native"]),
+        ("other.service", &["a-web"], &["job@x"]),
+        ("job@.service", &["job@x", "job@y"], &["a-web"]),
+        ("job@x.service", &["job@x"], &["job@y", "a-web"]),
+    ] {
+        let path = format!("units/{owner}.d/more.conf");
+        let expect = |want: &str, what: &str| {
+            units.iter().for_each(|unit| assert_eq!(needed(unit), want, "{what} {path}: {unit}"));
+            others.iter().for_each(|unit| assert_eq!(needed(unit), "no", "{what} {path}: {unit}"));
+        };
+        expect("no", "before");
+        std::fs::create_dir(init.sandbox.path(&format!("units/{owner}.d"))).unwrap();
+        init.sandbox.put(&path, "[Service]\nNice=3\n");
+        expect("yes", "added");
+        reload();
+        expect("no", "loaded");
+        for unit in units {
+            assert_eq!(value(&init, unit, "DropInPaths"), init.sandbox.at(&path), "{unit}");
+            assert_eq!(value(&init, unit, "Nice"), "3", "{unit}");
+        }
+        init.sandbox.put(&path, "[Service]\nNice=4\n");
+        expect("yes", "changed");
+        reload();
+        expect("no", "loaded again");
+        std::fs::remove_dir_all(init.sandbox.path(&format!("units/{owner}.d"))).unwrap();
+        expect("yes", "removed");
+        reload();
+    }
+    init.finish();
+}
+
+#[test]
+fn cat_prints_an_enabled_unit_and_the_drop_ins_of_an_instance_once() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    service(&files, "job@", "ExecStart=/bin/sleep 1000");
+    for (owner, nice) in [("job@", 1), ("job@x", 2), ("job@y", 3)] {
+        std::fs::create_dir(files.path(&format!("units/{owner}.service.d"))).unwrap();
+        files.put(&format!("units/{owner}.service.d/n.conf"), &format!("[Service]\nNice={nice}\n"));
+    }
+    std::fs::create_dir(files.path("units/multi-user.target.wants")).unwrap();
+    std::os::unix::fs::symlink(
+        "../job@.service",
+        files.path("units/multi-user.target.wants/job@x.service"),
+    )
+    .unwrap();
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("job@x.service", "running");
+    assert_eq!(systemctl(&init, &["start", "job@y"]).1, 0);
+    for (unit, nice) in [("job@x.service", "Nice=2"), ("job@y.service", "Nice=3")] {
+        let text = String::from_utf8(init.initctl(&["cat", unit]).stdout).unwrap();
+        assert_eq!(text.matches("ExecStart=").count(), 1, "{text}");
+        assert!(text.matches("Nice=").count() == 1 && text.contains(nice), "{unit}: {text}");
+    }
+    init.finish();
+}
+
+#[test]
+fn all_commands_of_a_run_have_one_invocation_id_also_after_a_crash_of_init() {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual");
+    let say = format!("/bin/sh -c 'echo $$INVOCATION_ID >>{}", files.at("ids"));
+    let lines = format!(
+        "ExecStartPre={say}'\nExecStart={say}; exec sleep 1000'\nExecReload={say}'\nExecStop={say}'"
+    );
+    service(&files, "web", &lines);
+    let mut init = Boot::new(files).start("multi-user");
+    init.expect_crashes();
+    init.when_state("web.service", "running");
+    let ids = |count: usize| {
+        until("the commands have said it", || {
+            let text = init.sandbox.read("ids");
+            let ids: Vec<String> = text.lines().map(str::to_string).collect();
+            (ids.len() >= count).then_some(ids)
+        })
+    };
+    let id = value(&init, "web", "InvocationID");
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    assert_eq!(ids(2), [id.as_str(), &id]);
+    crash(&init, Signal::SIGSEGV);
+    until("it has survived", || (crashes(&init) == 1).then_some(()));
+    assert_eq!(value(&init, "web", "InvocationID"), id);
+    assert_eq!(systemctl(&init, &["reload", "web"]).1, 0);
+    assert_eq!(ids(3), [id.as_str(); 3]);
+    assert_eq!(systemctl(&init, &["restart", "web"]).1, 0);
+    let all = ids(6);
+    let next = value(&init, "web", "InvocationID");
+    assert_ne!(next, id);
+    let (id, next) = (id.as_str(), next.as_str());
+    assert_eq!(all, [id, id, id, id, next, next]);
+    init.finish_after_crash();
 }
 
 #[test]

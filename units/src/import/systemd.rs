@@ -32,7 +32,7 @@ mod word;
 
 pub use conversion::{Imported, Surroundings, convert};
 pub(crate) use dependency::native_target as target_of_link;
-pub use unit_name::{Suffix, UnitName};
+pub use unit_name::{Suffix, UnitName, instance_of_drop_in};
 pub use unit_text::{UnitOption, UnitText};
 pub(crate) use word::quote;
 

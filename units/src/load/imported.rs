@@ -177,6 +177,10 @@ impl Set {
         self.drafts.extend(draft.map(|draft| Draft { source, ..draft }));
         // What several instances have in common is said once.
         if let Some(known) = self.records.iter_mut().find(|known| known.path == record.path) {
+            for (path, stamp) in record.drop_ins {
+                known.drop_ins.retain(|(old, _)| *old != path);
+                known.drop_ins.push((path, stamp));
+            }
             for said in record.diagnostics {
                 if !known.diagnostics.contains(&said)
                     && known.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE

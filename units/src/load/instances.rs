@@ -11,7 +11,8 @@ use super::{Loaded, Loader, Options, around, wanted};
 use crate::assembly::Draft;
 use crate::files::Files;
 use crate::foreign::Foreign;
-use crate::generation::{FileRecord, Generation};
+use crate::generation::{FileRecord, Generation, Stamp};
+use crate::import::systemd::instance_of_drop_in;
 use crate::imported_file;
 use crate::machine::reason::Refusal;
 use crate::name::Name;
@@ -135,8 +136,12 @@ impl<'g> Shelf<'g> {
             return;
         }
         let known = self.known.get(&*record.path).and_then(|at| self.previous.files.get(*at));
+        // The record in force has the drop-ins of its instances too, which every load reads anew.
+        fn shared(record: &FileRecord) -> impl Iterator<Item = &(Arc<str>, Stamp)> {
+            record.drop_ins.iter().filter(|(path, _)| instance_of_drop_in(path).is_none())
+        }
         let same = known
-            .is_none_or(|known| known.stamp == record.stamp && known.drop_ins == record.drop_ins);
+            .is_none_or(|known| known.stamp == record.stamp && shared(known).eq(shared(&record)));
         if known.is_none() {
             // The file's other units are not in force before a reload.
             record.again = true;

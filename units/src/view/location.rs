@@ -16,14 +16,14 @@ pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     let unit = unit.ok_or_else(|| unknown(machine, name))?;
     let records = machine.generation().records();
     let record = records.iter().find(|it| it.path == unit.at.file && it.source == unit.source);
-    let drop_ins = || record.into_iter().flat_map(|record| &record.drop_ins);
-    let own = record.map(|record| record.stamp);
-    Ok(Located {
+    let located = record.map(|record| Located::of(unit.name.as_str(), record));
+    let located = located.unwrap_or_else(|| Located {
         schema: SCHEMA,
         unit: unit.name.to_string(),
-        file: unit.at.file.to_string(),
-        line: unit.at.line,
-        drop_ins: drop_ins().map(|(path, _)| path.to_string()).collect(),
-        stamps: own.into_iter().chain(drop_ins().map(|(_, stamp)| *stamp)).collect(),
-    })
+        file: String::new(),
+        line: 0,
+        drop_ins: Vec::new(),
+        stamps: Vec::new(),
+    });
+    Ok(Located { file: unit.at.file.to_string(), line: unit.at.line, ..located })
 }

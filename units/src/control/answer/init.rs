@@ -3,7 +3,7 @@
 //! See [`super`].
 
 use super::{Plan, Said, System};
-use crate::generation::Stamp;
+use crate::generation::{FileRecord, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// Answer of `stats`.
@@ -247,4 +247,46 @@ pub struct Located {
     /// The file and what was laid over it, as they were when they were read.
     #[serde(default)]
     pub stamps: Vec<Stamp>,
+}
+
+impl Located {
+    /// The place of a unit by the record of its file.
+    pub fn of(unit: &str, record: &FileRecord) -> Located {
+        let drop_ins = &record.drop_ins;
+        Located {
+            schema: super::SCHEMA,
+            unit: unit.to_string(),
+            file: record.path.to_string(),
+            line: 0,
+            drop_ins: drop_ins.iter().map(|(path, _)| path.to_string()).collect(),
+            stamps: [record.stamp].into_iter().chain(drop_ins.iter().map(|(_, at)| *at)).collect(),
+        }
+    }
+
+    /// The drop-ins that are laid over this unit, in order, with their stamps. The record of the
+    /// file also holds links that enable the unit and, for a template, drop-ins of all instances.
+    #[cfg(feature = "text")]
+    pub fn drop_ins_of_unit(&self) -> Vec<(&str, Stamp)> {
+        use crate::import::systemd::{UnitName, instance_of_drop_in};
+        let own = UnitName::of(&self.unit);
+        let names = own.drop_in_names();
+        let file_of = |path: &str| path.rsplit_once('/').map(|(_, file)| file.to_string());
+        let mut found: Vec<(&str, Stamp)> = Vec::new();
+        for (path, stamp) in self.drop_ins.iter().zip(self.stamps.iter().skip(1)) {
+            let is_link = path.rsplit_once('/').is_none_or(|(dir, _)| !dir.ends_with(".d"));
+            let instance = instance_of_drop_in(path);
+            if is_link || instance.is_some_and(|owner| !names.iter().any(|name| name == owner)) {
+                continue;
+            }
+            // The template's come first in the record; the instance's hides one of the same name.
+            if instance.is_some() {
+                found.retain(|(known, _)| file_of(known) != file_of(path));
+            }
+            found.push((path, *stamp));
+        }
+        if own.is_instance() {
+            found.sort_by_key(|(path, _)| file_of(path));
+        }
+        found
+    }
 }

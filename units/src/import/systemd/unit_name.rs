@@ -171,6 +171,13 @@ impl fmt::Display for UnitName {
     }
 }
 
+/// The instance whose own directory this drop-in is in: `t@i.service` of `/etc/t@i.service.d/x.conf`.
+pub fn instance_of_drop_in(path: &str) -> Option<&str> {
+    let (directory, _) = path.rsplit_once('/')?;
+    let owner = directory.rsplit('/').next()?.strip_suffix(".d")?;
+    UnitName::of(owner).is_instance().then_some(owner)
+}
+
 /// Undoes the escaping: `-` is `/`, `\xNN` a byte. None: no escaped text.
 pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
