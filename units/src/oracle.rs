@@ -190,10 +190,10 @@ impl Oracle {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
         let provider = |target: Option<usize>| self.graph.provider[target?];
-        let roots = roots.map(|(at, target)| (false, at, provider(target), false));
-        // By name of who brings it in.
-        let mut late: BTreeSet<(bool, usize, Option<usize>, bool)> = roots.collect();
-        late.extend(self.unfinished().iter().map(|unit| (true, unit, Some(unit), true)));
+        let roots = roots.map(|(at, target)| (0, at, provider(target), false));
+        // Roots, then by name of the unit that brings it in, then unfinished runs.
+        let mut late: BTreeSet<(u8, usize, Option<usize>, bool)> = roots.collect();
+        late.extend(self.unfinished().iter().map(|unit| (2, unit, Some(unit), true)));
         let (mut needed, mut order, mut ends) = (Set::EMPTY, Vec::new(), Set::EMPTY);
         let mut number = 0;
         while let Some((_, _, unit, at_end)) = late.pop_first() {
@@ -209,7 +209,7 @@ impl Oracle {
                 let brought = ends.filter(|edge| self.brings_in(unit, edge));
                 let brought = brought.map(|edge| (edge.to, edge.kind.pulls_in_at_end()));
                 let all = fired.into_iter().chain(brought);
-                late.extend(all.map(|(to, at_end)| (true, unit, to, at_end)));
+                late.extend(all.map(|(to, at_end)| (1, unit, to, at_end)));
             }
         }
         let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);

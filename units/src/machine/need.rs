@@ -115,10 +115,18 @@ impl Need {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        late.extend(unfinished.filter(is_provider).map(|unit| (unit, unit, true)));
-        while let Some((_, unit, at_end)) = late.pop_first() {
+        // Last: what else needs them gives them the same place as before their runs began.
+        let mut unfinished = unfinished.filter(is_provider);
+        loop {
+            let (unit, at_end) = match late.pop_first() {
+                Some((_, unit, at_end)) => (unit, at_end),
+                None => match unfinished.find(|unit| !need.has(*unit)) {
+                    Some(unit) => (unit, true),
+                    None => break,
+                },
+            };
             number += 1;
-            need.ends.extend(Some(number).filter(|_| at_end));
+            need.ends.extend(at_end.then_some(number));
             need.close(generation, graph, Some(unit), number, &stands, &mut late);
         }
         need
