@@ -85,10 +85,8 @@ impl Init {
         let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
-        let mut extra = extra(&running.procedure, part);
+        let mut extra = extra(run, &running.procedure, part);
         extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
-        // The number of the run, as the log and MONITOR_INVOCATION_ID have it.
-        extra.push(("INVOCATION_ID".to_string(), format!("{:032x}", run.0)));
         let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
@@ -410,13 +408,15 @@ impl Init {
     }
 }
 
-/// What the commands around the main one are told.
-fn extra(procedure: &Procedure, part: Part) -> Vec<(String, String)> {
+/// The variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the number of the
+/// run, as the log and MONITOR_INVOCATION_ID have it.
+fn extra(run: RunId, procedure: &Procedure, part: Part) -> Vec<(String, String)> {
+    let mut said = vec![("INVOCATION_ID".to_string(), format!("{:032x}", run.0))];
     if !matches!(part, Part::StopPost(_) | Part::Stop(_)) {
-        return Vec::new();
+        return said;
     }
     let outcome = procedure.outcome();
-    let mut said = vec![("SERVICE_RESULT".to_string(), outcome.result.to_string())];
+    said.push(("SERVICE_RESULT".to_string(), outcome.result.to_string()));
     let Some(exit) = outcome.exit else { return said };
     let (code, status) = exit_words(exit);
     said.push(("EXIT_CODE".to_string(), code.to_string()));
