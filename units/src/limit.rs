@@ -98,7 +98,7 @@ pub const PATH: usize = 4_095;
 /// Rings shown for one knot of dependencies.
 pub const RINGS: usize = 16;
 /// Failures remembered with their time for one unit (`restart-limit: 5/10s`).
-pub const FAILURES: usize = 256;
+pub const FAILURES: u32 = 256;
 /// Values of one list of a trigger's keys, and all it listens to or looks at together.
 pub const TRIGGER_VALUES: usize = 64;
 /// Descriptors that init keeps for one unit (`fd-store-max`).

@@ -385,7 +385,7 @@ fn restart_limit(text: &str) -> Result<RestartLimit, value::Mistake> {
     match text.split_once('/') {
         None => Ok(RestartLimit::InARow(value::count(text, 1, 1_000_000)?)),
         Some((count, span)) => {
-            let count = value::count(count.trim(), 1, 1_000_000)?;
+            let count = value::count(count.trim(), 1, limit::FAILURES)?;
             let span = value::duration(span.trim())?;
             Ok(RestartLimit::Within(count, span))
         }

@@ -19,8 +19,11 @@ fn what_is_taken_down_is_told_and_nothing_else() {
     assert_eq!(run("stop a all"), stopped("Triggered global unit all.service stop\n", ""));
     assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
     let triggered = stopped("Triggered unit a.service stop\n", "a.service");
+    let absent = "Unit none.service does not exist.\n";
+    let triggered = (triggered.0, triggered.1, format!("{absent}{}", triggered.2));
     assert_eq!(run("stop --no-block a none"), triggered);
-    assert_eq!(run("destroy none a"), (0, "Destroyed a.service\n".to_string(), String::new()));
+    let destroyed = (0, "Destroyed a.service\n".to_string(), absent.to_string());
+    assert_eq!(run("destroy none a"), destroyed);
 }
 
 #[test]

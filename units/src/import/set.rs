@@ -8,15 +8,12 @@ use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::spec::{DependencyKind, Kind, Restart};
+use crate::spec::{DependencyKind, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where units stand that are in no file.
 const NOWHERE: &str = "(built in)";
-/// The least time between a failure and the next start by a timer.
-const TIMED_DELAY: Duration = Duration::from_millis(100);
 /// The name imported files have for the goal.
 const GOAL: &str = "multi-user";
 
@@ -28,7 +25,6 @@ pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
             pulled_by(draft);
         }
         short_names(drafts);
-        fires_at_each_time(drafts);
         goal(drafts, settings);
         stand_ins(drafts, settings);
     }
@@ -87,28 +83,6 @@ fn pulled_by(draft: &mut Draft) {
     let (waiting, pulling) = std::mem::take(&mut draft.wanted_by).into_iter().partition(waits);
     draft.wanted_by = waiting;
     draft.pulled_by.extend::<Vec<Name>>(pulling);
-}
-
-/// systemd starts what a timer activates at each of its times, also after failures. The delay
-/// between failures therefore does not grow, unless a socket or a path activates the unit too:
-/// there it is the limit for an event that persists.
-fn fires_at_each_time(drafts: &mut [Draft]) {
-    let activated = |kinds: &[Kind]| -> BTreeSet<Name> {
-        let triggers = drafts.iter().filter(|draft| kinds.contains(&draft.kind));
-        triggers.filter_map(|draft| draft.activates.clone()).collect()
-    };
-    let timed = activated(&[Kind::Timer]);
-    let by_event = activated(&[Kind::Socket, Kind::Path]);
-    let is_of = |names: &BTreeSet<Name>, draft: &Draft| {
-        names.contains(&draft.name) || draft.provides.iter().any(|name| names.contains(name))
-    };
-    for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
-        let is_retried = draft.live.restart != Restart::Never;
-        if !is_retried && is_of(&timed, draft) && !is_of(&by_event, draft) {
-            draft.live.restart_delay = TIMED_DELAY;
-            draft.live.restart_delay_max = TIMED_DELAY;
-        }
-    }
 }
 
 /// `nginx.service` is `nginx` too where nobody else is.

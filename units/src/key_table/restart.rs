@@ -37,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
         "Once a run has been active this long, the failures before it are forgotten.",
         "restart-reset: 10min"),
     key("restart-limit", Shape::RestartLimit, Live, FAILING, NONE, "none: it is retried for ever",
-        "After this many failures in a row (`5`), or within a time (`5/10s`), the failure is final until `initctl retry` or a changed definition.",
+        "After this many failures in a row (`5`), or within a time (`5/10s`; 256 at most), the failure is final until `initctl retry` or a changed definition.",
         "restart-limit: 5/10s"),
     key("failure-verdict", Shape::Count(1, 1_000_000), Live, FAILING, NONE, "3",
         "After this many failures in a row the unit counts as failed for those that wait for it, while it is still retried.",

@@ -53,10 +53,12 @@ pub(super) fn is_restarted(live: &Live, failure: Option<&Reason>, exit: Option<E
     }
 }
 
+/// The least delay from the 10th failure in a row on, and for a timer's firing after any failure.
+pub(super) const FLOOR: Duration = Duration::from_millis(100);
+
 /// The n-th failure in a row is followed by a start no sooner than this after the run's end.
 pub(super) fn delay(live: &Live, failures: u32) -> Duration {
     const FLOOR_FROM: u32 = 10;
-    const FLOOR: Duration = Duration::from_millis(100);
     let doubled = |base: Duration, times: u32| {
         base.saturating_mul(1u32.checked_shl(times).unwrap_or(u32::MAX))
     };
@@ -75,7 +77,7 @@ impl Cell {
             RestartLimit::None => false,
             RestartLimit::InARow(most) => self.failures >= most.max(1),
             RestartLimit::Within(most, span) => {
-                let most = (most.max(1) as usize).min(limit::FAILURES);
+                let most = most.clamp(1, limit::FAILURES) as usize;
                 self.recent.push_back(now);
                 while self.recent.front().is_some_and(|at| now.since(*at) > span) {
                     self.recent.pop_front();

@@ -109,6 +109,8 @@ pub enum Mutant {
     DaemonOutlivesCause,
     /// on-failure: what it brought in outlives a new goal.
     GoalKeepsHandlers,
+    /// delay: it grows for a timer's firing of a failed unit, too.
+    TimerBacksOff,
     /// delay: does not double.
     DelayConstant,
     /// delay: off by one.

@@ -157,6 +157,7 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::HandlerForEver, "on-failure: what it brought in stays needed after its run has ended"),
     (Mutant::DaemonOutlivesCause, "on-failure: a daemon that it brought in outlives its cause"),
     (Mutant::GoalKeepsHandlers, "on-failure: what it brought in outlives a new goal"),
+    (Mutant::TimerBacksOff, "delay: it grows for a timer's firing of a failed unit, too"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
     (Mutant::NotRecorded(Field::Policy), "records: the policy is left out"),
     (Mutant::NotRecorded(Field::Wish), "records: goal and overlay are left out"),

@@ -145,7 +145,13 @@ impl Machine {
                 return;
             }
             Phase::Failed(_) if cell.needed => {
-                let wait = self.live(ix).map(|live| failure::delay(&live, failures));
+                // The delay does not grow: a timer's own times limit how often its unit is tried.
+                let timed = self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Timer);
+                let timed = timed && !self.planted(Mutant::TimerBacksOff);
+                let wait = self.live(ix).map(|live| match timed {
+                    true => live.restart_delay.max(failure::FLOOR),
+                    false => failure::delay(&live, failures),
+                });
                 let at = ended.after(wait.unwrap_or_default()).max(now);
                 self.set_phase(ix, Phase::Backoff(at));
             }

@@ -1,7 +1,7 @@
 //! How one event changes what is stored: facts about runs, firings, time; wishes
 //! are in [`super::wish`]. What follows from it is settled afterwards ([`super::settle`]).
 
-use super::settle::{again, delay, later};
+use super::settle::{FLOOR, again, delay, later};
 use super::{Deed, Failure, IMMORTAL, Oracle, Rest, Run};
 use crate::machine::event::{Event, Stage};
 use crate::machine::reason::State;
@@ -268,6 +268,7 @@ impl Oracle {
         let unit = self.activates(trigger)?;
         let (now, stopping) = (self.now, self.must_stop());
         let live = self.unit(unit).map(|unit| unit.live.clone());
+        let timed = self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Timer);
         let it = &mut self.stored[unit];
         match &mut it.run {
             Some(run) if run.form == State::Exited => run.asked = true,
@@ -277,7 +278,8 @@ impl Oracle {
         }
         if let (Rest::Failed, Some(live)) = (it.rest, live) {
             let ended = it.failures.last().copied().unwrap_or(Time::ZERO);
-            let wait = delay(it.n, live.restart_delay, live.restart_delay_max);
+            let grown = delay(it.n, live.restart_delay, live.restart_delay_max);
+            let wait = if timed { live.restart_delay.max(FLOOR) } else { grown };
             it.rest = Rest::Backoff(ended.after(wait).max(now));
         }
         self.stored[trigger].fired = true;

@@ -393,10 +393,12 @@ pub(super) fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
     }
 }
 
+/// The least delay from the 10th failure on, and for a timer's firing after any.
+pub(super) const FLOOR: Duration = Duration::from_millis(100);
+
 /// How long after the `n`th failure in a row the next try waits; from the 10th on no try
 /// comes sooner than the floor.
 pub(super) fn delay(n: u32, first: Duration, most: Duration) -> Duration {
-    const FLOOR: Duration = Duration::from_millis(100);
     let doubled = |span: Duration, times: u32| span.saturating_mul(1 << times.min(31));
     let wished = doubled(first, n.saturating_sub(1));
     match n {

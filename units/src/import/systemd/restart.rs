@@ -115,8 +115,7 @@ fn differences(
 fn alarm(this: &mut Conversion<'_>, last: Option<u32>) {
     let Some(option) = this.last("Unit", "OnFailure") else { return };
     // No more failures than that are remembered.
-    let counts = |count: &u32| usize::try_from(*count).is_ok_and(|most| most <= limit::FAILURES);
-    if let Some(count) = last.filter(counts) {
+    if let Some(count) = last.filter(|count| *count <= limit::FAILURES) {
         this.put_default("failure-verdict", &count.to_string());
     }
     this.note(option, &format!("OnFailure=: {}", partly::ALARMED));
@@ -205,7 +204,9 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     };
     let limit = match most {
         None => "none".to_string(),
-        Some((count, Some(micros))) => format!("{count}/{}", span::native(micros)),
+        Some((count, Some(micros))) => {
+            format!("{}/{}", count.min(limit::FAILURES), span::native(micros))
+        }
         Some((count, None)) => count.to_string(),
     };
     if let Some(option) = interval.or(burst).filter(|_| most.is_some()) {

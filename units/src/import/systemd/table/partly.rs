@@ -54,6 +54,7 @@ pub(in super::super) const NOT_EXECUTED: &str =
     "a program that cannot be executed is not tried again until the unit is started by hand";
 pub(in super::super) const BY_HAND: &str =
     "only failures count: a start by hand or by a trigger is neither counted nor refused";
+const REMEMBERED: &str = "at most 256 failures within the interval are counted";
 pub(in super::super) const NO_ACTION: &str = "a failure of this unit does not end the system";
 pub(in super::super) const ALARMED: &str = "it is also activated while the unit is started again, \
      after several failures in a row or a start that took too long; a daemon that is restarted \
@@ -104,6 +105,11 @@ const fn value(
     Gap { section, name, how, when: When::Value(affected) }
 }
 
+/// A number of failures of which not all are remembered.
+fn is_many(value: &str) -> bool {
+    value.parse().is_ok_and(|count: u32| count > crate::limit::FAILURES)
+}
+
 /// All of them.
 #[rustfmt::skip]
 pub(super) const GAPS: &[Gap] = &[
@@ -127,8 +133,10 @@ pub(super) const GAPS: &[Gap] = &[
     told("Unit", "StartLimitIntervalSec", BY_HAND),
     told("Unit", "StartLimitInterval", BY_HAND),
     told("Unit", "StartLimitBurst", BY_HAND),
+    value("Unit", "StartLimitBurst", REMEMBERED, is_many),
     told("Service", "StartLimitInterval", BY_HAND),
     told("Service", "StartLimitBurst", BY_HAND),
+    value("Service", "StartLimitBurst", REMEMBERED, is_many),
     told("Unit", "StartLimitAction", NO_ACTION),
     told("Service", "StartLimitAction", NO_ACTION),
     told("Unit", "OnFailure", ALARMED),

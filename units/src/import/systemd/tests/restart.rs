@@ -90,6 +90,16 @@ fn starts_are_limited_by_default_and_not_by_an_interval_of_zero() {
 }
 
 #[test]
+fn a_burst_of_more_failures_than_are_remembered_is_noted() {
+    let web = service("[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1000\n");
+    assert_eq!(values(&web, "restart-limit"), ["256/1h"]);
+    let told = "StartLimitBurst=: at most 256 failures within the interval are counted";
+    assert!(notes(&web).contains(&(5, told.to_string())), "{:?}", notes(&web));
+    let few = service("[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=256\n");
+    assert!(!notes(&few).iter().any(|(_, note)| note.contains("256")), "{:?}", notes(&few));
+}
+
+#[test]
 fn a_limit_of_starts_that_counts_failures_alone_is_noted() {
     let web = service("[Unit]\nStartLimitIntervalSec=1min\nStartLimitBurst=3\n");
     assert_eq!(
