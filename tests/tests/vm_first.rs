@@ -71,7 +71,7 @@ fn told_of_environments(console: &str) {
         assert!(handed.contains(&word), "the kernel hands it on: {handed:?}");
     }
     for (whom, may) in [("web", None), ("probe", None), ("asks", Some("foo"))] {
-        let own = ["PATH", "GROUNDSTATE_UNIT"];
+        let own = ["PATH", "GROUNDSTATE_UNIT", "INVOCATION_ID"];
         for (name, _) in of(whom).iter().filter_map(|pair| pair.split_once('=')) {
             // A shell sets these by itself.
             let is_a_shells = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
