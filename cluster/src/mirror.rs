@@ -339,7 +339,7 @@ impl Follower {
         Ok((watch, turn))
     }
 
-    /// `Ok`: read anew at once.
+    /// `Ok`: read again at once.
     async fn until_lost(&mut self) -> Result<(), Fault> {
         let (mut watch, turn) = self.begin().await?;
         let root = self.keys.root();

@@ -191,7 +191,7 @@ impl Requirement {
     }
 }
 
-/// What of the section means nothing, a line each: a typing mistake there would put the unit on a
+/// Parts of the section that mean nothing, a line each: a typing mistake there would put the unit on a
 /// machine that it was not meant for.
 pub fn doubts(file: &UnitFile) -> BTreeSet<String> {
     let own = |section: &str| {

@@ -69,7 +69,7 @@ fn found_in_native(place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     in_order(documents.iter().flat_map(|document| read(Manifest::read(&file, document))).collect())
 }
 
-/// What is wrong with a manifest. Of its meaning the errors alone count: the rest may be right on the
+/// Mistakes in a manifest. Of its meaning the errors alone count: the rest may be right on the
 /// machine that gets the unit.
 fn read(manifest: Manifest) -> Vec<Diagnostic> {
     let mut found = manifest.diagnostics.clone();

@@ -136,7 +136,7 @@ impl<'g> Shelf<'g> {
             return;
         }
         let known = self.known.get(&*record.path).and_then(|at| self.previous.files.get(*at));
-        // The record in force has the drop-ins of its instances too, which every load reads anew.
+        // The record in force has the drop-ins of its instances too, which every load reads again.
         fn shared(record: &FileRecord) -> impl Iterator<Item = &(Arc<str>, Stamp)> {
             record.drop_ins.iter().filter(|(path, _)| instance_of_drop_in(path).is_none())
         }

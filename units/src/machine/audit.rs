@@ -31,9 +31,9 @@ impl Machine {
         if self.search_due || self.exit_code.is_some() {
             return Err("the step ended before its work was done".into());
         }
-        let mut anew = self.clone();
-        anew.derive();
-        self.same(&anew)?;
+        let mut derived = self.clone();
+        derived.derive();
+        self.same(&derived)?;
         for ix in self.all() {
             same("shown", &self.cell(ix).shown, &self.shown(ix))
                 .map_err(|why| format!("{}: {why}", self.name(ix)))?;

@@ -74,7 +74,7 @@ pub struct Past {
     pub graph: Arc<Graph>,
     /// N.
     pub needed: Set,
-    /// What N has for the unfinished run of a handler alone.
+    /// Units that N has only for the unfinished run of a handler.
     pub unfinished: Set,
 }
 
@@ -104,7 +104,7 @@ pub struct View<'a> {
     pub book: &'a Book,
     /// What became of the machine when it was asked all it can be asked.
     pub asked: Option<Asked>,
-    /// What differs in the machine that is built from the records of this one.
+    /// The difference of the machine that is built from the records of this one.
     pub rebuilt: Result<(), String>,
 }
 
