@@ -3,6 +3,7 @@
 //! needed any more is a failure too.
 #![allow(clippy::expect_used, reason = "a walk that fails ends the test")]
 
+use groundstate_tests::imports::Imports;
 use groundstate_tests::named::named;
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,6 +14,16 @@ const FILE_LINES: usize = 800;
 /// Tables and generated files that may be longer than [`FILE_LINES`], each with its reason.
 const LONG_FILES: [(&str, &str); 0] = [];
 
+/// Folders with the files of a crate, and how many of its files may import each other in circles.
+/// The circle of init stays until its files are in folders.
+const CRATES: [(&str, usize); 6] = [
+    ("units/src/", 42),
+    ("init/src/", 114),
+    ("ctl/src/", 10),
+    ("cluster/src/", 38),
+    ("tests/src/", 2),
+    ("tests/tests/namespaces/", 5),
+];
 /// Where a pause is no synchronisation: after the loop has ended nothing else runs, a poll
 /// that fails must not spin, a child may wait for a file, and before anything runs a want may pass.
 const PAUSES: [&str; 8] = [
@@ -140,6 +151,28 @@ fn file_over_the_length_alarm_is_reported() {
                 complaints.push(format!("{path}: short enough: take it off LONG_FILES"));
             }
             _ => {}
+        }
+    }
+    none(complaints);
+}
+
+#[test]
+fn files_do_not_import_each_other_in_a_circle() {
+    let sources = sources();
+    let mut complaints = Vec::new();
+    for (folder, allowed) in CRATES {
+        let files = sources.iter().filter(|s| s.is_rust());
+        let own = files.filter_map(|s| Some((s.path.strip_prefix(folder)?, s.text.as_str())));
+        let imports = Imports::of(own);
+        let circles = imports.circles();
+        let count: usize = circles.iter().map(Vec::len).sum();
+        if count > allowed {
+            let lists: Vec<String> = circles.iter().map(|files| files.join(", ")).collect();
+            complaints.push(format!(
+                "{folder}: {count} files in circles, {allowed} are allowed: move what both sides \
+                 use into a file below both\n  {}",
+                lists.join("\n  ")
+            ));
         }
     }
     none(complaints);
