@@ -136,41 +136,13 @@ pub(crate) fn own_cgroup() -> Option<String> {
     cgroup_at("/proc/self/cgroup")
 }
 
-/// The path of its cgroup in the hierarchy of the v1 controller `freezer`.
-pub(crate) fn freezer(pid: Pid) -> Option<String> {
-    is_proc_ours().then(|| cgroup_of_at("freezer", &format!("/proc/{pid}/cgroup")))?
-}
-
-/// The same of this process.
-pub(crate) fn own_freezer() -> Option<String> {
-    cgroup_of_at("freezer", "/proc/self/cgroup")
-}
-
-/// The path of this process's cgroup in the hierarchy of the v1 controller `memory`.
-pub(crate) fn own_memory() -> Option<String> {
-    cgroup_of_at("memory", "/proc/self/cgroup")
-}
-
+/// The line of the v2 hierarchy, cgroups(7).
 fn cgroup_at(path: &str) -> Option<String> {
-    cgroup_of_at("", path)
-}
-
-/// In the hierarchy of this v1 controller; of none: in the v2 one. cgroups(7).
-fn cgroup_of_at(controller: &str, path: &str) -> Option<String> {
     // Not of the heap: it is asked for as a unit stops, at an end without memory too.
     let mut text = [0; CGROUP];
     let length = read(path, &mut text).ok()?;
     let text = std::str::from_utf8(text.get(..length)?).ok()?;
-    let of = |line: &str| {
-        let (number, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        let is_it = match controller {
-            "" => number == "0" && controllers.is_empty(),
-            controller => controllers.split(',').any(|one| one == controller),
-        };
-        is_it.then(|| path.to_string())
-    };
-    text.lines().find_map(of)
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_string)
 }
 
 /// All processes there are now, by pid.

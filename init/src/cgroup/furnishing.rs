@@ -160,12 +160,7 @@ impl Tracker {
         touched.into_iter().filter(|run| self.has_killed(*run)).collect()
     }
 
-    /// One of its processes has died of a SIGKILL: the kernel has killed it for want of memory.
-    pub(crate) fn was_short(&mut self, run: RunId) -> bool {
-        self.has_killed(run) || self.old_memory.has_killed()
-    }
-
-    /// The kernel has killed in it for want of memory, more often than was told.
+    /// The kernel has killed a process of this run for want of memory since the last call. Needs cgroup v2.
     pub(crate) fn has_killed(&mut self, run: RunId) -> bool {
         let (Some(hierarchy), Some(tracked)) = (&self.hierarchy, self.runs.get_mut(&run)) else {
             return false;

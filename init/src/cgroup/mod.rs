@@ -11,14 +11,12 @@ mod controller;
 mod descent;
 mod disk;
 mod dying;
-mod freezer;
 mod furnishing;
 mod group;
 mod held;
 mod hierarchy;
 mod leftover;
 pub(crate) mod mark;
-mod old_memory;
 #[cfg(test)]
 mod tests;
 mod tracker;

@@ -8,10 +8,8 @@ use super::ahead::Ahead;
 use super::controller::Wish;
 use super::descent::Family;
 use super::dying::Dying;
-use super::freezer::Thaw;
 use super::group;
 use super::hierarchy::Hierarchy;
-use super::old_memory::OldMemory;
 use crate::limit;
 use crate::process;
 use crate::spawn::Place;
@@ -90,12 +88,6 @@ pub(crate) struct Tracker {
     /// After a crash, as nobody's.
     #[serde(skip)]
     pub(super) dying: Dying,
-    /// What was killed and is frozen.
-    #[serde(skip)]
-    pub(super) thaw: Thaw,
-    /// Where memory is counted the old way.
-    #[serde(skip)]
-    pub(super) old_memory: OldMemory,
 }
 
 impl Tracker {
@@ -139,8 +131,6 @@ impl Tracker {
             more: false,
             ahead: Ahead::default(),
             dying: Dying::default(),
-            thaw: Thaw::default(),
-            old_memory: OldMemory::default(),
         }
     }
 
@@ -252,7 +242,6 @@ impl Tracker {
     /// A child has ended and was reaped: call this before the next clone, whoever it is. Gives its
     /// run if it was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
-        self.thaw.ended(pid);
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
             tracked.children.retain(|child| *child != pid.as_raw());
@@ -409,7 +398,6 @@ impl Tracker {
         for pid in self.runs.get(&run).map(|tracked| &tracked.children).into_iter().flatten() {
             let _ = wait::kill_made(Pid::from_raw(*pid), KILL);
         }
-        self.thaw_run(run);
     }
 
     /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.

@@ -81,12 +81,9 @@ impl Init {
     pub(super) fn kill_lines(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
-        let mut killed: Vec<i32> = running.lines.iter().map(|(pid, _)| *pid).collect();
         if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
             kill_main(main);
-            killed.push(main.pid());
         }
-        self.tracker.thaw(killed);
     }
 
     /// The launcher has ended: the one child it has left to init is the main process.

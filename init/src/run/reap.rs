@@ -90,7 +90,7 @@ impl Init {
             }
             // Perhaps by the kernel, for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
-            if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.was_short(run)
+            if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
             {
                 self.course(run, |procedure| procedure.main_out_of_memory());
             }

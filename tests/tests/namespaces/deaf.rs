@@ -1,6 +1,6 @@
 //! Who does not end when it is asked to: it heeds no signal, or is stopped or frozen. It is gone in the
 //! time its unit has, by init's own clock, and a second; see `lateness` for what a busy machine adds.
-//! The freezer of cgroup v1 is in [`super::freezer`], what not even KILL ends in [`super::fate`].
+//! What not even KILL ends is in [`super::fate`].
 
 use super::fate::cgroup;
 use super::ways::after;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What an end may take longer than its unit says.
 pub(super) const SPARE: Duration = Duration::from_secs(1);
 /// The stop timeout of those that are stopped here, and the line that says so.
-pub(super) const STOP: (Duration, &str) = (Duration::from_millis(500), "stop-timeout: 500ms");
+const STOP: (Duration, &str) = (Duration::from_millis(500), "stop-timeout: 500ms");
 
 #[test]
 fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
@@ -42,7 +42,7 @@ fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
 }
 
 /// Sets another goal, `other`, by which these go down, and looks that each is gone in its time.
-pub(super) fn go_down_in_time(init: &Init, units: &[&str], late: &Lateness) {
+fn go_down_in_time(init: &Init, units: &[&str], late: &Lateness) {
     let left: Vec<Process> = units.iter().flat_map(|unit| init.processes_of(unit)).collect();
     assert!(left.len() >= units.len(), "{left:?}");
     init.tell("set-target", &json!({"targets": ["other"]}));

@@ -36,7 +36,7 @@ pub(super) const KEYS: &[Key] = &[
         "How long the unit may take to end after its watchdog's ABRT, to write its core for example, until it is killed.",
         "abort-timeout: 2min"),
     key("oom-policy", Shape::Choice(&["continue", "stop", "kill"]), Run, PROCESS, NONE, "stop",
-        "What it means that the kernel has killed a process of the unit for want of memory. continue: nothing. stop: the unit has failed, and the rest of it is stopped. kill: the kernel kills all of it at once. With cgroup v1 it is told of main processes alone.",
+        "What it means that the kernel has killed a process of the unit for want of memory. continue: nothing. stop: the unit has failed, and the rest of it is stopped. kill: the kernel kills all of it at once. init learns of such kills from cgroup v2 only; under cgroup v1 the process has died of SIGKILL.",
         "oom-policy: continue"),
     key("main-pid", Shape::Choice(&["guess", "none"]), Run, PIDFILE, NONE, "what pid-file says",
         "For a daemon that goes into the background without a pid file. guess: the one process that is left when the launcher has ended is the main process; where several are left there is none. none: there is no main process; the unit is up as long as any process of it is.",
