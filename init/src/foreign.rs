@@ -120,11 +120,6 @@ pub(crate) fn close_left() {
     });
 }
 
-/// This child is at it as well.
-pub(crate) fn closes_also(pid: Pid) {
-    with(|closing| closing.children.insert(pid, 1));
-}
-
 /// This child has written what init says, and does so no more once it has come to the end.
 pub(crate) fn writes_still(pid: Pid) {
     with(|closing| closing.children.insert(pid, 0));

@@ -53,7 +53,6 @@ mod signals;
 mod spawn;
 mod step;
 mod store;
-mod streams;
 mod suspect;
 mod sys;
 mod takeover;
@@ -94,11 +93,6 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     let mode = boot::Mode::find(options.container);
     if let Some(answered) = options.answer(mode) {
         return answered;
-    }
-    if options.rescue.is_some() || options.resume.is_some() || options.end.is_some() {
-        streams::find_again();
-    } else {
-        streams::put_away();
     }
     boot::hush_panics(mode);
     if let Some(how) = &options.end {

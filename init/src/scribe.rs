@@ -9,7 +9,6 @@
 use crate::clock;
 use crate::foreign;
 use crate::limit;
-use crate::streams::Stream;
 use crate::sys::{Pid, process, signal, wait};
 use crate::weight;
 use nix::errno::Errno;
@@ -28,8 +27,6 @@ const NOT_HEEDED: [i32; 6] =
 
 /// The process that speaks. Its children may wait, and write themselves.
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
-/// What a child has taken out of the socket that stands for stderr.
-static TAKEN_OUT: OnceLock<Option<OwnedFd>> = OnceLock::new();
 
 thread_local! {
     static PRESENT: RefCell<Option<Scribe>> = const { RefCell::new(None) };
@@ -56,7 +53,7 @@ pub(crate) fn begin() {
 /// Whole lines, at most PIPE_BUF bytes: all or none of them are taken.
 pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
     if SPEAKER.get() != Some(&getpid()) {
-        return write_here(lines);
+        return write(std::io::stderr().as_fd(), lines);
     }
     let say = |present: &RefCell<Option<Scribe>>| {
         let mut present = present.try_borrow_mut().map_err(|_| Errno::EAGAIN)?;
@@ -112,7 +109,7 @@ fn write_on(lines: &OwnedFd) -> u8 {
         let is_over = rest.len() < bytes.len();
         // What the file refuses is lost: there is nobody to tell.
         while !rest.is_empty() {
-            match write_here(rest) {
+            match write(std::io::stderr().as_fd(), rest) {
                 Ok(0) => break,
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(Errno::EINTR) => {}
@@ -122,15 +119,6 @@ fn write_on(lines: &OwnedFd) -> u8 {
         if is_over {
             return 0;
         }
-    }
-}
-
-/// In a child: it may wait.
-fn write_here(lines: &[u8]) -> nix::Result<usize> {
-    // Kept open, for closing it may wait even longer.
-    match TAKEN_OUT.get_or_init(|| Stream::Errors.taken_out()) {
-        Some(file) => write(file, lines),
-        None => write(std::io::stderr().as_fd(), lines),
     }
 }
 

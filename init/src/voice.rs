@@ -8,7 +8,6 @@ use crate::boot;
 use crate::limit;
 use crate::mounted::{self, Ground};
 use crate::scribe;
-use crate::streams::Stream;
 use crate::sys::impatience::impatiently;
 use groundstate_units::text::acts;
 use groundstate_units::time::Time;
@@ -223,9 +222,6 @@ impl Drop for Voice {
 }
 
 fn stderr_outlet() -> Outlet {
-    if Stream::Errors.is_wrapped() {
-        return by_scribe();
-    }
     let stderr = std::io::stderr();
     if fcntl(&stderr, FcntlArg::F_GETFD).is_err() {
         return Outlet::None;

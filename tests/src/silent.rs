@@ -41,20 +41,7 @@ pub struct Silent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unanswered {
     Closes,
-    ClosesOfAllBut(&'static str),
     Writes,
-}
-
-impl Unanswered {
-    /// A close by that process is one.
-    fn has_close_of(self, pid: u32) -> bool {
-        let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        match self {
-            Unanswered::Closes => true,
-            Unanswered::ClosesOfAllBut(program) => name().trim_end() != program,
-            Unanswered::Writes => false,
-        }
-    }
 }
 
 /// What was asked and is not answered.
@@ -75,11 +62,6 @@ impl Silent {
     /// The same, but that it is a write that is not answered, and not a close.
     pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Writes)
-    }
-
-    /// The same, but that a program of that name may close the file.
-    pub fn but_for(whose: Process, dir: &Path, program: &'static str) -> Option<Silent> {
-        Silent::mounted(whose, dir, Unanswered::ClosesOfAllBut(program))
     }
 
     fn mounted(whose: Process, dir: &Path, unanswered: Unanswered) -> Option<Silent> {
@@ -157,7 +139,7 @@ fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: Unansw
         let unique: [u8; 8] = request[8..16].try_into().expect("8 bytes");
         assert!(length >= 40, "a request has a head");
         let answer = match opcode {
-            FLUSH if unanswered.has_close_of(word(32)) => {
+            FLUSH if unanswered == Unanswered::Closes => {
                 seen.closes.fetch_add(1, Ordering::SeqCst);
                 continue;
             }

@@ -22,7 +22,6 @@ use crate::run::table::{Looks, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
-use crate::streams;
 use crate::suspect::Suspects;
 use crate::sys::{Pid, inherit, launch, wait};
 use crate::timings::Timings;
@@ -105,7 +104,6 @@ pub(crate) struct Parts {
     no_joining: bool,
     undying: Option<i32>,
     places: Option<RawFd>,
-    others: Vec<(RawFd, u64)>,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -182,8 +180,7 @@ impl Init {
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
         let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
         whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
-        whole = whole
-            && put_unseen(&mut to, streams::others(), self.triggers.places(), self.history.anew);
+        whole = whole && put_unseen(&mut to, self.triggers.places(), self.history.anew);
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -268,7 +265,6 @@ impl Parts {
             spared: if_there(&frames, Kind::Spared)?,
             no_joining: if_there(&frames, Kind::NoJoining)?,
             undying: if_there(&frames, Kind::Undying)?,
-            others: behind(&frames, Kind::Head)?,
             places: behind(&frames, Kind::Triggers)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
@@ -323,7 +319,6 @@ impl State {
             logger.know_undying(parts.undying.map(Pid::from_raw));
         }
         parts.triggers.know_places(parts.places);
-        streams::keep_others(parts.others);
         let head = parts.head;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
@@ -369,14 +364,8 @@ fn if_there<'a, T: Deserialize<'a> + Default>(
 }
 
 /// What an older binary is to pass over and does without: it sees the first frame of a kind alone.
-fn put_unseen(
-    to: &mut Writer,
-    others: &[(RawFd, u64)],
-    places: Option<RawFd>,
-    counted_anew: Option<Time>,
-) -> bool {
-    (others.is_empty() || to.put(Kind::Head, &others))
-        && (places.is_none() || to.put(Kind::Triggers, &places))
+fn put_unseen(to: &mut Writer, places: Option<RawFd>, counted_anew: Option<Time>) -> bool {
+    (places.is_none() || to.put(Kind::Triggers, &places))
         && (counted_anew.is_none() || to.put(Kind::History, &counted_anew))
 }
 
@@ -448,23 +437,23 @@ mod tests {
 
     #[test]
     fn what_an_older_image_does_without_is_not_seen_by_it() {
-        let (others, places, anew) = (vec![(9, 7)], Some(5), Some(Time::from_nanos(8)));
+        let (places, anew) = (Some(5), Some(Time::from_nanos(8)));
         let mut to = Writer::new();
-        assert!(put_unseen(&mut to, &others, places, anew));
+        assert!(put_unseen(&mut to, places, anew));
         let bytes = [bare(), to.bytes().get(8..).unwrap()].concat();
-        for kind in [Kind::Head, Kind::Triggers, Kind::History] {
+        for kind in [Kind::Triggers, Kind::History] {
             let first = |bytes| frame::read(bytes).unwrap().into_iter().find(|(of, _)| *of == kind);
             assert_eq!(first(&bytes), first(bare()), "an older image sees another {kind:?}");
         }
         let of = |bytes: &[u8]| {
             let frames = frame::read(bytes).unwrap();
-            let [head, triggers, history] = [Kind::Head, Kind::Triggers, Kind::History];
-            (behind(&frames, head), behind(&frames, triggers), behind(&frames, history))
+            let [triggers, history] = [Kind::Triggers, Kind::History];
+            (behind(&frames, triggers), behind(&frames, history))
         };
-        assert_eq!(of(&bytes), (Ok(others), Ok(places), Ok(anew)));
-        assert_eq!(of(bare()), (Ok(Vec::new()), Ok(None), Ok(None)));
+        assert_eq!(of(&bytes), (Ok(places), Ok(anew)));
+        assert_eq!(of(bare()), (Ok(None), Ok(None)));
         let mut none = Writer::new();
-        assert!(put_unseen(&mut none, &[], None, None) && none.bytes().len() == 8);
+        assert!(put_unseen(&mut none, None, None) && none.bytes().len() == 8);
     }
 
     #[test]

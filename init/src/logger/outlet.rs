@@ -4,7 +4,6 @@
 
 use super::lane::Lines;
 use super::limit;
-use crate::streams::Stream;
 use groundstate_units::log_line::{LogLine, printable};
 use groundstate_units::settings::Echo;
 use nix::errno::Errno;
@@ -26,8 +25,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// init's stdout. The descriptor is shared with others, so its flags are left alone.
     pub(crate) fn stdout(echo: Echo) -> Terminal {
-        let own = || std::io::stdout().as_fd().try_clone_to_owned().ok();
-        let fd = Stream::Output.taken_out().or_else(own);
+        let fd = std::io::stdout().as_fd().try_clone_to_owned().ok();
         Terminal { fd, raw: echo == Echo::Raw, shown: Vec::new() }
     }
 

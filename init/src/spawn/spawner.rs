@@ -4,7 +4,6 @@ use super::prepared::{Place, Prepared, Said, Work};
 use super::report::Report;
 use crate::clock;
 use crate::journal::notes::Begun;
-use crate::streams;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
@@ -339,7 +338,6 @@ impl Descriptors {
             Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
         };
         let [input, output, error] = &prepared.stdio;
-        let wrapped = [input, output, error].map(|fd| streams::stands_for_a_file(fd));
         let frame = Frame {
             cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
             // Who has init's score is not killed where memory runs out, and can do nothing but wait for more.
@@ -349,7 +347,6 @@ impl Descriptors {
                 .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
             score: prepared.score.map(|score| score.to_string().into_bytes()),
             stdio: [lift(input)?, lift(output)?, lift(error)?],
-            wrapped,
             passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
             report: report.as_ref().map(&mut lift).transpose()?,
             placed: match &prepared.ready {

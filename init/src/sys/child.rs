@@ -14,7 +14,6 @@ use super::orders::{Frame, Limit, Orders};
 use super::raw;
 use super::rights::{after_user, before_user};
 pub(crate) use super::step::Step;
-use super::wrapping::receive_at;
 use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
 use std::ptr;
@@ -110,9 +109,8 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
         must(slot, raw::call(libc::SYS_setsid, [0; 6]));
         enter(slot, Step::Stdio, 0);
         let mut target = 0;
-        for (source, is_wrapped) in (*frame).stdio.iter().zip((*frame).wrapped) {
-            let place = if is_wrapped { receive_at } else { duplicate };
-            must(slot, place(*source, target));
+        for source in &(*frame).stdio {
+            must(slot, duplicate(*source, target));
             target = target.wrapping_add(1);
         }
         for source in &(*frame).passed {

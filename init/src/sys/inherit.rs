@@ -177,21 +177,6 @@ pub(crate) fn take_sockets(most: usize, is_it: impl Fn(BorrowedFd<'_>) -> bool) 
     found.filter_map(|number| take(number).ok()).take(most).collect()
 }
 
-/// What is open: for as long as this process has opened nothing itself, all that it was started with, but for
-/// what is above the first three where there is no /proc.
-pub(crate) fn inherited() -> Vec<BorrowedFd<'static>> {
-    let numbers = listed().unwrap_or_else(|| (0..3).collect());
-    numbers.into_iter().filter_map(borrowed).collect()
-}
-
-/// The open descriptor of that number, which nobody may close while it is looked at.
-pub(crate) fn borrowed(number: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: F_GETFD takes numbers; one that is not open is refused.
-    let is_open = number >= 0 && unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
-    // SAFETY: it is open, and nobody in this process owns what it was started with.
-    is_open.then(|| unsafe { BorrowedFd::borrow_raw(number) })
-}
-
 /// Opened by this image before [`rest`] is asked for, which spares it.
 pub(crate) fn is_new(fd: BorrowedFd<'_>) {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd.as_raw_fd());

@@ -29,7 +29,6 @@
 //! | [`device`] | swapoff ioctl | the last things a machine lets go of, and its watchdog |
 //! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
 //! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | none of them is in `nix` as the kernel has it |
-//! | [`wrapping`] | statx clone fcntl recvmsg | a descriptor that is replaced by a child in our own table |
 //! | [`login`] | pututxline | utmp(5) is the C library's own format |
 //!
 //! What is memory work here is tested on plain memory, and Miri runs that (`tests/soak miri`). A test that asks
@@ -65,7 +64,6 @@ pub(crate) mod socket;
 mod step;
 pub(crate) mod terminal;
 pub(crate) mod wait;
-pub(crate) mod wrapping;
 
 pub(crate) use nix::unistd::Pid;
 

@@ -28,8 +28,6 @@ pub(crate) struct Frame {
     pub score: Option<Vec<u8>>,
     /// What becomes 0, 1 and 2. None below 3.
     pub stdio: [RawFd; 3],
-    /// Of these, which are sockets that stand for a file ([`crate::streams`]).
-    pub wrapped: [bool; 3],
     /// What becomes 3, 4 … None below [`Frame::floor`].
     pub passed: Vec<RawFd>,
     /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.

@@ -43,12 +43,6 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?)
 }
 
-/// The same of datagrams: what is on its way stays when the other end is closed, and nobody gets SIGPIPE.
-pub(crate) fn pair_of_datagrams() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    Ok(socketpair(AddressFamily::Unix, SockType::Datagram, None, flags)?)
-}
-
 /// A new socket, CLOEXEC, that blocks.
 pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: socket(2) takes numbers.

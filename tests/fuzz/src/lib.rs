@@ -124,8 +124,6 @@ mod spawn;
 mod step;
 #[path = "../../../init/src/store.rs"]
 mod store;
-#[path = "../../../init/src/streams.rs"]
-mod streams;
 #[path = "../../../init/src/suspect.rs"]
 mod suspect;
 #[path = "../../../init/src/sys/mod.rs"]

@@ -12,7 +12,6 @@ pub(in crate::sys) fn frame() -> Frame {
         goes_in: true,
         score: Some(b"300".to_vec()),
         stdio: [21, 22, 23],
-        wrapped: [false; 3],
         passed: vec![24, 25],
         report: Some(26),
         placed: Some((27, 9)),
