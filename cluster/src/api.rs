@@ -30,6 +30,7 @@ pub mod stalling;
 pub mod states;
 pub mod tls;
 pub mod units;
+pub mod view;
 pub mod why;
 
 /// The page at `/ui`: one file, which loads nothing but what this API answers.
@@ -41,7 +42,7 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; \
 fn page_response() -> axum::http::Response<axum::body::Body> {
     let page = PAGE.as_bytes().to_vec();
     let answer = answer::Answer::with("text/html; charset=utf-8", page);
-    let mut response = server::into_response(answer);
+    let mut response = answer::into_response(answer);
     let policy = axum::http::HeaderValue::from_static(PAGE_POLICY);
     response.headers_mut().insert(axum::http::header::CONTENT_SECURITY_POLICY, policy);
     response

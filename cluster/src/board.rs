@@ -12,7 +12,7 @@ use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
 use crate::move_order::{Cause, Move, MoveOrder};
 use crate::mutant::{Mutant, planted};
-use crate::placement::{Refusal, Seat};
+use crate::placement::{Refusal, Seat, Unit};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,25 +20,6 @@ use std::sync::Arc;
 
 /// How often one round puts one unit on a machine; more is a ring that nobody refused.
 const PLACED_A_ROUND: u32 = 8;
-
-/// A unit as the engine needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// What it asks of a machine.
-    pub asks: Arc<Requirement>,
-    /// What is wished.
-    pub desired: Desired,
-    /// Where it is, by the registry.
-    pub machine: Option<MachineId>,
-    /// Of a global unit that is wished for: the revision of that wish. Else 0.
-    pub since: i64,
-}
-
-impl Unit {
-    fn is_wanted(&self, name: &UnitName) -> bool {
-        self.desired != Desired::Inactive && !self.asks.global && !name.is_template()
-    }
-}
 
 /// Why a unit is on no machine: each machine's reason. Empty: there is no machine.
 pub type Refusals = BTreeMap<MachineId, Refusal>;

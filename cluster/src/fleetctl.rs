@@ -18,6 +18,7 @@ mod help;
 mod inspection;
 mod listing;
 mod live;
+mod output;
 mod progress;
 mod remote;
 mod restart;
@@ -40,14 +41,14 @@ use trouble::Trouble;
 pub fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if arguments.get(1).is_some_and(|first| first == "-v" || first == "--version") {
-        session::say(&version());
+        output::say(&version());
         return ExitCode::SUCCESS;
     }
     let line = match arguments::read(arguments) {
         Ok(line) => line,
         Err(error) => {
             if error.use_stderr() {
-                session::warn(error.render().to_string().trim_end());
+                output::warn(error.render().to_string().trim_end());
                 return ExitCode::from(2);
             }
             let _ = error.print();
@@ -67,27 +68,27 @@ fn version() -> String {
 /// What needs no server.
 fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
-        _ if line.version => session::say(&version()),
+        _ if line.version => output::say(&version()),
         None => {
             let _ = help::dressed(Line::command()).print_help();
         }
-        Some(Command::Version) => session::say(&version()),
+        Some(Command::Version) => output::say(&version()),
         Some(Command::Completions { shell, program }) => {
             let command = match program {
                 Program::Fleetctl => Line::command(),
                 Program::Fleetd => fleetd::arguments::command(),
             };
-            session::write(&documents::completions(*shell, command));
+            output::write(&documents::completions(*shell, command));
         }
         Some(Command::Man { program }) => {
             let page = match program {
                 Program::Fleetctl => documents::man(help::dressed(Line::command()), ""),
                 Program::Fleetd => fleetd::arguments::man(),
             };
-            session::write(&page.unwrap_or_default());
+            output::write(&page.unwrap_or_default());
         }
         Some(Command::Verify { .. }) => {
-            session::warn("fleetctl verify is deprecated and does nothing");
+            output::warn("fleetctl verify is deprecated and does nothing");
             return Some(ExitCode::from(2));
         }
         Some(_) => return None,
@@ -99,7 +100,7 @@ fn online(line: Line) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            session::warn(&format!("the system does not let us begin: {error}"));
+            output::warn(&format!("the system does not let us begin: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -120,7 +121,7 @@ fn ended(result: Result<u8, Trouble>) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(Trouble { code, message, .. }) => {
             if !message.is_empty() {
-                session::warn(&message);
+                output::warn(&message);
             }
             ExitCode::from(code)
         }

@@ -20,5 +20,4 @@ pub mod meter;
 pub mod presence;
 pub mod recollection;
 pub mod steward;
-pub mod voice;
 pub mod vouching;

@@ -67,6 +67,25 @@ impl Subject {
         (!key.is_empty() && !key.contains('/'))
             .then(|| Subject::Metadata(machine.clone(), key.to_string()))
     }
+
+    /// The unit whose file, wish or place the key holds.
+    pub fn unit(&self) -> Option<&UnitName> {
+        match self {
+            Subject::Unit(name)
+            | Subject::Desired(name)
+            | Subject::Place(name)
+            | Subject::Schedule(_, name)
+            | Subject::Global(name) => Some(name),
+            Subject::Cluster
+            | Subject::Leader
+            | Subject::Why(_)
+            | Subject::Claim(..)
+            | Subject::Machine(_)
+            | Subject::Metadata(..)
+            | Subject::Drain(_)
+            | Subject::State(..) => None,
+        }
+    }
 }
 
 impl Keys {

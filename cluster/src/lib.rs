@@ -17,6 +17,7 @@ pub mod fleetctl;
 pub mod fleetd;
 pub mod glob;
 pub mod key;
+pub mod log;
 pub mod machine;
 pub mod memory_store;
 pub mod mirror;

@@ -2,10 +2,9 @@
 //! only make sense together, and which has to wait for another to make room. What is
 //! moved at all is [`crate::board`]'s to decide.
 
-use crate::board::Unit;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
-use crate::placement::Refusal;
+use crate::placement::{Refusal, Unit};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,13 +5,13 @@
 mod entry;
 mod obscured;
 
-use crate::board::Unit;
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::native_unit::{self, Native};
 use crate::placement::Seat;
+use crate::placement::Unit;
 use crate::record::{
     ClaimRecord, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
     RecordError, ScheduleRecord, StateRecord, WhyRecord,
@@ -21,7 +21,6 @@ use crate::signature::Signature;
 use crate::transaction::{Change, Entry, Reading};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
-use crate::withheld;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -203,7 +202,7 @@ impl Picture {
                     self.files_since = self.files_since.max(entry.modified);
                 }
                 let subject = self.keys.subject(&entry.key)?;
-                withheld::hear_of(&mut self.withheld, &subject);
+                self.hear_of(&subject);
                 match self.put(&subject, entry) {
                     Ok(()) => {
                         self.set_aside.remove(&entry.key);
@@ -223,10 +222,17 @@ impl Picture {
                 self.set_aside.remove(key);
                 self.unread.remove(key);
                 let subject = self.keys.subject(key)?;
-                withheld::hear_of(&mut self.withheld, &subject);
+                self.hear_of(&subject);
                 self.delete(&subject);
                 Some(subject)
             }
+        }
+    }
+
+    /// etcd has told of that unit: it is not withheld any more.
+    fn hear_of(&mut self, subject: &Subject) {
+        if let Some(name) = subject.unit() {
+            self.withheld.remove(name);
         }
     }
 

@@ -2,6 +2,7 @@
 //! [`crate::requirement`] meet what is on a machine. Which of the machines that may is
 //! taken, and when a unit is moved, is [`crate::board`]'s.
 
+use crate::desired::Desired;
 use crate::glob;
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
@@ -10,6 +11,26 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+/// A unit as the engine needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// What it asks of a machine.
+    pub asks: Arc<Requirement>,
+    /// What is wished.
+    pub desired: Desired,
+    /// Where it is, by the registry.
+    pub machine: Option<MachineId>,
+    /// Of a global unit that is wished for: the revision of that wish. Else 0.
+    pub since: i64,
+}
+
+impl Unit {
+    /// The engine puts it on a machine.
+    pub fn is_wanted(&self, name: &UnitName) -> bool {
+        self.desired != Desired::Inactive && !self.asks.global && !name.is_template()
+    }
+}
 
 /// A machine with what is on it.
 #[derive(Clone, Debug, Default)]

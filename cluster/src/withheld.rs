@@ -63,30 +63,9 @@ pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
             Change::Put(entry) => &entry.key,
             Change::Delete { key, .. } => key,
         };
-        if let Some(subject) = keys.subject(key) {
-            hear_of(units, &subject);
-        }
-    }
-}
-
-/// Takes out the unit whose file, wish or place something was told of.
-pub fn hear_of(units: &mut BTreeSet<UnitName>, subject: &Subject) {
-    match subject {
-        Subject::Unit(name)
-        | Subject::Desired(name)
-        | Subject::Place(name)
-        | Subject::Schedule(_, name)
-        | Subject::Global(name) => {
+        if let Some(name) = keys.subject(key).as_ref().and_then(Subject::unit) {
             units.remove(name);
         }
-        Subject::Cluster
-        | Subject::Leader
-        | Subject::Why(_)
-        | Subject::Claim(..)
-        | Subject::Machine(_)
-        | Subject::Metadata(..)
-        | Subject::Drain(_)
-        | Subject::State(..) => {}
     }
 }
 

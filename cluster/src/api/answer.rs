@@ -3,6 +3,8 @@
 
 use crate::transaction::Transaction;
 use crate::wire::{ErrorEntity, Fault};
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 /// What a client is told when etcd does not answer.
@@ -85,4 +87,21 @@ impl Answer {
             ..Answer::with("text/html; charset=utf-8", body)
         }
     }
+}
+
+/// As HTTP.
+pub fn into_response(answer: Answer) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = response.headers_mut();
+    if let Some(kind) = answer.content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    if let Some(Ok(value)) = answer.location.map(HeaderValue::try_from) {
+        headers.insert(header::LOCATION, value);
+    }
+    if let Some(seconds) = answer.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }

@@ -1,10 +1,12 @@
 //! How many connections, or streams, one side may hold at once, so that nobody fills all places
-//! alone. How many there are in all is [`super::listener`]'s and [`super::change_stream`]'s.
+//! alone, and how many a listener takes in all. Of streams [`super::change_stream`] says it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Connections of one listener at once; more wait to be accepted.
+pub const MOST_CONNECTIONS: usize = 512;
 /// Connections from one address, or of one user on a unix socket.
 pub const MOST_OF_ONE: usize = 128;
 

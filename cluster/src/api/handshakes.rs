@@ -2,13 +2,13 @@
 //! certificate, and take its time; so they are few, and where there are too many, the one that has
 //! been at it the longest gives way to the one that comes: an honest one takes milliseconds.
 
-use super::crowd::Side;
+use super::crowd::{MOST_CONNECTIONS, Side};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 /// Of one listener: a quarter of its connections.
-pub const MOST: usize = super::listener::MOST_CONNECTIONS / 4;
+pub const MOST: usize = MOST_CONNECTIONS / 4;
 /// Of one address.
 pub const MOST_OF_ONE: usize = 32;
 

@@ -4,7 +4,7 @@
 //! [`super::server`]'s.
 
 use super::caller::Caller;
-use super::crowd::{Crowd, MOST_OF_ONE, Side};
+use super::crowd::{Crowd, MOST_CONNECTIONS, MOST_OF_ONE, Side};
 use super::guest::Door;
 use super::handshakes::Handshakes;
 use super::server::{ApiState, router};
@@ -29,8 +29,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// Connections of one listener at once; more wait to be accepted.
-pub const MOST_CONNECTIONS: usize = 512;
 /// Until the head of a request has come; an idle connection ends then, too.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Until the two sides of a TLS connection agree.
@@ -301,7 +299,7 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let names = names.clone();
             async move {
                 match stranger(request.headers(), names.as_ref().map(|names| names.as_slice())) {
-                    Some((status, words)) => super::server::into_response(
+                    Some((status, words)) => super::answer::into_response(
                         super::answer::Answer::refusal(status.as_u16(), words),
                     )
                     .into_response(),

@@ -3,10 +3,9 @@
 //! this machine's certificate. One that publishes none is named, and its client goes
 //! there by ssh. Behind what the unit wrote stands why it does not run, where it does not.
 
-use super::answer::Answer;
+use super::answer::{Answer, into_response};
 use super::renewed::Renewed;
 use super::request::{Request, escape};
-use super::server::into_response;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
 use crate::unit_name::UnitName;

@@ -4,8 +4,8 @@
 use super::answer::{Answer, Outcome};
 use super::page::List;
 use super::request::Request;
-use super::route::View;
 use super::units::{field, first_value};
+use super::view::View;
 use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::registry;

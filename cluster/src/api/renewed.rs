@@ -2,7 +2,7 @@
 //! was revoked are renewed under a daemon that runs on. Files that can not be read, or do not fit
 //! each other yet, change nothing: what was there stays, and why is said once.
 
-use crate::fleetd::voice;
+use crate::log;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -47,11 +47,11 @@ impl<T: Clone> Renewed<T> {
             match (self.make)() {
                 Ok(value) => {
                     let first = self.files.first().map(|file| file.display().to_string());
-                    voice::info(format_args!("{} is taken anew", first.unwrap_or_default()));
+                    log::info(format_args!("{} is taken anew", first.unwrap_or_default()));
                     *made = Made { stamps: now, value, fault: String::new() };
                 }
                 Err(fault) if fault != made.fault => {
-                    voice::error(format_args!("what was there before is shown on: {fault}"));
+                    log::error(format_args!("what was there before is shown on: {fault}"));
                     made.fault = fault;
                 }
                 Err(_) => {}

@@ -3,33 +3,13 @@
 
 use super::answer::{Answer, Outcome};
 use super::caller::{Deed, Role};
-use super::page::{List, Pages};
+use super::page::List;
 use super::request::{Request, cleaned, unescape};
+use super::view::View;
 use super::{discovery, machines, states, units, why};
-use crate::picture::Picture;
 
 /// Both prefixes mean the same.
 pub const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
-
-/// What a request is judged against.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'p> {
-    /// The newest picture.
-    pub now: &'p Picture,
-    /// The picture an earlier page of this list came from, while it is kept.
-    pub then: Option<&'p Picture>,
-    /// Items on a page.
-    pub limit: u16,
-    /// Others than the cluster's own may write to its etcd.
-    pub insecure: bool,
-}
-
-impl View<'_> {
-    /// That list as it is cut here.
-    pub fn pages(&self, list: List) -> Pages {
-        Pages { list, limit: self.limit }
-    }
-}
 
 /// What a path is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! decision, writes what was decided, answers. Which sockets it stands behind is
 //! [`super::listener`]'s.
 
-use super::answer::{Answer, NO_REGISTRY, Outcome};
+use super::answer::{Answer, NO_REGISTRY, Outcome, into_response};
 use super::body;
 pub use super::body::{BODY_TIME, LARGEST_BODY};
 use super::caller::Caller;
@@ -13,9 +13,10 @@ use super::lost::Lost;
 use super::metrics::{self, Counters};
 use super::page::{Pages, Start};
 use super::request::Request;
-use super::route::{self, Resource, View};
+use super::route::{self, Resource};
 use super::seen::Seen;
 pub use super::settings::Settings;
+use super::view::View;
 use crate::clock::Clock;
 use crate::desired::Desired;
 use crate::mirror::Mirror;
@@ -404,22 +405,4 @@ fn events(state: &ApiState, request: &Request, side: Option<Side>) -> Response<B
         return into_response(Answer { retry_after: Some(5), ..answer });
     };
     change_stream::stream(&state.inner.mirror, request.caller.clone(), place).into_response()
-}
-
-/// As HTTP.
-pub fn into_response(answer: Answer) -> Response<Body> {
-    let mut response = Response::new(Body::from(answer.body));
-    *response.status_mut() =
-        http::StatusCode::from_u16(answer.status).unwrap_or(http::StatusCode::BAD_REQUEST);
-    let headers = response.headers_mut();
-    if let Some(kind) = answer.content_type {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    }
-    if let Some(Ok(value)) = answer.location.map(HeaderValue::try_from) {
-        headers.insert(header::LOCATION, value);
-    }
-    if let Some(seconds) = answer.retry_after {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
 }

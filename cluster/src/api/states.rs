@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::page::List;
 use super::request::Request;
-use super::route::View;
+use super::view::View;
 use crate::machine::MachineId;
 use crate::picture::Picture;
 use crate::record::StateRecord;

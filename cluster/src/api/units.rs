@@ -5,7 +5,7 @@ use super::answer::{Answer, Outcome};
 use super::first_machines;
 use super::page::{List, Start};
 use super::request::Request;
-use super::route::View;
+use super::view::View;
 use crate::desired::Desired;
 use crate::machine::MachineId;
 use crate::picture::Picture;

@@ -5,7 +5,7 @@ use cluster::fleetd::arguments::Arguments;
 use cluster::fleetd::config::{Config, DEFAULT_FILE};
 use cluster::fleetd::core_dump;
 use cluster::fleetd::life::{self, End};
-use cluster::fleetd::voice;
+use cluster::log;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,22 +26,22 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Err(why) = core_dump::forbid() {
-        voice::error(format_args!("{why}"));
+        log::error(format_args!("{why}"));
         return ExitCode::FAILURE;
     }
     let read = || match read(arguments.config.as_ref()) {
         Ok((mut config, remarks)) => {
             config.insecure_loopback |= arguments.insecure_loopback_only;
-            remarks.iter().for_each(|remark| voice::error(format_args!("{remark}")));
+            remarks.iter().for_each(|remark| log::error(format_args!("{remark}")));
             Some(config)
         }
         Err(errors) => {
-            errors.iter().for_each(|error| voice::error(format_args!("{error}")));
+            errors.iter().for_each(|error| log::error(format_args!("{error}")));
             None
         }
     };
     let Some(config) = read() else { return ExitCode::FAILURE };
-    voice::set_debug(config.debug);
+    log::set_debug(config.debug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => {
@@ -55,11 +55,11 @@ fn main() -> ExitCode {
     match ended {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Anew(passed)) => {
-            voice::error(format_args!("to go on anew: {}", go_on_anew(&passed)));
+            log::error(format_args!("to go on anew: {}", go_on_anew(&passed)));
             ExitCode::FAILURE
         }
         Err(why) => {
-            voice::error(format_args!("{why}"));
+            log::error(format_args!("{why}"));
             ExitCode::FAILURE
         }
     }

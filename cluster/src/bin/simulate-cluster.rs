@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    cluster::fleetd::voice::silence();
+    cluster::log::silence();
     match &options {
         Options { replay: Some(seed), .. } => replay(*seed, &options),
         Options { mutants: true, .. } => mutants(&options),

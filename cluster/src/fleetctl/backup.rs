@@ -2,7 +2,8 @@
 //! States, machines and reasons are not in it: the cluster finds them again.
 
 use super::arguments::Restore;
-use super::session::{Session, say, warn};
+use super::output::{say, warn};
+use super::session::Session;
 use super::trouble::Trouble;
 use crate::desired::Desired;
 use crate::signature::Signature;

@@ -1,7 +1,8 @@
 //! stop, unload, destroy: what takes units down. A name that is not there is no mistake.
 
 use super::arguments::Down;
-use super::session::{Session, is_global, say, warn};
+use super::output::{say, warn};
+use super::session::{Session, is_global};
 use super::trouble::Trouble;
 use super::waiting::{self, Outage, Patience};
 use crate::desired::Desired;

@@ -3,7 +3,8 @@
 
 use super::arguments::Up;
 use super::creation;
-use super::session::{Session, warn};
+use super::output::warn;
+use super::session::Session;
 use super::trouble::Trouble;
 use super::waiting::{self, Patience};
 use crate::desired::Desired;

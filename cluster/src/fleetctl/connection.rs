@@ -105,7 +105,7 @@ impl Connection {
         let mut parts = globals.endpoint.split(',').map(str::trim);
         let first = parts.next().unwrap_or_default();
         if parts.next().is_some() {
-            super::session::warn(&format!("several endpoints: only the first is used, {first}"));
+            super::output::warn(&format!("several endpoints: only the first is used, {first}"));
         }
         let endpoint = Endpoint::parse(first)?;
         let tls = match endpoint {
@@ -164,7 +164,7 @@ impl Connection {
     ) -> Result<Response<Incoming>, Trouble> {
         if self.debug {
             let now = jiff::Timestamp::now();
-            super::session::warn(&format!("{now:.3} DEBUG {method} {path}"));
+            super::output::warn(&format!("{now:.3} DEBUG {method} {path}"));
         }
         // A kept connection may have been let go by the server just now: then once anew. One that
         // is silent has not been: what was asked there may be done.

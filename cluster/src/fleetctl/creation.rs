@@ -1,8 +1,9 @@
 //! From an argument to a unit in the cluster: one that is there already, a file, an
 //! instance of a template that is there, or of a template's file; in this order, which is fleet's.
 
+use super::output::{say, warn};
 use super::review::review;
-use super::session::{Session, say, warn};
+use super::session::Session;
 use super::trouble::Trouble;
 use super::waiting::{self, Patience};
 use crate::desired::Desired;

@@ -5,13 +5,15 @@
 
 use super::arguments::{Drain, Machines};
 use super::inspection::machine;
+use super::output::{say, warn};
 use super::progress;
-use super::session::{Session, is_global, say, short, warn};
+use super::session::{Session, is_global, short};
 use super::trouble::Trouble;
 use super::waiting::Outage;
-use crate::board::{self, Board};
+use crate::board::Board;
 use crate::desired::Desired;
 use crate::machine::{self, MachineId};
+use crate::placement;
 use crate::requirement::Requirement;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -111,7 +113,7 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
         }
         let asks = Arc::new(Requirement::of(&file, Some(&name)));
         let on = MachineId::new(&unit.machine_id).ok();
-        board.set_unit(&name, Some(board::Unit { asks, desired, machine: on, since: 0 }));
+        board.set_unit(&name, Some(placement::Unit { asks, desired, machine: on, since: 0 }));
     }
     board.decide();
     let nowhere = |name: &UnitName| {

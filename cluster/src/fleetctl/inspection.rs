@@ -1,7 +1,8 @@
 //! cat and why: one unit looked at; and the machine that a word means.
 
 use super::bring_down::name_of;
-use super::session::{Session, say, say_json, write};
+use super::output::{say, say_json, write};
+use super::session::Session;
 use super::trouble::Trouble;
 use super::waiting::told_reasons;
 use crate::native_unit;

@@ -1,15 +1,23 @@
-//! list-units, list-unit-files, list-machines: tables with the columns fleetctl had.
+//! list-units, list-unit-files, list-machines: tables with the columns fleetctl had; list-units --watch.
 
 use super::arguments::{List, ListUnits};
-use super::session::{Session, is_global, json_line, legend, say_json, short, warn, write};
+use super::live::{SILENCE, Stream};
+use super::output::{clear_terminal, json_line, say_json, warn, write};
+use super::session::{Session, is_global, legend, short};
 use super::table;
 use super::trouble::Trouble;
+use super::waiting::Outage;
 use crate::requirement::Requirement;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::{Machine, Unit, UnitState};
+use std::convert::Infallible;
 use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::time::sleep;
 
+/// Until the server is asked again, where it does not say when.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Characters of a hash that are shown.
 const SHORT_HASH: usize = 7;
 
@@ -61,7 +69,7 @@ fn place(id: &str, machines: &[Machine], full: bool) -> String {
 pub(super) async fn units(session: &mut Session, what: &ListUnits) -> Result<u8, Trouble> {
     let columns = columns(&what.list, "unit,machine,active,sub", &UNITS)?;
     if what.watch {
-        return super::live::watch_units(session, &what.list, &columns).await;
+        return watch_units(session, &what.list, &columns).await;
     }
     let text = units_shown(session, &what.list, &columns).await?;
     write(&text);
@@ -69,7 +77,7 @@ pub(super) async fn units(session: &mut Session, what: &ListUnits) -> Result<u8,
 }
 
 /// What `list-units` shows: the table, or a line of JSON.
-pub(super) async fn units_shown(
+async fn units_shown(
     session: &mut Session,
     list: &List,
     columns: &[String],
@@ -93,6 +101,52 @@ pub(super) async fn units_shown(
     };
     let row = |state: &UnitState| columns.iter().map(|column| cell(state, column)).collect();
     Ok(show(list, columns, states.iter().map(row).collect()))
+}
+
+/// Shows the units after each change. While no server answers, the last table stays.
+async fn watch_units(
+    session: &mut Session,
+    list: &List,
+    columns: &[String],
+) -> Result<u8, Trouble> {
+    let mut outage = Outage::default();
+    let mut shown = None;
+    loop {
+        let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
+        // Who never answered may be none at all.
+        if shown.is_none() && trouble.later.is_none() {
+            return Err(trouble);
+        }
+        let later = trouble.later.unwrap_or(AGAIN);
+        outage.bridged::<()>(Err(trouble))?;
+        sleep(later).await;
+    }
+}
+
+async fn show_changes(
+    session: &mut Session,
+    list: &List,
+    columns: &[String],
+    shown: &mut Option<String>,
+    outage: &mut Outage,
+) -> Result<Infallible, Trouble> {
+    let json = session.globals.json;
+    let clears = !json && std::io::stdout().is_terminal();
+    let mut stream = Stream::open(session, SILENCE).await?;
+    while stream.next().await?.is_some() {
+        session.look_again();
+        let text = units_shown(session, list, columns).await?;
+        *outage = Outage::default();
+        if shown.as_ref() != Some(&text) {
+            if clears {
+                clear_terminal();
+            }
+            let end = if clears || json { "" } else { "\n" };
+            write(&format!("{text}{end}"));
+            *shown = Some(text);
+        }
+    }
+    Err(Trouble::passing("the server has ended the stream"))
 }
 
 pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8, Trouble> {

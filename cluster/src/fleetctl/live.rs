@@ -1,31 +1,27 @@
-//! events, logs, list-units --watch: what goes on until somebody ends it.
+//! events, logs: what goes on until the user ends it.
 
-use super::arguments::{List, Logs};
+use super::arguments::Logs;
 use super::bring_down::name_of;
 use super::connection::{self, Connection};
-use super::session::{Session, clear_terminal, say, warn, write};
+use super::output::{say, warn, write};
+use super::session::Session;
 use super::trouble::Trouble;
-use super::waiting::Outage;
 use crate::api::request::escape;
 use crate::wire::{ErrorEntity, Event};
 use groundstate_units::log_line::printable;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
-use std::convert::Infallible;
-use std::io::IsTerminal;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Bytes an event may have before it is no event.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
 /// A server that is there shows a sign of life each 15 s.
-const SILENCE: Duration = Duration::from_secs(60);
-/// Until the server is asked again, where it does not say when.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// The events of a stream, batch by batch.
-struct Stream {
+pub(super) struct Stream {
     response: Response<Incoming>,
     held: Vec<u8>,
     /// A server that says nothing for as long is gone.
@@ -33,7 +29,7 @@ struct Stream {
 }
 
 impl Stream {
-    async fn open(session: &mut Session, silence: Duration) -> Result<Stream, Trouble> {
+    pub(super) async fn open(session: &mut Session, silence: Duration) -> Result<Stream, Trouble> {
         // A connection of its own: the stream never gives it back.
         let mut connection = Connection::new(&session.globals)?;
         let response = connection.send("GET", "/fleet/v1/events", None).await?;
@@ -44,7 +40,7 @@ impl Stream {
     }
 
     /// `None`: the server has ended it.
-    async fn next(&mut self) -> Result<Option<Vec<Event>>, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Event>>, Trouble> {
         loop {
             if let Some(end) = self.held.windows(2).position(|pair| pair == b"\n\n") {
                 let message: Vec<u8> = self.held.drain(..end + 2).collect();
@@ -88,7 +84,7 @@ pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
     while let Some(batch) = stream.next().await? {
         for event in batch {
             match session.globals.json {
-                true => super::session::say_json(&event),
+                true => super::output::say_json(&event),
                 false => say(&line(&event)),
             }
         }
@@ -102,52 +98,6 @@ fn line(event: &Event) -> String {
     let said = words.iter().filter(|word| !word.is_empty());
     let said: Vec<&str> = said.map(|word| word.as_ref()).collect();
     format!("{} {}", event.revision, said.join(" "))
-}
-
-/// Goes on where nobody answers for a while: what is shown then stays.
-pub(super) async fn watch_units(
-    session: &mut Session,
-    list: &List,
-    columns: &[String],
-) -> Result<u8, Trouble> {
-    let mut outage = Outage::default();
-    let mut shown = None;
-    loop {
-        let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
-        // Who never answered may be none at all.
-        if shown.is_none() && trouble.later.is_none() {
-            return Err(trouble);
-        }
-        let later = trouble.later.unwrap_or(AGAIN);
-        outage.bridged::<()>(Err(trouble))?;
-        sleep(later).await;
-    }
-}
-
-async fn show_changes(
-    session: &mut Session,
-    list: &List,
-    columns: &[String],
-    shown: &mut Option<String>,
-    outage: &mut Outage,
-) -> Result<Infallible, Trouble> {
-    let json = session.globals.json;
-    let clears = !json && std::io::stdout().is_terminal();
-    let mut stream = Stream::open(session, SILENCE).await?;
-    while stream.next().await?.is_some() {
-        session.look_again();
-        let text = super::listing::units_shown(session, list, columns).await?;
-        *outage = Outage::default();
-        if shown.as_ref() != Some(&text) {
-            if clears {
-                clear_terminal();
-            }
-            let end = if clears || json { "" } else { "\n" };
-            write(&format!("{text}{end}"));
-            *shown = Some(text);
-        }
-    }
-    Err(Trouble::passing("the server has ended the stream"))
 }
 
 /// Bytes of lines that come in pieces: a character is not cut in two.

@@ -3,7 +3,8 @@
 
 use super::arguments::{Journal, Ssh, SshPort};
 use super::bring_down::name_of;
-use super::session::{Session, is_global, say};
+use super::output::say;
+use super::session::{Session, is_global};
 use super::ssh::{SshOptions, exit_code, quoted};
 use super::trouble::Trouble;
 use crate::wire::Unit;

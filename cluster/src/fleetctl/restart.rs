@@ -5,8 +5,9 @@
 use super::arguments::Down;
 use super::bring_down::known;
 use super::creation;
+use super::output::warn;
 use super::progress;
-use super::session::{Session, is_global, warn};
+use super::session::{Session, is_global};
 use super::trouble::Trouble;
 use super::waiting::{self, Outage, Patience};
 use crate::desired::Desired;

@@ -1,7 +1,7 @@
 //! What init will say of a unit file, said before the file is sent: a directive with a typing
 //! mistake is found here and not after placement. Advice only: the cluster takes what fleet took.
 
-use super::session::warn;
+use super::output::warn;
 use crate::native_unit;
 use groundstate_units::account::Accounts;
 use groundstate_units::diagnostic::{Diagnostic, Severity};

@@ -6,8 +6,9 @@
 
 use super::arguments::Waiting;
 use super::client::hash_of;
+use super::output::{say, warn};
 use super::progress;
-use super::session::{Session, is_global, say, short, warn};
+use super::session::{Session, is_global, short};
 use super::trouble::Trouble;
 use crate::desired::Desired;
 use crate::wire::{Unit, UnitState, Why};

@@ -1,6 +1,6 @@
 //! What fleetd holds in its memory (the password to etcd, keys of certificates) is written to no
 //! file when it crashes, and read by no other process of its user. That is the kernel's to keep
-//! ([`forbid`] asks it to); what fleetd itself says is [`super::voice`]'s.
+//! ([`forbid`] asks it to); what fleetd itself says is [`crate::log`]'s.
 
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};

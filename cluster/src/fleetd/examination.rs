@@ -1,7 +1,7 @@
 //! etcd is looked at when it answers first, and now and then while we run: what is to be said of
 //! it ([`crate::store::standing`]) is said once, and kept for who asks this daemon.
 
-use super::voice;
+use crate::log;
 use crate::mirror::Mirror;
 use crate::store::standing::Standing;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub async fn examine(mirror: Mirror, told: watch::Sender<Option<Vec<String>>>) {
             }
             Ok(None) => return,
             Err(fault) => {
-                voice::debug(format_args!("etcd was not looked at: {fault}"));
+                log::debug(format_args!("etcd was not looked at: {fault}"));
                 clock.sleep(SOON).await;
             }
         }
@@ -42,17 +42,17 @@ pub async fn examine(mirror: Mirror, told: watch::Sender<Option<Vec<String>>>) {
 
 fn tell(last: &Standing, now: &Standing) {
     if now.versions != last.versions {
-        voice::info(format_args!("etcd is {}", now.versions.join(", ")));
+        log::info(format_args!("etcd is {}", now.versions.join(", ")));
     }
     let known = [last.insecure(), last.faults()].concat();
     for why in now.insecure().into_iter().filter(|why| !known.contains(why)) {
-        voice::error(format_args!("insecure: {why}"));
+        log::error(format_args!("insecure: {why}"));
     }
     for fault in now.faults().into_iter().filter(|fault| !known.contains(fault)) {
-        voice::error(format_args!("{fault}"));
+        log::error(format_args!("{fault}"));
     }
     if !last.insecure().is_empty() && now.insecure().is_empty() {
-        voice::info(format_args!("what was insecure about etcd is so no more"));
+        log::info(format_args!("what was insecure about etcd is so no more"));
     }
 }
 
@@ -67,12 +67,12 @@ pub async fn tell_faults(mirror: Mirror) {
         match fault {
             None => {
                 if !said.is_empty() {
-                    voice::info(format_args!("etcd answers again"));
+                    log::info(format_args!("etcd answers again"));
                 }
                 (answered, said) = (true, BTreeSet::new());
             }
             Some(fault) if answered && said.len() < MOST_FAULTS && !said.contains(&fault) => {
-                voice::error(format_args!("nothing new comes from etcd: {fault}"));
+                log::error(format_args!("nothing new comes from etcd: {fault}"));
                 said.insert(fault);
             }
             Some(_) => {}

@@ -3,8 +3,8 @@
 //! tells a machine that was booted anew from that. And what it says of itself.
 
 use super::config::Config;
-use super::voice;
 use crate::api::listener::{self, Place};
+use crate::log;
 use crate::machine::MachineId;
 use crate::record::MachineRecord;
 use std::fs::File;
@@ -55,7 +55,7 @@ impl Identity {
         let id = MachineId::new(&text).map_err(|error| told(&error))?;
         let directory = config.units_directory.parent().unwrap_or(&config.units_directory);
         let disk = disk(&config.state_directory).map_err(|why| {
-            voice::error(format_args!(
+            log::error(format_args!(
                 "{why}: booted anew, this machine waits for the end of its old key"
             ));
         });

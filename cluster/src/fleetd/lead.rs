@@ -7,11 +7,11 @@ mod writing;
 
 use super::meter::Meter;
 use super::presence::Presence;
-use super::voice;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::fence;
 use crate::key::Subject;
+use crate::log;
 use crate::machine::MachineId;
 use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
@@ -122,18 +122,18 @@ impl Candidate {
                 Ok(()) | Err(Over::Lost) => {}
                 Err(Over::Fault(fault)) if fault.is_denied() => {
                     if !std::mem::replace(&mut denied, true) {
-                        voice::error(format_args!(
+                        log::error(format_args!(
                             "engine: etcd does not let this machine lead: its user needs the role \
                              of an engine, or disable_engine is to be set"
                         ));
                     }
                     pause = DENIED;
                 }
-                Err(Over::Fault(fault)) => voice::debug(format_args!("engine: {fault}")),
+                Err(Over::Fault(fault)) => log::debug(format_args!("engine: {fault}")),
             }
             let over = self.leading.borrow().filter(|now| Some(*now) != led);
             if let Some(lease) = over {
-                voice::info(format_args!("engine: leadership is over"));
+                log::info(format_args!("engine: leadership is over"));
                 let _ = self.mirror.store().revoke(lease).await;
             }
             self.mirror.clock().sleep(pause).await;
@@ -180,7 +180,7 @@ impl Candidate {
         let nobody_since = self.mirror.picture().leads_nobody_since();
         if nobody_since.is_some() {
             let key = keys.of(&Subject::Leader);
-            voice::error(format_args!("engine: no lease holds {key}: it is taken for nobody's"));
+            log::error(format_args!("engine: no lease holds {key}: it is taken for nobody's"));
         }
         let lead = registry::lead_after(&keys, &self.machine, own, nobody_since);
         match store.commit(&lead).await {
@@ -211,7 +211,7 @@ impl Candidate {
         let epoch = Epoch(made.modified);
         self.meter.elected();
         self.meter.leads_until(granted + lease.ttl);
-        voice::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
+        log::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
         let clock = self.mirror.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
         let seen = reading.revision;
@@ -406,7 +406,7 @@ impl Term {
         let missed = self.engine.prove(&reading, began);
         self.spend(began);
         if missed {
-            voice::error(format_args!("engine: a change was not told; the proof found it"));
+            log::error(format_args!("engine: a change was not told; the proof found it"));
         }
         self.behind = false;
         self.seen = 0;

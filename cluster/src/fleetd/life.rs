@@ -12,7 +12,6 @@ use super::memory;
 use super::presence::Presence;
 use super::recollection::Recollection;
 use super::steward::Stops;
-use super::voice;
 use super::vouching::Vouching;
 use crate::api::listener::{self, Listener, Security};
 use crate::api::renewed::Renewed;
@@ -21,6 +20,7 @@ use crate::api::{guest, logs::Logs, tls};
 use crate::clock::Clock;
 use crate::fence;
 use crate::key::Keys;
+use crate::log;
 use crate::mirror::Mirror;
 use crate::record::MachineRecord;
 use crate::store::Store;
@@ -108,7 +108,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     }
     let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
-        voice::info(format_args!("leaving: the units of this machine are stopped"));
+        log::info(format_args!("leaving: the units of this machine are stopped"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
@@ -119,7 +119,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         if fate != Fate::BegunAnew {
             daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;
         }
-        voice::info(format_args!("ending: the units of this machine go on"));
+        log::info(format_args!("ending: the units of this machine go on"));
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()
     };
@@ -153,9 +153,9 @@ async fn attend(
             // Addresses come and go.
             () = looks.tick() => identity.tell(&said, record),
             _ = hangup.recv() => {
-                voice::info(format_args!("Reloading configuration"));
+                log::info(format_args!("Reloading configuration"));
                 let Some(fresh) = read() else { continue };
-                voice::set_debug(fresh.debug);
+                log::set_debug(fresh.debug);
                 identity.tell(&fresh, record);
                 said = fresh.clone();
                 let taken = Config {
@@ -170,7 +170,7 @@ async fn attend(
                 }
                 match could_begin(&fresh) {
                     Ok(()) => return Ok(true),
-                    Err(why) => voice::error(format_args!("all else stays as it was: {why}")),
+                    Err(why) => log::error(format_args!("all else stays as it was: {why}")),
                 }
             }
             _ = show.recv() => {
@@ -267,7 +267,7 @@ async fn serve(
         listeners.push(Listener::bind(&place, &security).await?);
     }
     if listeners.is_empty() {
-        voice::info(format_args!("no API: `listen` is empty and no socket was passed"));
+        log::info(format_args!("no API: `listen` is empty and no socket was passed"));
     }
     for listener in listeners {
         tokio::spawn(listener.serve(state.clone(), stopped.clone()));
@@ -280,7 +280,7 @@ async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
         return;
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    voice::info(format_args!("ready"));
+    log::info(format_args!("ready"));
 }
 
 /// Init kills a fleetd that does not show a sign of life in time, and starts another. That one gives

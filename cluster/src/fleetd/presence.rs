@@ -5,9 +5,9 @@
 //! nothing that runs here is touched for it.
 
 use super::identity::Identity;
-use super::voice;
 use crate::fence;
 use crate::key::Subject;
+use crate::log;
 use crate::mirror::{Mirror, WriteFault};
 use crate::mutant::{Mutant, planted};
 use crate::picture::Kept;
@@ -92,14 +92,14 @@ impl Sentry {
                         self.presence.send_modify(|told| told.heard_again = Some(now));
                     }
                     let id = self.identity.id.clone();
-                    voice::info(format_args!("machine {id} is registered, lease {lease:x}"));
+                    log::info(format_args!("machine {id} is registered, lease {lease:x}"));
                     said.clear();
                     self.stay(lease, since).await;
                     self.presence.send_replace(Presence::default());
-                    voice::error(format_args!("machine {id} is out of the cluster"));
+                    log::error(format_args!("machine {id} is out of the cluster"));
                 }
                 Err(why) if why != said => {
-                    voice::error(format_args!("not registered: {why}"));
+                    log::error(format_args!("not registered: {why}"));
                     said = why;
                     clock.sleep(AGAIN).await;
                 }
@@ -171,7 +171,7 @@ impl Sentry {
             // Its key goes with it.
             Ok(None) => false,
             Err(fault) => {
-                voice::debug(format_args!("the last run is not known to be over: {fault}"));
+                log::debug(format_args!("the last run is not known to be over: {fault}"));
                 false
             }
         }
@@ -287,7 +287,7 @@ impl Sentry {
                         }
                         Ok(None) => return,
                         Err(why) => {
-                            voice::debug(format_args!("no sign of life: {why}"));
+                            log::debug(format_args!("no sign of life: {why}"));
                             signs.reset_after(AGAIN);
                         }
                     }

@@ -5,10 +5,10 @@
 
 use super::config::Config;
 use super::identity::Identity;
-use super::voice;
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
 use crate::fence::Worth;
+use crate::log;
 use crate::machine::MachineId;
 use crate::picture::{Content, Known, Picture};
 use crate::record::UnitRecord;
@@ -187,7 +187,7 @@ impl Recollection {
             if let Err(error) = removed
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                voice::error(format_args!("{}: {error}", self.folder.join(name).display()));
+                log::error(format_args!("{}: {error}", self.folder.join(name).display()));
             }
         }
     }
@@ -202,7 +202,7 @@ impl Recollection {
             let written = self.write(next, others, claims);
             let said = written.err().map(|error| error.to_string()).unwrap_or_default();
             if !said.is_empty() && said != fault {
-                voice::error(format_args!("{}: {said}", self.folder.display()));
+                log::error(format_args!("{}: {said}", self.folder.display()));
             }
             fault = said;
             kept = next.clone();

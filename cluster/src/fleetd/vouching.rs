@@ -3,9 +3,9 @@
 //! written anew when it has grown long.
 
 use super::config::Config;
-use super::voice;
 use crate::agent::{self, Goal, Wanted};
 use crate::api::renewed::Renewed;
+use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::signature::{LARGEST_FILE, TrustedKeys};
@@ -157,7 +157,7 @@ impl SerialsFile {
         let fault = kept.err().map(|error| error.to_string()).unwrap_or_default();
         if !fault.is_empty() && fault != self.fault {
             let path = self.path.display();
-            voice::error(format_args!(
+            log::error(format_args!(
                 "what was signed is not remembered over a restart: {path}: {fault}"
             ));
         }

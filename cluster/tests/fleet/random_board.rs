@@ -1,11 +1,12 @@
 //! The engine's decisions on random clusters, against the rules said once more, naively.
 
 use crate::written::{id, machine, name, unit};
-use cluster::board::{Board, Unit};
+use cluster::board::Board;
 use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::{Cause, Move};
 use cluster::placement::Seat;
+use cluster::placement::Unit;
 use cluster::unit_name::UnitName;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -4,8 +4,9 @@
 
 use crate::authority::{Issued, WRONG, authorities, issue, show};
 use crate::stand::{Plan, Stand, fleetctl, folder, stderr};
+use cluster::api::crowd::MOST_CONNECTIONS;
 use cluster::api::handshakes;
-use cluster::api::listener::{MOST_CONNECTIONS, Security};
+use cluster::api::listener::Security;
 use cluster::api::logs::Logs;
 use cluster::api::renewed::Renewed;
 use cluster::api::settings::Settings;

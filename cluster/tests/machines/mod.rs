@@ -93,7 +93,7 @@ impl Crowd {
         times: (Duration, Duration),
         count: usize,
     ) -> Crowd {
-        cluster::fleetd::voice::silence();
+        cluster::log::silence();
         let (stop, mut stopped) = tokio::sync::watch::channel(());
         let (etcd, keys, boot) = (etcd.clone(), keys.clone(), boot.to_string());
         let (begun, known) = std::sync::mpsc::channel();

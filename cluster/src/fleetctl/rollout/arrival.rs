@@ -1,7 +1,8 @@
 //! Whether a unit has come up with its new file: asked again until it has, or its time is over.
 
 use super::super::client::hash_of;
-use super::super::session::{is_global, say};
+use super::super::output::say;
+use super::super::session::is_global;
 use super::super::trouble::Trouble;
 use super::super::waiting::{Outage, has_run, told_reasons};
 use super::Rolling;

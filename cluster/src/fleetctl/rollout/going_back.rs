@@ -2,7 +2,7 @@
 //! never came to is left alone.
 
 use super::super::client::{Client, hash_of};
-use super::super::session::warn;
+use super::super::output::warn;
 use super::super::trouble::Trouble;
 use super::super::waiting::{Outage, answered};
 use super::{Done, Rolling};

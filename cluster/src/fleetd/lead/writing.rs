@@ -3,7 +3,7 @@
 
 use super::{AGAIN, Over, SIGNS, Term};
 use crate::engine::Task;
-use crate::fleetd::voice;
+use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::store::Fault;
 
@@ -12,9 +12,9 @@ impl Term {
     fn shrink(&mut self, why: &str) {
         self.again = Some(self.clock.now() + AGAIN);
         if self.engine.write_less() {
-            voice::error(format_args!("engine: {why}; it writes less at once from now on"));
+            log::error(format_args!("engine: {why}; it writes less at once from now on"));
         } else if self.refusal != why {
-            voice::error(format_args!("engine: a write is not taken: {why}"));
+            log::error(format_args!("engine: a write is not taken: {why}"));
             self.refusal = why.to_string();
         }
     }
@@ -66,6 +66,6 @@ impl Term {
 fn tell(task: &Task) {
     for step in &task.moves {
         let to = step.to.as_ref().map_or("no machine".to_string(), ToString::to_string);
-        voice::info(format_args!("engine: {} to {to}: {}", step.unit, step.cause));
+        log::info(format_args!("engine: {} to {to}: {}", step.unit, step.cause));
     }
 }

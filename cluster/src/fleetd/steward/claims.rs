@@ -4,7 +4,7 @@
 use super::Steward;
 use crate::agent::{self, Wanted};
 use crate::fence::{self, Worth};
-use crate::fleetd::voice;
+use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::registry;
@@ -316,7 +316,7 @@ impl Steward {
             return;
         }
         let names: Vec<String> = over.iter().map(ToString::to_string).collect();
-        voice::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
+        log::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
         self.tell_deadline();

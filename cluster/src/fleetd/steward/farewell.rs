@@ -4,7 +4,7 @@
 use super::handover::is_same;
 use super::{PULSE, Steward, Stops};
 use crate::agent::{self, Wanted};
-use crate::fleetd::voice;
+use crate::log;
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::machine::reason::State;
@@ -66,7 +66,7 @@ impl Steward {
         });
         let ended = ended.await.is_some();
         if !ended {
-            voice::error(format_args!("units have not stopped within {FAREWELL:?}"));
+            log::error(format_args!("units have not stopped within {FAREWELL:?}"));
         }
         ended
     }

@@ -4,7 +4,7 @@
 use super::{Hashes, Steward};
 use crate::agent;
 use crate::fleetd::init_socket::InitFault;
-use crate::fleetd::voice;
+use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
@@ -81,7 +81,7 @@ impl Steward {
         set.expected = self.revision;
         match self.taken_by_init(self.init.put(&set)).await {
             Ok(put) => {
-                voice::debug(format_args!(
+                log::debug(format_args!(
                     "init has {} units, revision {}",
                     set.files.len(),
                     put.revision
@@ -163,7 +163,7 @@ impl Steward {
         self.refused = fault.lasting().or(self.refused.take());
         let fault = fault.to_string();
         if self.fault != fault {
-            voice::error(format_args!("{fault}"));
+            log::error(format_args!("{fault}"));
             self.fault = fault;
         }
     }

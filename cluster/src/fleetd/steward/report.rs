@@ -3,7 +3,7 @@
 
 use super::{Steward, claims};
 use crate::agent::{self, Wanted};
-use crate::fleetd::voice;
+use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::picture::Picture;
 use crate::record::StateRecord;
@@ -107,8 +107,8 @@ impl Steward {
         self.withheld.clone_from(&picture.withheld);
         let names: Vec<String> = self.withheld.iter().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => voice::info(format_args!("no unit goes on without a word of etcd any more")),
-            false => voice::error(format_args!("{}: {WITHHELD}", names.join(" "))),
+            true => log::info(format_args!("no unit goes on without a word of etcd any more")),
+            false => log::error(format_args!("{}: {WITHHELD}", names.join(" "))),
         }
     }
 

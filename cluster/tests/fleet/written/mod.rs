@@ -1,8 +1,8 @@
 //! Names, machines and units of a board from the texts a test writes.
 
-use cluster::board::Unit;
 use cluster::desired::Desired;
 use cluster::machine::{Machine, MachineId};
+use cluster::placement::Unit;
 use cluster::requirement::Requirement;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;

@@ -1,4 +1,4 @@
-//! What the daemon says, one line each on stderr: its init keeps them.
+//! The log of fleetd: one line per message on stderr, which the init of the machine keeps.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -12,22 +12,22 @@ pub fn set_debug(on: bool) {
     DEBUG.store(on, Ordering::Relaxed);
 }
 
-/// Nothing is said any more: for a simulation of many.
+/// Turns the log off, for a simulation of many daemons.
 pub fn silence() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// What an operator should know.
+/// Logs what an operator should know.
 pub fn info(text: Arguments<'_>) {
     write("INFO", text);
 }
 
-/// What an operator should look at.
+/// Logs what an operator should look at.
 pub fn error(text: Arguments<'_>) {
     write("ERROR", text);
 }
 
-/// What helps to find a fault.
+/// Logs what helps to find a fault.
 pub fn debug(text: Arguments<'_>) {
     if DEBUG.load(Ordering::Relaxed) {
         write("DEBUG", text);
@@ -38,7 +38,6 @@ fn write(level: &str, text: Arguments<'_>) {
     if SILENT.load(Ordering::Relaxed) {
         return;
     }
-    // At once, so that nobody else's words come between. Nobody is left to be told when stderr is
-    // gone.
+    // One write, so that lines of two tasks do not mix. When stderr is gone nothing can be told.
     let _ = std::io::stderr().lock().write_all(format!("{level} {text}\n").as_bytes());
 }

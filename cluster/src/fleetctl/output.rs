@@ -1,0 +1,63 @@
+//! What fleetctl writes to stdout and stderr. Text of machines and units is written without the
+//! characters that a terminal obeys.
+
+use super::progress;
+use super::table::plain;
+use groundstate_units::text::{visible, visible_json};
+use std::io::Write;
+
+/// Lines with what machines and units say of themselves, which may be anything.
+fn cleaned(lines: &str) -> String {
+    lines.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// A line on stdout, or several. Who closed it does not want to hear more.
+pub(super) fn say(line: &str) {
+    progress::clear();
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{}", cleaned(line));
+    let _ = out.flush();
+}
+
+/// Text on stdout. False: its reader is gone.
+pub(super) fn write(text: &str) -> bool {
+    progress::clear();
+    let mut out = std::io::stdout().lock();
+    out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
+/// Clears the terminal and returns to its top.
+pub(super) fn clear_terminal() {
+    let _ = std::io::stdout().lock().write_all(b"\x1b[H\x1b[2J");
+}
+
+/// A line on stderr, or several.
+pub(super) fn warn(line: &str) {
+    progress::clear();
+    let _ = writeln!(std::io::stderr().lock(), "{}", cleaned(line));
+}
+
+/// One JSON value on stdout.
+pub(super) fn say_json<T: serde::Serialize>(value: &T) {
+    write(&json_line(value));
+}
+
+/// One JSON value, and the end of its line.
+pub(super) fn json_line<T: serde::Serialize>(value: &T) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    format!("{}\n", visible_json(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_holds_the_terminal_no_orders() {
+        assert_eq!(cleaned("a\u{1b}[2J\n\u{9b}1mb\r"), "a\u{fffd}[2J\n\u{fffd}1mb\u{fffd}");
+        let value = "a\u{1b}\u{9b}\u{7f}é\u{202e}\u{e0041}";
+        let text = json_line(&value);
+        assert_eq!(text, "\"a\\u001b\\u009b\\u007fé\\u202e\\udb40\\udc41\"\n");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
+    }
+}
