@@ -4,9 +4,9 @@
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
 use crate::exit::{Exit, Trouble};
+use crate::report;
+use crate::spelling;
 use crate::style::{self, Style, Tone};
-use crate::typed;
-use crate::verb::check;
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
 use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket, private_dir};
 use groundstate_units::control::request::{Role, Verb};
@@ -145,7 +145,7 @@ impl Session {
         if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
             let targets = status.targets.iter().map(|target| target.target.as_str());
             let units = status.units.iter().map(|unit| unit.unit.as_str());
-            failure.hint = match typed::nearest(&name, targets.chain(units)) {
+            failure.hint = match spelling::nearest(&name, targets.chain(units)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if failure.hint.is_empty() => "`initctl status --all` lists all".to_string(),
                 None => failure.hint,
@@ -299,7 +299,7 @@ fn complain_text(failure: &Failure) -> Result<(), Trouble> {
     let style = Style { colour: colour(Colour::Auto, terminal), width: None };
     let mut text = String::new();
     if let Some(report) = &failure.report {
-        text.push_str(&check::render(report, &style));
+        text.push_str(&report::render(report, &style));
     }
     // A fact that stands among the mistakes above is not said again.
     let said = failure.report.iter().flat_map(|report| &report.diagnostics);

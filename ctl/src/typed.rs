@@ -4,8 +4,8 @@
 
 use crate::exit::{Exit, Trouble};
 use crate::session;
+use crate::spelling::nearest;
 use crate::verb::runlevel;
-use groundstate_units::name::slips;
 
 /// Flags of [`crate::arguments::Common`] whose value may be the next word.
 const WITH_VALUE: [&str; 2] = ["--socket", "--color"];
@@ -155,21 +155,6 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Trouble {
         None => "`initctl --help` lists the verbs".to_string(),
     };
     Trouble::usage(format!("`{verb}` is not a verb"), hint)
-}
-
-/// The candidate that `text` was probably meant to be.
-pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = slips(text.chars().count());
-    among
-        .filter(|candidate| !candidate.starts_with("__"))
-        .map(|candidate| {
-            let distance = strsim::damerau_levenshtein(text, candidate);
-            // Of two that are as near, the one as long: letters are swapped more often than lost.
-            (distance, candidate.len().abs_diff(text.len()), candidate)
-        })
-        .filter(|(distance, _, _)| *distance <= allowed)
-        .min()
-        .map(|(_, _, candidate)| candidate)
 }
 
 /// Called as `poweroff`, `reboot`, `halt`: nobody is asked, as everyone is used to. `-p` and
@@ -342,14 +327,6 @@ mod tests {
         ] {
             assert_eq!(made(typed), want);
         }
-    }
-
-    #[test]
-    fn a_name_of_one_or_two_letters_is_no_slip_for_another() {
-        let known = || ["a", "b", "db", "web", "imapd"].into_iter();
-        assert_eq!([nearest("x", known()), nearest("dx", known())], [None, None]);
-        assert_eq!(nearest("wbe", known()), Some("web"));
-        assert_eq!(nearest("imap", known()), Some("imapd"));
     }
 
     #[test]

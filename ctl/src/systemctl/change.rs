@@ -5,6 +5,7 @@
 use super::enablement::Enablement;
 use super::instance;
 use super::manager::{default_target, is_offline};
+use super::overlay::{aloud, left_out, overlay, wanted};
 use super::snapshot::{Found, Snapshot, session_of};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
@@ -16,7 +17,6 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::name::Name;
 use groundstate_units::signal;
-use groundstate_units::wall::Wall;
 
 /// What is done to one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,16 +165,6 @@ fn act(
     }
 }
 
-fn aloud(asked: &Asked, text: &str) {
-    if !asked.quiet {
-        complain(text);
-    }
-}
-
-pub(super) fn wanted(asked: &Asked, name: &str) {
-    aloud(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
-}
-
 fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
     let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
     let mut now = status(session)?;
@@ -224,39 +214,6 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Troub
     overlay(session, &now, want, drop)?;
     left_out(asked, name.as_str());
     followers.iter().for_each(|follower| left_out(asked, follower.as_str()));
-    Ok(())
-}
-
-pub(super) fn left_out(asked: &Asked, name: &str) {
-    let how = format!("initctl set-target … -{name}");
-    aloud(asked, &format!("{name} is left out of the goal until the next boot ({how})"));
-}
-
-/// The present goal with another overlay; what init does not know any more is not part of it.
-pub(super) fn overlay(
-    session: &Session,
-    now: &Status,
-    mut want: Vec<Name>,
-    mut drop: Vec<Name>,
-) -> Result<(), Trouble> {
-    let known = |name: &Name| {
-        now.targets.iter().any(|target| target.target == name.as_str())
-            || now.units.iter().any(|unit| unit.unit == name.as_str())
-    };
-    want.retain(known);
-    drop.retain(known);
-    let still = want.clone();
-    session.ask(Verb::SetTarget { targets: names(&now.goal), want, drop })?;
-    // The end of a wish made for a while is not part of a new goal.
-    for (target, until) in now.overlay.want.iter().zip(&now.overlay.until) {
-        let Some(until) = until.as_deref().and_then(Wall::parse) else { continue };
-        let left = until.as_millis().saturating_sub(crate::session::now().as_millis());
-        for target in names(std::slice::from_ref(target)) {
-            if still.contains(&target) {
-                session.ask(Verb::Want { target, for_ms: Some(left) })?;
-            }
-        }
-    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! securebits and `NoNewPrivileges=`. It applies no other wall, and `show` prints those as
 //! absent whatever the unit file asks for: a value that is printed holds for the run.
 
-use super::definition::{Properties, yes};
+use super::property_value::{Properties, yes};
 use groundstate_units::capability;
 use groundstate_units::spec::Privileges;
 

@@ -1,7 +1,7 @@
 //! Instances of templates that nothing names yet: init makes the instance of a template for
 //! whoever wants it, so one that is told to start is wanted before it is looked for.
 
-use super::change::wanted;
+use super::overlay::wanted;
 use super::shown::is_glob;
 use super::snapshot::{Snapshot, with_suffix};
 use super::words::Asked;

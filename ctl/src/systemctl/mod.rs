@@ -19,8 +19,10 @@ mod list;
 mod list_trigger;
 mod manager;
 mod mangle;
+mod overlay;
 mod pids;
 mod property;
+mod property_value;
 mod question;
 mod rival;
 

@@ -2,9 +2,10 @@
 //! programs ask for; one that is not here is left out, as systemctl leaves out unknown ones.
 
 use super::Outcome;
-use super::definition::{Definitions, Properties, usage};
+use super::definition::{Definitions, usage};
 use super::enablement::Enablement;
 use super::pids;
+use super::property_value::Properties;
 use super::question::system_word;
 use super::shown::Shown;
 use super::snapshot::{Found, Snapshot, session_of};

@@ -1,7 +1,7 @@
 //! What a start changes for other units, as systemd does it: those that the unit needs start with it,
 //! though they were stopped; those that it conflicts with are stopped.
 
-use super::change::{left_out, overlay};
+use super::overlay::{left_out, overlay};
 use super::wait::names;
 use super::words::Asked;
 use crate::exit::Trouble;

@@ -1,6 +1,6 @@
 //! The properties of `show` about what a socket, timer or path unit waits for.
 
-use super::definition::{Properties, span, user, yes};
+use super::property_value::{Properties, span, user, yes};
 use groundstate_units::trigger::address::{Address, Listen, Sort};
 use groundstate_units::trigger::{Look, Socket, Timer, Trigger, V6Only, Watch};
 use std::path::Path;

@@ -5,8 +5,8 @@
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
+use crate::spelling;
 use crate::style::{self, Style, Tone};
-use crate::typed;
 use groundstate_units::control::answer::{Blame, Cause, Failure, Graph, Status, Timing};
 use groundstate_units::control::request::Verb;
 use groundstate_units::name::Name;
@@ -39,7 +39,7 @@ pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Resul
         asked.targets.iter().find(|name| provider(&graph, name.as_str()).is_none())
     {
         let names = graph.nodes.iter().flat_map(|node| node.provides.iter().chain([&node.unit]));
-        let hint = match typed::nearest(nobody.as_str(), names.map(String::as_str)) {
+        let hint = match spelling::nearest(nobody.as_str(), names.map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`initctl status --all` lists all".to_string(),
         };

@@ -4,16 +4,15 @@
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::files::Disk;
+use crate::report;
 use crate::session::{self, Session};
-use crate::style::{self, Style, Tone};
-use groundstate_units::control::answer::{Edge, Graph, Node, Pong, Report, SCHEMA, Said};
+use crate::style::{self, Style};
+use groundstate_units::control::answer::{Edge, Graph, Node, Pong, Report, SCHEMA};
 use groundstate_units::control::place::{runtime_policy, runtime_units};
-use groundstate_units::diagnostic::Severity;
 use groundstate_units::folder::Trust;
 use groundstate_units::generation::Generation;
 use groundstate_units::load::{Options, load};
 use nix::unistd::geteuid;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Checks and prints.
@@ -24,7 +23,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, T
     if session.json {
         session::print_json(&report)?;
     } else {
-        session::print(&render(&report, &session.style))?;
+        session::print(&report::render(&report, &session.style))?;
         let mut text = summary(&report, generation.units.len());
         if generation.units.is_empty() {
             let dirs = options.units.iter().chain(&options.standard_units);
@@ -99,52 +98,6 @@ fn summary(report: &Report, units: usize) -> String {
     format!("{units}: {errors}, {}", style::count(report.warnings, "warning"))
 }
 
-/// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.
-pub(crate) fn render(report: &Report, style: &Style) -> String {
-    report.diagnostics.iter().map(|said| one(said, style)).collect()
-}
-
-fn one(said: &Said, style: &Style) -> String {
-    let tone = match said.severity {
-        Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Uneasy,
-        Severity::Note => Tone::Moving,
-    };
-    let place = style.bold(&format!("{}:{}:{}:", said.file, said.line, said.column));
-    let word = style.paint(tone, &format!("{}:", said.severity));
-    let mut text = format!("{place} {word} {}\n", said.message);
-    if !said.excerpt.is_empty() && said.line > 0 {
-        let lead = format!("{:>5} | ", said.line);
-        let _ = writeln!(text, "{}{}", style.paint(Tone::Quiet, &lead), said.excerpt);
-        if let Some(caret) = caret(said) {
-            let rule = style.paint(Tone::Quiet, "      | ");
-            let _ = writeln!(text, "{rule}{}", style.paint(tone, &caret));
-        }
-    }
-    if !said.hint.is_empty() {
-        let _ = writeln!(text, "      {} {}", style.paint(Tone::Good, "hint:"), said.hint);
-    }
-    for spot in &said.related {
-        let _ = writeln!(text, "      also: {}:{}:{}", spot.file, spot.line, spot.column);
-    }
-    text
-}
-
-/// `    ^~~~` under the word the column points to. Tabs stay, so that it stands right.
-fn caret(said: &Said) -> Option<String> {
-    let before = usize::try_from(said.column.checked_sub(1)?).ok()?;
-    let mut caret: String =
-        said.excerpt.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-    if said.excerpt.chars().count() < before {
-        return None;
-    }
-    caret.push('^');
-    let word = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/');
-    let length = said.excerpt.chars().skip(before).take_while(word).count();
-    caret.extend(std::iter::repeat_n('~', length.saturating_sub(1)));
-    Some(caret)
-}
-
 /// The graph of a directory, for `graph --units`.
 ///
 /// # Errors
@@ -153,7 +106,7 @@ pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Trouble> 
     let options = options(session, &[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);
-    session.remark(render(&report, &Style::PLAIN).trim_end());
+    session.remark(report::render(&report, &Style::PLAIN).trim_end());
     Ok(graph(&generation))
 }
 
@@ -192,42 +145,4 @@ fn graph(generation: &Generation) -> Graph {
         })
     });
     Graph { schema: SCHEMA, goal: Vec::new(), nodes: nodes.collect(), edges: edges.collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use groundstate_units::control::answer::Spot;
-
-    fn said() -> Said {
-        Said {
-            severity: Severity::Error,
-            code: "unknown-key".to_string(),
-            file: "units/web.yaml".to_string(),
-            line: 7,
-            column: 1,
-            message: "unknown key `depend-on`".to_string(),
-            hint: "did you mean `depends-on`?".to_string(),
-            related: vec![Spot { file: "units/db.yaml".to_string(), line: 2, column: 3 }],
-            excerpt: "depend-on: db".to_string(),
-        }
-    }
-
-    #[test]
-    fn a_mistake_is_a_place_a_fact_a_line_and_a_hint() {
-        let want = "units/web.yaml:7:1: error: unknown key `depend-on`\n    \
-                    7 | depend-on: db\n      \
-                    | ^~~~~~~~~\n      \
-                    hint: did you mean `depends-on`?\n      \
-                    also: units/db.yaml:2:3\n";
-        assert_eq!(one(&said(), &Style::PLAIN), want);
-    }
-
-    #[test]
-    fn a_caret_stands_under_its_column_behind_tabs_too() {
-        let said = Said { excerpt: "a:\t[b, cc]".to_string(), column: 8, ..said() };
-        assert_eq!(caret(&said).as_deref(), Some("  \t    ^~"));
-        let beyond = Said { column: 80, ..said };
-        assert_eq!(caret(&beyond), None);
-    }
 }

@@ -2,10 +2,10 @@
 //! each directive. The same code imports unit files when init loads them, and they need not be
 //! converted before they run; scripts are taken in no other way.
 
-use super::check;
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::files::Disk;
+use crate::report;
 use crate::session::{self, Session};
 use crate::style::{Style, Tone};
 use groundstate_units::account::Accounts;
@@ -60,7 +60,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
             remark(session, &left_out(one));
         }
         found.retain(|said| !converted.iter().any(|one| is_in_the_fates(one, said)));
-        remark(session, &check::render(&Report::new(&found), &Style::PLAIN));
+        remark(session, &report::render(&Report::new(&found), &Style::PLAIN));
     }
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
 }

@@ -3,8 +3,9 @@
 use crate::arguments;
 use crate::exit::{Exit, Trouble};
 use crate::policy_file;
+use crate::report;
 use crate::session::Session;
-use crate::verb::{check, plan};
+use crate::verb::plan;
 use crate::waiting::{self, Ended, Waiting};
 use groundstate_units::control::answer::{Changed, Plan, Report, Said, Status, System};
 use groundstate_units::control::request::Verb;
@@ -90,7 +91,7 @@ fn change(session: &Session, verb: Verb) -> Result<(), Trouble> {
     session.show(&value, || {
         let told = |said: &Said| said.severity != Severity::Note;
         let diagnostics = changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
-        let mistakes = check::render(&Report { diagnostics, ..Report::default() }, &session.style);
+        let mistakes = report::render(&Report { diagnostics, ..Report::default() }, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
         let spared = spared(&changed.diagnostics);
         format!("{mistakes}generation {}: {plan}{spared}", changed.generation)

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Trouble};
 use crate::files::Disk;
 use crate::policy_file::{self, Draft, Edited};
 use crate::session::Session;
-use crate::typed::nearest;
+use crate::spelling::nearest;
 use crate::verb::{check, plan};
 use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, SCHEMA, Status};
 use groundstate_units::control::place::runtime_policy;

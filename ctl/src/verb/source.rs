@@ -2,9 +2,10 @@
 
 use crate::arguments::Source;
 use crate::exit::{Exit, Trouble};
+use crate::report;
 use crate::session::Session;
 use crate::style;
-use crate::verb::{check, plan};
+use crate::verb::plan;
 use groundstate_units::control::answer::{Put, Report, Said, Sources};
 use groundstate_units::control::request::Verb;
 use groundstate_units::control::source_set::SourceSet;
@@ -57,7 +58,7 @@ fn broken(put: &Put) -> Option<String> {
 fn said(put: &Put, session: &Session) -> String {
     let told = |said: &&Said| said.severity != Severity::Note;
     let diagnostics = put.diagnostics.iter().filter(told).cloned().collect();
-    let mistakes = check::render(&Report { diagnostics, ..Report::default() }, &session.style);
+    let mistakes = report::render(&Report { diagnostics, ..Report::default() }, &session.style);
     let plan = put.plan.as_ref().map(|made| plan::render(made, &session.style));
     let (source, revision, generation) = (&put.source, put.revision, put.generation);
     let plan = plan.unwrap_or_default();

@@ -1,0 +1,91 @@
+//! How the mistakes of a set of unit files are written: what `check` finds, and what a refused reload
+//! is answered with.
+
+use crate::style::{Style, Tone};
+use groundstate_units::control::answer::{Report, Said};
+use groundstate_units::diagnostic::Severity;
+use std::fmt::Write;
+
+/// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.
+pub(crate) fn render(report: &Report, style: &Style) -> String {
+    report.diagnostics.iter().map(|said| one(said, style)).collect()
+}
+
+fn one(said: &Said, style: &Style) -> String {
+    let tone = match said.severity {
+        Severity::Error => Tone::Bad,
+        Severity::Warning => Tone::Uneasy,
+        Severity::Note => Tone::Moving,
+    };
+    let place = style.bold(&format!("{}:{}:{}:", said.file, said.line, said.column));
+    let word = style.paint(tone, &format!("{}:", said.severity));
+    let mut text = format!("{place} {word} {}\n", said.message);
+    if !said.excerpt.is_empty() && said.line > 0 {
+        let lead = format!("{:>5} | ", said.line);
+        let _ = writeln!(text, "{}{}", style.paint(Tone::Quiet, &lead), said.excerpt);
+        if let Some(caret) = caret(said) {
+            let rule = style.paint(Tone::Quiet, "      | ");
+            let _ = writeln!(text, "{rule}{}", style.paint(tone, &caret));
+        }
+    }
+    if !said.hint.is_empty() {
+        let _ = writeln!(text, "      {} {}", style.paint(Tone::Good, "hint:"), said.hint);
+    }
+    for spot in &said.related {
+        let _ = writeln!(text, "      also: {}:{}:{}", spot.file, spot.line, spot.column);
+    }
+    text
+}
+
+/// `    ^~~~` under the word the column points to. Tabs stay, so that it stands right.
+fn caret(said: &Said) -> Option<String> {
+    let before = usize::try_from(said.column.checked_sub(1)?).ok()?;
+    let mut caret: String =
+        said.excerpt.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    if said.excerpt.chars().count() < before {
+        return None;
+    }
+    caret.push('^');
+    let word = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '/');
+    let length = said.excerpt.chars().skip(before).take_while(word).count();
+    caret.extend(std::iter::repeat_n('~', length.saturating_sub(1)));
+    Some(caret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::control::answer::Spot;
+
+    fn said() -> Said {
+        Said {
+            severity: Severity::Error,
+            code: "unknown-key".to_string(),
+            file: "units/web.yaml".to_string(),
+            line: 7,
+            column: 1,
+            message: "unknown key `depend-on`".to_string(),
+            hint: "did you mean `depends-on`?".to_string(),
+            related: vec![Spot { file: "units/db.yaml".to_string(), line: 2, column: 3 }],
+            excerpt: "depend-on: db".to_string(),
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_a_place_a_fact_a_line_and_a_hint() {
+        let want = "units/web.yaml:7:1: error: unknown key `depend-on`\n    \
+                    7 | depend-on: db\n      \
+                    | ^~~~~~~~~\n      \
+                    hint: did you mean `depends-on`?\n      \
+                    also: units/db.yaml:2:3\n";
+        assert_eq!(one(&said(), &Style::PLAIN), want);
+    }
+
+    #[test]
+    fn a_caret_stands_under_its_column_behind_tabs_too() {
+        let said = Said { excerpt: "a:\t[b, cc]".to_string(), column: 8, ..said() };
+        assert_eq!(caret(&said).as_deref(), Some("  \t    ^~"));
+        let beyond = Said { column: 80, ..said };
+        assert_eq!(caret(&beyond), None);
+    }
+}

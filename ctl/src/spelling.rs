@@ -1,0 +1,31 @@
+//! Which known name a misspelled one was meant to be. A name of one or two letters is never a guess.
+
+use groundstate_units::name::slips;
+
+/// The candidate that `text` was probably meant to be.
+pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = slips(text.chars().count());
+    among
+        .filter(|candidate| !candidate.starts_with("__"))
+        .map(|candidate| {
+            let distance = strsim::damerau_levenshtein(text, candidate);
+            // Of two that are as near, the one as long: letters are swapped more often than lost.
+            (distance, candidate.len().abs_diff(text.len()), candidate)
+        })
+        .filter(|(distance, _, _)| *distance <= allowed)
+        .min()
+        .map(|(_, _, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_one_or_two_letters_is_no_slip_for_another() {
+        let known = || ["a", "b", "db", "web", "imapd"].into_iter();
+        assert_eq!([nearest("x", known()), nearest("dx", known())], [None, None]);
+        assert_eq!(nearest("wbe", known()), Some("web"));
+        assert_eq!(nearest("imap", known()), Some("imapd"));
+    }
+}
