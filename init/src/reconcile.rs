@@ -48,10 +48,7 @@ fn end_unknown_logger(logger: &mut Handle, kept: u64) {
             // It has ended already, or its end is about to be reaped.
             let _ = signal::kill(pid, KILL);
             wait::made_before([pid.as_raw()]);
-            // One known before is what such a one had to wait for.
-            if !logger.undying().is_some_and(wait::is_living_child) {
-                logger.know_undying(Some(pid));
-            }
+            logger.wait_for(pid);
         }
     }
 }

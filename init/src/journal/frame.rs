@@ -65,12 +65,10 @@ pub(crate) enum Kind {
     Spared,
     /// The kernel kills who is cloned into a cgroup; left out where it does not.
     NoJoining,
-    /// A logger that was killed and has not ended; left out when there is none.
-    Undying,
 }
 
 impl Kind {
-    const ALL: [Kind; 23] = [
+    const ALL: [Kind; 22] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -93,7 +91,6 @@ impl Kind {
         Kind::Doors,
         Kind::Spared,
         Kind::NoJoining,
-        Kind::Undying,
     ];
 }
 

@@ -23,7 +23,7 @@ use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
 use crate::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{Pid, inherit, launch, wait};
+use crate::sys::{inherit, launch, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::trigger::door::Doors;
@@ -102,7 +102,6 @@ pub(crate) struct Parts {
     /// What is due, and is not told to stop for their sake.
     spared: BTreeSet<Name>,
     no_joining: bool,
-    undying: Option<i32>,
     places: Option<RawFd>,
     tracker: Tracker,
     ground: KeptGround,
@@ -178,8 +177,6 @@ impl Init {
         whole = whole && (spared.is_empty() || to.put(Kind::Spared, spared));
         let no_joining = launch::die_at_birth();
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
-        let undying = self.logger.as_ref().and_then(logger::Handle::undying).map(Pid::as_raw);
-        whole = whole && (undying.is_none() || to.put(Kind::Undying, &undying));
         whole = whole && put_unseen(&mut to, self.triggers.places(), self.history.anew);
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
@@ -264,7 +261,6 @@ impl Parts {
             doors: if_there(&frames, Kind::Doors)?,
             spared: if_there(&frames, Kind::Spared)?,
             no_joining: if_there(&frames, Kind::NoJoining)?,
-            undying: if_there(&frames, Kind::Undying)?,
             places: behind(&frames, Kind::Triggers)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
@@ -316,7 +312,6 @@ impl State {
         let mut logger = parts.logger;
         if let Some(logger) = &mut logger {
             logger.know_again(parts.logs);
-            logger.know_undying(parts.undying.map(Pid::from_raw));
         }
         parts.triggers.know_places(parts.places);
         let head = parts.head;

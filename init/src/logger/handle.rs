@@ -6,18 +6,18 @@
 //! [`Handle::reports`] when the socket is readable; [`Handle::tick`] at [`Handle::deadline`];
 //! [`Handle::look`] at a SIGCHLD, [`Handle::ended`] when the process was reaped.
 //!
-//! When the logger dies, another one is started and given every pipe anew (see
-//! [`super::stash`]); when it can not die, too (see [`super::undying`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
+//! When the logger has ended, another one is started and given every pipe anew (see
+//! [`super::stash`]). No line of a file is lost or doubled by that (see [`super::stage`]). Lost is
 //! what waited for other ways out (its [lanes](super::lane)), and its tails.
 
 use super::crowd::Crowd;
-use super::link::Link;
+use super::link::{Link, Ticked};
 use super::message::{Order, Report, RunLog, Settings};
 use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
 use crate::journal::carried;
-use crate::sys::{self, Pid};
+use crate::sys::{self, Pid, wait};
 use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
@@ -40,9 +40,9 @@ pub(crate) struct Handle {
     #[serde(skip)]
     listener_is_new: bool,
     pub(super) link: Option<Link>,
-    /// One that was killed and has not ended, beside which the present one is.
+    /// A logger of an earlier image that was killed. The next one starts once it has ended: a file has one writer.
     #[serde(skip)]
-    pub(super) undying: Option<Pid>,
+    predecessor: Option<Pid>,
     /// When to start the next one, if none is there.
     pub(super) start_at: Option<Time>,
     /// The pause before the next start.
@@ -73,7 +73,7 @@ impl Handle {
             listener,
             listener_is_new: false,
             link: None,
-            undying: None,
+            predecessor: None,
             start_at: None,
             delay: limit::RESTART_DELAY,
             stash: Stash::new()?,
@@ -110,20 +110,20 @@ impl Handle {
     }
 
     fn fork(&mut self) -> io::Result<(Pid, OwnedFd)> {
-        // Refused, it is tried again: two that write one file are worse than none for so long, and it is not
-        // taken for undying where it is refused for good.
-        let before = self.before()?;
-        let before = before.as_ref();
+        if self.predecessor.is_some_and(wait::is_living_child) {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        self.predecessor = None;
         let (ours, theirs) = sys::socket::pair()?;
         let listener = self.listener.as_ref();
         let stage = self.stage.as_ref();
         let mut kept: Vec<BorrowedFd<'_>> =
-            std::iter::once(&theirs).chain(listener).chain(before).map(AsFd::as_fd).collect();
+            std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
             // A limit of file sizes is an error of the file it stands before.
             let _ = sys::signal::ignore(sys::signal::XFSZ);
-            process::run(&theirs, listener, stage, before, self.settings.clone())
+            process::run(&theirs, listener, stage, self.settings.clone())
         })?;
         Ok((pid, ours))
     }
@@ -131,6 +131,38 @@ impl Handle {
     /// The socket to the logger, for the loop.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(Link::socket)
+    }
+
+    /// Waits for the end of this process before it starts another logger.
+    pub(crate) fn wait_for(&mut self, predecessor: Pid) {
+        self.predecessor = Some(predecessor);
+    }
+
+    /// SIGCHLD came: a logger that a signal has stopped is killed, or services would wait for it.
+    pub(crate) fn look(&mut self, now: Time) {
+        if let Some(link) = &mut self.link
+            && wait::is_stopped(link.pid)
+        {
+            link.kill(now);
+        }
+    }
+
+    /// When [`Handle::tick`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let silent = self.link.as_ref().and_then(Link::silent_at);
+        [silent, self.start_at].into_iter().flatten().min()
+    }
+
+    /// Kills a silent logger; starts the next one when it is time.
+    pub(crate) fn tick(&mut self, now: Time) -> Ticked {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return Ticked::Nothing;
+        }
+        let Some(link) = &mut self.link else {
+            return if self.start(now).is_ok() { Ticked::Started } else { Ticked::Nothing };
+        };
+        link.kill(now);
+        if link.was_killed_twice() { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
     }
 
     /// The logger's process.
@@ -218,7 +250,7 @@ impl Handle {
     /// What the logger has said.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.crowd.said);
-        while let Some(report) = self.link.as_mut().and_then(|link| link.hear(now)) {
+        while let Some(report) = self.link.as_mut().and_then(|link| link.hear()) {
             match report {
                 Report::Ready(run) => {
                     if let Some(log) = self.runs.get_mut(&run) {
@@ -234,6 +266,9 @@ impl Handle {
                 | Report::Lost(_) => {}
             }
             reports.push(report);
+        }
+        if let Some(pid) = self.link.as_ref().and_then(Link::is_gone) {
+            self.ended(pid, now);
         }
         let behind = self.link.as_ref().is_some_and(Link::is_behind);
         if !self.untold.is_empty() || self.listener_is_new || behind {
@@ -314,7 +349,6 @@ impl Handle {
     /// A child was reaped: true if it was the logger, which is then replaced at
     /// [`Handle::deadline`].
     pub(crate) fn ended(&mut self, pid: Pid, now: Time) -> bool {
-        self.undying.take_if(|undying| *undying == pid);
         let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
         if !self.finishing {
             if now.since(link.started) >= limit::STEADY {

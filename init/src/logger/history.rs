@@ -5,11 +5,11 @@
 //! before the request is in them then, and what comes after it goes to the client by another
 //! way ([`super::clients`]). So a follower misses nothing and sees nothing twice.
 
-use super::held::Held;
 use super::limit;
 use groundstate_units::log_line::{LogLine, file_name};
 use groundstate_units::name::Name;
 use groundstate_units::wall::Wall;
+use mio::Waker;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub(crate) struct History {
     /// To the client; whoever it is for may be gone.
     pub(crate) to: SyncSender<Found>,
     /// Wakes the loop.
-    pub(crate) held: Arc<Held>,
+    pub(crate) waker: Arc<Waker>,
 }
 
 /// One unit of a request.
@@ -71,10 +71,10 @@ impl History {
         let builder = thread::Builder::new().name(name).stack_size(limit::STACK);
         // Without a thread the channel closes: the answer is empty.
         let _ = builder.spawn(move || {
-            let held = Arc::clone(&self.held);
+            let waker = Arc::clone(&self.waker);
             // An error is a client that is gone.
             let _ = self.read(opened);
-            held.wake();
+            let _ = waker.wake();
         });
     }
 
@@ -111,7 +111,7 @@ impl History {
     fn send(&self, found: Found) -> Result<(), Gone> {
         self.to.send(found).map_err(|_| Gone)?;
         // The loop lives as long as this process.
-        self.held.wake();
+        let _ = self.waker.wake();
         Ok(())
     }
 }

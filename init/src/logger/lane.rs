@@ -6,10 +6,10 @@
 //! A full lane that moved nothing for [`limit::STUCK`] is *stuck*: what is meant for it is
 //! dropped and counted, so no service waits longer than that.
 
-use super::held::Held;
 use super::limit;
 use super::stage::Mark;
 use groundstate_units::name::Name;
+use mio::Waker;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -88,10 +88,10 @@ impl<J> Shared<J> {
 }
 
 impl<J: Send + 'static> Lane<J> {
-    /// A thread that puts each job through `sink`; of the descriptors that are open it has those of `held`.
+    /// A thread that puts each job through `sink`. It wakes the loop when there is room again.
     pub(crate) fn start(
         name: &str,
-        held: Arc<Held>,
+        waker: Arc<Waker>,
         sink: impl FnMut(J) + Send + 'static,
     ) -> io::Result<Lane<J>> {
         let state =
@@ -102,12 +102,8 @@ impl<J: Send + 'static> Lane<J> {
             idle: Condvar::new(),
         });
         let theirs = Arc::clone(&shared);
-        thread::Builder::new().name(name.to_string()).stack_size(limit::STACK).spawn(
-            move || {
-                held.alone();
-                work(&theirs, &held, sink);
-            },
-        )?;
+        let thread = thread::Builder::new().name(name.to_string()).stack_size(limit::STACK);
+        thread.spawn(move || work(&theirs, &waker, sink))?;
         Ok(Lane { shared, full: None, stuck: false })
     }
 
@@ -171,7 +167,7 @@ impl<J> Drop for Lane<J> {
     }
 }
 
-fn work<J>(shared: &Shared<J>, held: &Held, mut sink: impl FnMut(J)) {
+fn work<J>(shared: &Shared<J>, waker: &Waker, mut sink: impl FnMut(J)) {
     let mut state = shared.lock();
     loop {
         if let Some((job, bytes)) = state.jobs.pop_front() {
@@ -182,7 +178,8 @@ fn work<J>(shared: &Shared<J>, held: &Held, mut sink: impl FnMut(J)) {
             state.done += 1;
             if state.wanted && state.bytes < limit::LANE / 2 {
                 state.wanted = false;
-                held.wake();
+                // Refused only with 2^64 wake-ups pending.
+                let _ = waker.wake();
             }
         } else if state.closed {
             return;
@@ -198,20 +195,17 @@ mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;
 
-    fn held() -> (mio::Poll, Arc<Held>) {
+    fn waker() -> (mio::Poll, Arc<Waker>) {
         let poll = mio::Poll::new().unwrap();
-        let held = Arc::new(Held::new(None, None).unwrap());
-        let mut bell = mio::unix::SourceFd(&held.bell());
-        let how = mio::Interest::READABLE;
-        poll.registry().register(&mut bell, mio::Token(0), how).unwrap();
-        (poll, held)
+        let waker = Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        (poll, Arc::new(waker))
     }
 
     #[test]
     fn jobs_are_done_in_order_and_finish_waits_for_them() {
-        let (_poll, held) = held();
+        let (_poll, waker) = waker();
         let (done, seen) = sync_channel(100);
-        let lane = Lane::start("test", held, move |job: u32| done.send(job).unwrap()).unwrap();
+        let lane = Lane::start("test", waker, move |job: u32| done.send(job).unwrap()).unwrap();
         (0..100).for_each(|job| lane.push(job, 1));
         lane.finish(Duration::from_secs(60));
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
@@ -219,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_full_lane_holds_back_then_counts_as_stuck_then_moves_again() {
-        let (mut poll, held) = held();
+        let (mut poll, waker) = waker();
         let (go, gate) = sync_channel(0);
-        let mut lane = Lane::start("test", held, move |(): ()| gate.recv().unwrap()).unwrap();
+        let mut lane = Lane::start("test", waker, move |(): ()| gate.recv().unwrap()).unwrap();
         let now = Instant::now();
         assert_eq!(lane.room(now), Room::Free);
         lane.push((), limit::LANE);
@@ -236,14 +230,14 @@ mod tests {
 
     #[test]
     fn a_lane_that_moves_is_never_stuck() {
-        let (_poll, held) = held();
+        let (_poll, waker) = waker();
         let (go, gate) = sync_channel(0);
         let (done, seen) = sync_channel(10);
         let sink = move |(): ()| {
             gate.recv().unwrap();
             done.send(()).unwrap();
         };
-        let mut lane = Lane::start("test", held, sink).unwrap();
+        let mut lane = Lane::start("test", waker, sink).unwrap();
         let mut now = Instant::now();
         (0..5).for_each(|_| lane.push((), limit::LANE));
         for _ in 0..3 {

@@ -15,8 +15,6 @@ pub(crate) const TARGET_NAMES: usize = 4 * 1024;
 pub(crate) const UNSENT: usize = 1024;
 /// A logger that does not answer for this long is killed and replaced.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
-/// A logger whose loop has ended and which has not, after this long, is taken for one that does not.
-pub(crate) const DEATH: Duration = Duration::from_secs(1);
 /// The first pause before a logger that ended is started again; doubled each time it ends
 /// within [`STEADY`] of its start.
 pub(crate) const RESTART_DELAY: Duration = Duration::from_millis(10);

@@ -29,9 +29,9 @@ pub(crate) struct Link {
     pings: u64,
     /// Something was said since the last ping.
     said: bool,
-    /// Its loop has ended, found then; all of it is about to.
+    /// Its end of the socket is closed: it has ended, or is about to.
     #[serde(skip)]
-    pub(super) over: Option<Time>,
+    over: bool,
     /// So often it was killed and is there still.
     #[serde(skip)]
     killed: u32,
@@ -48,15 +48,13 @@ pub(crate) enum Ticked {
     Started,
     /// This one was killed, and killed again; told once.
     DoesNotEnd(Pid),
-    /// The same, and another was begun beside it that reads in its place.
-    StartedBeside(Pid),
 }
 
 impl Link {
     /// To a process just forked.
     pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
         let unsent = VecDeque::new();
-        let (asked, over) = (None, None);
+        let (asked, over) = (None, false);
         Link { pid, started, socket, asked, pings: 0, said: false, over, killed: 0, unsent }
     }
 
@@ -122,20 +120,20 @@ impl Link {
     }
 
     /// What it says next; None: nothing now. Pongs are not passed on.
-    pub(crate) fn hear(&mut self, now: Time) -> Option<Report> {
-        let mut buffer = [0; limit::REPORT];
+    pub(crate) fn hear(&mut self) -> Option<Report> {
+        let (mut buffer, mut was_reset) = ([0; limit::REPORT], false);
         loop {
             // Noted before it is gone from the socket: after a crash nobody says it again.
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
                 Ok(length) if length > 0 => length,
-                // Without having read all it was told, which is said once: what it said comes behind that.
-                Err(Errno::ECONNRESET) if self.over.is_none() => {
-                    self.over = Some(now);
+                // It closed its end before it had read every order. Its last reports come after this error.
+                Err(Errno::ECONNRESET) if !was_reset => {
+                    was_reset = true;
                     continue;
                 }
                 Ok(_) => {
-                    self.over.get_or_insert(now);
+                    self.over = true;
                     return None;
                 }
                 Err(_) => return None,
@@ -153,19 +151,23 @@ impl Link {
         }
     }
 
-    /// It was killed twice by now, and has not ended: this is so once.
-    pub(crate) fn is_found_undying(&self) -> bool {
-        self.killed == 2 && (self.asked.is_some() || self.over.is_some())
+    /// It was killed twice by now, and has not ended. True once.
+    pub(crate) fn was_killed_twice(&self) -> bool {
+        self.killed == 2
+    }
+
+    /// Its socket is closed and its process was reaped, perhaps by an image that crashed before it noted the end.
+    pub(crate) fn is_gone(&self) -> Option<Pid> {
+        (self.over && !wait::is_made(self.pid)).then_some(self.pid)
     }
 
     /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
-    /// again, not waited for. True: it was killed before.
-    pub(crate) fn kill(&mut self, now: Time) -> bool {
+    /// again, not waited for.
+    pub(crate) fn kill(&mut self, now: Time) {
         // Gone already: its end is about to be reaped.
         let _ = wait::kill_made(self.pid, 9);
         self.killed = self.killed.saturating_add(1);
-        (self.asked, self.over) = (self.asked.map(|_| now), self.over.map(|_| now));
-        self.killed > 1
+        self.asked = self.asked.map(|_| now);
     }
 }
 
@@ -180,7 +182,7 @@ mod tests {
         let unit = "web".parse().unwrap();
         let trouble = Report::Trouble(unit, "no space ".repeat(100));
         socket::send(theirs.as_fd(), &encode(&trouble).unwrap(), &[]).unwrap();
-        assert_eq!(link.hear(Time::ZERO), Some(trouble));
-        assert_eq!(link.hear(Time::ZERO), None);
+        assert_eq!(link.hear(), Some(trouble));
+        assert_eq!(link.hear(), None);
     }
 }

@@ -1,10 +1,10 @@
 //! The logger: a child of PID 1 that reads what services write, and PID 1's side of it.
 //!
 //! PID 1 makes a pipe for each run ([`handle`], [`link`]), passes the read ends on in batches
-//! ([`message`]) and keeps them safe from the logger's death ([`stash`], [`stage`], [`undying`]); it reads no
+//! ([`message`]) and keeps them safe from the logger's death ([`stash`], [`stage`]); it reads no
 //! byte of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
 //! ([`stream`]), remembers the last of each unit ([`tail`]), passes them to whatever may
-//! stand still ([`lane`], [`held`]): the files ([`files`], [`file`]), init's stdout, the console, the
+//! stand still ([`lane`]): the files ([`files`], [`file`]), init's stdout, the console, the
 //! kernel's ring and syslog ([`outlet`]); and answers on `log.sock` ([`clients`], [`query`], [`answers`], [`history`]).
 //!
 //! The stored form of a line is `groundstate_units::log_line`.
@@ -16,7 +16,6 @@ mod crowd;
 mod file;
 mod files;
 mod handle;
-mod held;
 mod history;
 mod lane;
 mod limit;
@@ -33,7 +32,6 @@ mod stream;
 mod tail;
 #[cfg(test)]
 mod tests;
-mod undying;
 mod units;
 
 pub(crate) use crowd::aside;

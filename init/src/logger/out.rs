@@ -1,7 +1,6 @@
 //! Which lines go which way: the lanes there are, started when first needed.
 
 use super::files::{Files, Job};
-use super::held::Held;
 use super::history::History;
 use super::lane::{Lane, Lines, Room};
 use super::message::Settings;
@@ -10,6 +9,7 @@ use super::{files, limit};
 use groundstate_units::name::Name;
 use groundstate_units::settings::Echo;
 use groundstate_units::spec::Log;
+use mio::Waker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -25,7 +25,7 @@ const STANDS_STILL: &str = "their disk has not answered for a while";
 #[derive(Debug)]
 pub(crate) struct Out {
     settings: Settings,
-    held: Arc<Held>,
+    waker: Arc<Waker>,
     files_open: bool,
     files: Option<Lane<Job>>,
     echo: Option<Lane<Arc<Lines>>>,
@@ -44,10 +44,10 @@ pub(crate) struct Out {
 
 impl Out {
     /// No thread yet.
-    pub(crate) fn new(settings: Settings, held: Arc<Held>) -> Out {
+    pub(crate) fn new(settings: Settings, waker: Arc<Waker>) -> Out {
         Out {
             settings,
-            held,
+            waker,
             files_open: false,
             files: None,
             echo: None,
@@ -142,28 +142,22 @@ impl Out {
 
     fn start_files(&mut self) {
         if self.files.is_none() {
-            let held = Arc::clone(&self.held);
+            let waker = Arc::clone(&self.waker);
             let told = self.told.0.clone();
             let tell = move |unit: &Name, why: &str| {
                 // One that is not heard yet says enough; so does a logger that has ended.
                 let _ = told.try_send((unit.clone(), why.to_string()));
-                held.wake();
+                let _ = waker.wake();
             };
             let mut files = Files::new(self.settings.clone(), Box::new(tell));
-            let (held, mut is_first) = (Arc::clone(&self.held), true);
-            let sink = move |job| {
-                if std::mem::take(&mut is_first) {
-                    held.await_end_of_the_one_before();
-                }
-                files.take(job);
-            };
+            let sink = move |job| files.take(job);
             // Without a thread there are no files yet; the next lines try again.
-            self.files = Lane::start("log-files", Arc::clone(&self.held), sink).ok();
+            self.files = Lane::start("log-files", Arc::clone(&self.waker), sink).ok();
         }
     }
 
     fn push_to(&mut self, way: Way, lines: &Arc<Lines>, now: Instant) {
-        let (held, echo) = (Arc::clone(&self.held), self.settings.echo);
+        let (waker, echo) = (Arc::clone(&self.waker), self.settings.echo);
         let lane = match way {
             Way::Echo => &mut self.echo,
             Way::Console => &mut self.console,
@@ -171,7 +165,7 @@ impl Out {
             Way::Syslog => &mut self.syslog,
         };
         if lane.is_none() {
-            *lane = way.start(held, echo);
+            *lane = way.start(waker, echo);
         }
         let Some(lane) = lane else { return };
         if lane.room(now) == Room::Stuck {
@@ -218,8 +212,8 @@ impl Out {
     }
 
     /// What wakes the loop.
-    pub(crate) fn held(&self) -> Arc<Held> {
-        Arc::clone(&self.held)
+    pub(crate) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
     }
 
     /// Other settings from now on.
@@ -253,32 +247,32 @@ enum Way {
 
 impl Way {
     /// What it leads to is opened by the lane itself, whose descriptors are its own.
-    fn start(self, held: Arc<Held>, echo: Echo) -> Option<Lane<Arc<Lines>>> {
+    fn start(self, waker: Arc<Waker>, echo: Echo) -> Option<Lane<Arc<Lines>>> {
         let lane = match self {
             Way::Echo => {
                 let mut to = None;
                 let sink = move |lines: Arc<Lines>| {
                     to.get_or_insert_with(|| Terminal::stdout(echo)).take(&lines)
                 };
-                Lane::start("log-echo", held, sink)
+                Lane::start("log-echo", waker, sink)
             }
             Way::Console => {
                 let mut to = None;
                 let sink =
                     move |lines: Arc<Lines>| to.get_or_insert_with(Terminal::console).take(&lines);
-                Lane::start("log-console", held, sink)
+                Lane::start("log-console", waker, sink)
             }
             Way::Kernel => {
                 let mut to = None;
                 let sink =
                     move |lines: Arc<Lines>| to.get_or_insert_with(Records::kernel).take(&lines);
-                Lane::start("log-kmsg", held, sink)
+                Lane::start("log-kmsg", waker, sink)
             }
             Way::Syslog => {
                 let mut to = None;
                 let sink =
                     move |lines: Arc<Lines>| to.get_or_insert_with(Records::syslog).take(&lines);
-                Lane::start("log-syslog", held, sink)
+                Lane::start("log-syslog", waker, sink)
             }
         };
         lane.ok()

@@ -2,7 +2,6 @@
 //! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::lane`].
 
 use super::clients::{Clients, Readers};
-use super::held::Held;
 use super::lane::Lines;
 use super::lane::Room;
 use super::message::{Order, Report, RunLog, Settings, decode, send_reports};
@@ -17,7 +16,7 @@ use groundstate_units::log_line::Prefix;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Log;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,13 +33,11 @@ const FIRST_PIPE: usize = LISTENER.0 + 1 + limit::CLIENTS;
 const READS_A_TURN: usize = 64;
 
 /// The whole life of the logger's process, in a fresh fork of PID 1 that has no other
-/// descriptors than 0–2 and these. `before`: of a logger that was killed and has not ended. Gives its
-/// exit status.
+/// descriptors than 0–2 and these. Gives its exit status.
 pub(crate) fn run(
     orders: &OwnedFd,
     listener: Option<&OwnedFd>,
     stage: Option<&Stage>,
-    before: Option<&OwnedFd>,
     settings: Settings,
 ) -> u8 {
     // Only a name, and for `ps`.
@@ -55,8 +52,7 @@ pub(crate) fn run(
         .and_then(|orders| {
             let listener = listener.map(OwnedFd::try_clone).transpose()?;
             let stage = stage.map(Stage::copy).transpose()?;
-            let before = before.map(OwnedFd::try_clone).transpose()?;
-            Logger::new(orders, listener, stage, before, settings)
+            Logger::new(orders, listener, stage, settings)
         })
         .and_then(Logger::run);
     u8::from(ended.is_err())
@@ -121,7 +117,6 @@ impl Logger {
         orders: OwnedFd,
         listener: Option<OwnedFd>,
         stage: Option<Stage>,
-        before: Option<OwnedFd>,
         settings: Settings,
     ) -> io::Result<Logger> {
         let poll = Poll::new()?;
@@ -134,8 +129,7 @@ impl Logger {
         let taken = stage.and_then(|stage| Intake::new(stage).ok());
         let (intake, left) =
             taken.map_or((None, Vec::new()), |(intake, left)| (Some(intake), left));
-        let held = Held::new(intake.as_ref().map(Intake::memory), before)?;
-        poll.registry().register(&mut SourceFd(&held.bell()), LANES, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), LANES)?;
         Ok(Logger {
             intake,
             left,
@@ -149,7 +143,7 @@ impl Logger {
             unfinished: BTreeMap::new(),
             units: Units::default(),
             clients,
-            out: Out::new(settings, Arc::new(held)),
+            out: Out::new(settings, Arc::new(waker)),
             buffer: Vec::new(),
             lines: Vec::new(),
             finish: None,

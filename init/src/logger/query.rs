@@ -155,8 +155,8 @@ impl Wanted {
         let unheard = self.unknown.iter().cloned();
         sources.extend(unheard.map(|unit| Source { unit, tail: None, in_file: true }));
         let (to, from) = sync_channel(limit::HISTORY_AHEAD);
-        let (most, since, held) = (self.most, self.since, logger.out.held());
-        if logger.out.history(History { sources, most, since, to, held }).is_err() {
+        let (most, since, waker) = (self.most, self.since, logger.out.waker());
+        if logger.out.history(History { sources, most, since, to, waker }).is_err() {
             return Ok(false);
         }
         logger.clients.history(client, id, from);

@@ -178,11 +178,6 @@ impl Intake {
         Ok((intake, left))
     }
 
-    /// What a [`Mark`] writes into.
-    pub(super) fn memory(&self) -> Arc<File> {
-        Arc::clone(&self.memory)
-    }
-
     /// Empties the stage pipe.
     fn clear(&self) {
         let mut bytes = vec![0; limit::READ];

@@ -24,7 +24,7 @@ use crate::journal::learnt::Learnt;
 use crate::journal::notes;
 use crate::limit;
 use crate::logger;
-use crate::sys::{Pid, notes as noted};
+use crate::sys::notes as noted;
 use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::StopReason;
@@ -204,25 +204,16 @@ impl Init {
         let now = self.now;
         match self.logger.as_mut().map(|logger| logger.tick(now)) {
             Some(logger::Ticked::Started) => self.watch_logger(),
-            Some(logger::Ticked::StartedBeside(pid)) => {
-                self.watch_logger();
-                let then = "another reads in its place and writes no file until it has ended, so what \
-                            has no room meanwhile is dropped, or waits, as `log-overflow` says";
-                self.say_undying(pid, then);
-            }
             Some(logger::Ticked::DoesNotEnd(pid)) => {
-                let then = "no other writes beside it, so who fills its pipe waits until it ends";
-                self.say_undying(pid, then);
+                let dir = self.paths.log_dir(&self.machine.generation().settings);
+                let what = format!("the logger (pid {pid}) was killed and does not end");
+                let why =
+                    format!("the disk of {dir} may not answer: `cat /proc/{pid}/task/*/stack`");
+                let then = "until it ends nothing reads the output of services, and a service that fills its pipe waits";
+                self.say(Level::Error, format_args!("{what}: {why}; {then}"));
             }
             Some(logger::Ticked::Nothing) | None => {}
         }
-    }
-
-    fn say_undying(&mut self, pid: Pid, then: &str) {
-        let dir = self.paths.log_dir(&self.machine.generation().settings);
-        let what = format!("the logger (pid {pid}) was killed and does not end");
-        let why = format!("the disk of {dir} may not answer: `cat /proc/{pid}/task/*/stack`");
-        self.say(Level::Error, format_args!("{what}: {why}; {then}"));
     }
 
     fn drained(&mut self, run: RunId) {

@@ -118,20 +118,6 @@ fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// From now on this thread has a table of descriptors of its own, with 0–2 and these in it: what another
-/// has open is closed as that one ends, though this one may not end. close_range(2), Linux 5.9.
-pub(crate) fn own_descriptors(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
-    /// CLOSE_RANGE_UNSHARE of linux/close_range.h.
-    const UNSHARE: libc::c_long = 2;
-    for (from, to) in between(kept) {
-        let (from, to) = (libc::c_long::from(from), libc::c_long::from(to));
-        // SAFETY: close_range(2) takes numbers. It copies a table that is another's too before it closes
-        // anything, so whoever owns these has them still.
-        check_long(unsafe { libc::syscall(libc::SYS_close_range, from, to, UNSHARE) })?;
-    }
-    Ok(())
-}
-
 /// A copy of a descriptor, CLOEXEC, with a number of `from` or above.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes a number.

@@ -1,12 +1,10 @@
 //! A log disk that does not answer (frozen, as fsfreeze(8) does it), and a logger that is not there:
 //! what happens to those who speak, and what is said of it.
 
-use super::crash::has_survived;
 use super::log::{logger, logs};
 use super::shortage::supervises;
 use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -122,27 +120,12 @@ impl Frozen {
         first
     }
 
-    /// The same; another takes its place.
-    fn loses_its_logger(&self) -> Process {
-        let first = self.kills_its_logger();
-        // Init has no reason to speak to it.
-        until("another takes its place", || (self.loggers().len() == 2).then_some(()));
-        assert_ne!(logger(&self.init), first);
-        first
-    }
-
     /// The disk outlives who has its files open.
     fn ends(self) {
         let left = self.init.finish_and_keep();
         drop(self.disk);
         drop(left);
     }
-}
-
-/// The numbers of the lines a flood has left in a file, in its order.
-fn numbers(file: &str) -> Vec<u32> {
-    let number = |line: &str| line.split_once(" line ")?.1.parse().ok();
-    file.lines().filter_map(number).collect()
 }
 
 #[test]
@@ -175,102 +158,21 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn where_a_logger_is_killed_and_can_not_die_another_takes_its_place_and_writes_once_it_has_died() {
+fn logger_that_was_killed_and_cannot_end_is_replaced_once_it_has_ended() {
     let Some(it) = Frozen::new() else {
         return groundstate_tests::not_run!("there are no loop devices");
     };
-    let first = it.loses_its_logger();
-    it.says("calm", "one");
-    // Whoever is in its place may be killed as well.
-    let second = logger(&it.init);
-    second.end();
-    until("it is replaced too", || (logger(&it.init) != second).then_some(()));
-    it.says("calm", "two");
-    it.restarts("calm");
-    it.says("calm", "three");
-    for unit in ["held", "loud"] {
-        it.floods(unit);
-    }
-    it.says("loud", "through the ice");
-    it.init.sandbox.order("held", "say the last");
-    assert_eq!(it.init.tell("ping", &json!({}))["pid"], 1);
-    assert!(it.init.dropped("lines-not-shown") > 0, "what is dropped is counted");
-    assert!(!last_line(&it.init, "held").ends_with("the last"), "it waits, as it is told to");
-    assert!(it.loggers().contains(&first) && it.loggers().len() == 2, "{:?}", it.loggers());
-    let told = it.init.output().matches("was killed and does not end").count();
-    assert_eq!(told, 1, "{}", it.init.output());
-    it.disk.fsfreeze("--unfreeze");
-    until("the first one ends", || (!it.loggers().contains(&first)).then_some(()));
-    until("all is written", || it.file("held").ends_with("the last\n").then_some(()));
-    assert_eq!(numbers(&it.file("held")), (1..=60000).collect::<Vec<u32>>());
-    let mut said = 0;
-    until("what is missing is noted in the file", || {
-        said += 1;
-        it.init.sandbox.order("loud", &format!("say again {said}"));
-        it.file("loud").contains(" lines lost: ").then_some(())
-    });
-    let (loud, calm) = (it.file("loud"), it.file("calm"));
-    assert_eq!(loud.matches("into the ice\n").count(), 1, "{loud}");
-    assert!(numbers(&loud).is_sorted_by(|a, b| a < b), "none twice, and in order");
-    let spoken: Vec<&str> = calm.lines().filter_map(|line| line.rsplit(' ').next()).collect();
-    let spoken: Vec<&str> =
-        spoken.into_iter().filter(|word| ["one", "two", "three"].contains(word)).collect();
-    assert_eq!(spoken, ["one", "two", "three"], "{calm}");
-    it.ends();
-}
-
-#[test]
-fn where_nobody_can_wait_for_the_end_of_a_logger_that_can_not_die_the_next_is_begun_when_it_has_ended()
- {
-    let Some(it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
-    };
-    let inject = ["-e", "trace=pidfd_open", "-e", "inject=pidfd_open:error=ENOSYS"];
-    let tracer = Tracer::attach(it.init.process(), &it.init.sandbox.path("strace"), &inject);
     let first = it.kills_its_logger();
-    until("it is tried again", || (injected(&tracer.lines()) >= 4).then_some(()));
-    let output = it.init.output();
-    let told = output.matches("no other writes beside it, so").count();
-    assert!(told == 1 && it.loggers() == [first], "{output}");
+    // The new pipe is an order, which this logger does not answer.
+    it.restarts("calm");
+    let told = || it.init.output().contains("was killed and does not end").then_some(());
+    until("init tells that it does not end", told);
+    assert_eq!(it.loggers(), [first], "{}", it.init.output());
     it.init.sandbox.order("calm", "say meanwhile");
     it.disk.fsfreeze("--unfreeze");
     until("the next writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
     assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
-    drop(tracer);
     it.ends();
-}
-
-#[test]
-fn that_a_logger_can_not_die_is_known_over_a_crash_of_init() {
-    let Some(mut it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
-    };
-    it.init.expect_crashes();
-    let first = it.loses_its_logger();
-    let latest = || memories(&it.init).first().map(|(epoch, _)| *epoch);
-    let before = latest();
-    it.init.status();
-    until("it is kept", || (latest() > before).then_some(()));
-    crash(&it.init, Signal::SIGSEGV);
-    has_survived(&it.init, 1);
-    let second = logger(&it.init);
-    second.end();
-    until("it is replaced", || (logger(&it.init) != second).then_some(()));
-    it.says("loud", "beside");
-    let waits = || {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", logger(&it.init).0)).ok()?;
-        let stat = |it: std::fs::DirEntry| std::fs::read_to_string(it.path().join("stat")).ok();
-        threads.flatten().filter_map(stat).find(|stat| stat.contains("(log-files)"))
-    };
-    let waits = until("it has who writes files", waits);
-    assert!(waits.contains(") S "), "it waits for the first one, not for the disk: {waits}");
-    it.disk.fsfreeze("--unfreeze");
-    until("the first one ends", || (!it.loggers().contains(&first)).then_some(()));
-    until("all is written", || it.file("loud").contains("beside\n").then_some(()));
-    assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
-    let left = it.init.finish_after_crash_and_keep();
-    drop(it.disk);
-    drop(left);
 }
 
 #[test]

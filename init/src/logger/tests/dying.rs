@@ -207,37 +207,7 @@ fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
 }
 
 #[test]
-fn a_logger_beside_one_that_has_not_ended_reads_and_writes_no_file_until_it_has() {
-    let mut init = Init::with_files(|_| {});
-    let mut out = File::from(init.pipe(1, "web", None));
-    init.handle.flush(init.now());
-    // It stands for one that waits for a disk.
-    let undying = sys::process::fork(&[], || {
-        loop {
-            nix::unistd::pause();
-        }
-    });
-    let undying = undying.unwrap();
-    init.handle.know_undying(Some(undying));
-    for said in ["one", "two", "three"] {
-        init.kill_logger();
-        writeln!(out, "{said}").unwrap();
-        assert!(init.handle.drain(RunId(1), init.now()));
-        init.until(&Report::Drained(RunId(1)));
-    }
-    assert!(!init.file("web").exists(), "{:?}", texts(&init.file("web")));
-    sys::signal::kill(undying, 9).unwrap();
-    waitpid(undying, None).unwrap();
-    assert!(!init.handle.ended(undying, init.now()), "it is not the present one");
-    assert_eq!(init.handle.undying(), None);
-    drop(out);
-    init.until(&Report::Ended(RunId(1)));
-    init.finish();
-    assert_eq!(texts(&init.file("web")), ["one", "two", "three"]);
-}
-
-#[test]
-fn that_the_loop_of_a_logger_has_ended_is_found_and_what_it_said_before_is_heard() {
+fn last_reports_are_heard_before_the_end_of_the_socket() {
     for unheard in [false, true] {
         let (ours, theirs) = sys::socket::pair().unwrap();
         let mut link = super::super::link::Link::new(Pid::from_raw(1), ours, Time::ZERO);
@@ -248,9 +218,8 @@ fn that_the_loop_of_a_logger_has_ended_is_found_and_what_it_said_before_is_heard
             link.order(&Order::Drain(RunId(7)));
         }
         drop(theirs);
-        let now = Time::ZERO.after(Duration::from_secs(1));
-        assert_eq!((link.hear(now), link.hear(now)), (Some(said), None));
-        assert_eq!(link.over, Some(now));
+        assert_eq!((link.hear(), link.hear()), (Some(said), None));
+        assert_eq!(link.is_gone(), Some(Pid::from_raw(1)));
     }
 }
 
@@ -265,61 +234,27 @@ fn waits() -> Pid {
 }
 
 #[test]
-fn a_logger_is_begun_though_the_one_before_that_did_not_end_is_gone_unheard() {
-    // In a crash; its pid is nobody's by now, or another's.
-    for other in [false, true] {
-        let mut init = Init::with_files(|_| {});
-        let mut out = File::from(init.pipe(1, "web", None));
-        init.handle.flush(init.now());
-        let gone = if other { nix::unistd::getppid() } else { waits() };
-        if !other {
-            sys::signal::kill(gone, 9).unwrap();
-            sys::wait::await_end(gone).unwrap();
-        }
-        init.handle.know_undying(Some(gone));
-        init.kill_logger();
-        assert_eq!(init.handle.undying(), None);
-        writeln!(out, "here").unwrap();
-        drop(out);
-        init.until(&Report::Ended(RunId(1)));
-        init.finish();
-        assert_eq!(texts(&init.file("web")), ["here"]);
-    }
-}
-
-#[test]
-fn one_that_is_slow_to_end_is_killed_before_another_is_begun_beside_it() {
+fn logger_starts_once_its_predecessor_has_ended() {
     let mut init = Init::new(|_| {});
-    let slow = waits();
-    let before = init.handle.link.take().unwrap().pid;
-    let (ours, theirs) = sys::socket::pair().unwrap();
-    init.handle.link = Some(super::super::link::Link::new(slow, ours, init.now()));
-    // Its loop is over.
-    drop(theirs);
-    init.handle.reports(init.now());
-    let is_killed = || sys::wait::peek_one(slow).unwrap().is_some();
-    for round in 0..2 {
-        assert!(init.handle.deadline().unwrap() > init.now());
-        init.skipped += limit::DEATH;
-        let ticked = init.handle.tick(init.now());
-        let expected = if round == 0 { Ticked::Nothing } else { Ticked::StartedBeside(slow) };
-        assert_eq!(ticked, expected, "round {round}");
-        let end = Instant::now() + DEADLINE;
-        while !is_killed() {
-            assert!(Instant::now() < end, "it was not killed");
-            std::thread::yield_now();
-        }
+    let predecessor = waits();
+    init.handle.wait_for(predecessor);
+    let before = init.handle.pid().unwrap();
+    sys::signal::kill(before, 9).unwrap();
+    waitpid(before, None).unwrap();
+    assert!(init.handle.ended(before, init.now()));
+    for _ in 0..3 {
+        init.skipped += limit::RESTART_DELAY_MAX;
+        assert_eq!(init.handle.tick(init.now()), Ticked::Nothing);
     }
-    assert_eq!(init.handle.undying(), Some(slow));
-    for ended in [slow, before] {
-        waitpid(ended, None).unwrap();
-        init.handle.ended(ended, init.now());
-    }
+    sys::signal::kill(predecessor, 9).unwrap();
+    waitpid(predecessor, None).unwrap();
+    init.skipped += limit::RESTART_DELAY_MAX;
+    assert_eq!(init.handle.tick(init.now()), Ticked::Started);
     init.finish();
 }
 
 #[test]
-fn one_whose_loop_is_over_and_that_is_gone_unheard_is_replaced() {
+fn logger_reaped_unnoticed_is_replaced() {
     let mut init = Init::new(|_| {});
     let before = init.handle.link.take().unwrap().pid;
     let gone = waits();
