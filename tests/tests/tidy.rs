@@ -24,7 +24,7 @@ struct Layout {
 }
 
 const LAYOUTS: [Layout; 6] = [
-    Layout { folder: "units/src/", circles: 42, layers: &[] },
+    Layout { folder: "units/src/", circles: 0, layers: &[] },
     // One circle stays until init's files are in folders.
     Layout { folder: "init/src/", circles: 114, layers: &[] },
     Layout {

@@ -79,6 +79,11 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
+    /// One about a file as a whole.
+    pub(crate) fn of_file(severity: Severity, code: &str, path: &str, message: String) -> Self {
+        Diagnostic::new(severity, code, Place { file: path.into(), line: 1, column: 1 }, message)
+    }
+
     /// One with nothing but the fact.
     pub fn new(severity: Severity, code: &str, at: Place, message: impl Into<String>) -> Self {
         Diagnostic {

@@ -45,6 +45,20 @@ pub enum Problem {
     Other(String),
 }
 
+impl Problem {
+    /// The words for what went wrong with a path.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Problem::Missing => "it does not exist, or is a link to nowhere".to_string(),
+            Problem::Kind(FileKind::Directory) => "it is a directory".to_string(),
+            Problem::Kind(FileKind::Special) => "it is a FIFO, socket or device".to_string(),
+            Problem::Kind(FileKind::Regular) => "it is no directory".to_string(),
+            Problem::TooLarge => "it is too large".to_string(),
+            Problem::Other(words) => words.clone(),
+        }
+    }
+}
+
 /// The questions the loader asks, from several threads at once.
 pub trait Files: Sync {
     /// Names in a directory, in any order, without `.` and `..`, at most `limit`

@@ -1,7 +1,7 @@
 //! The unit directories: which files are in them, which hide which, which drop-ins
 //! belong to which. Only names are looked at here; bytes are [`crate::unit_file`]'s.
 
-use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::{FileKind, Files, Problem, Stat};
 use crate::foreign::Foreign;
 use crate::limit;
@@ -56,23 +56,6 @@ pub(crate) struct Folders {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// A diagnostic about a file as a whole.
-pub(crate) fn whole(severity: Severity, code: &str, path: &str, message: String) -> Diagnostic {
-    Diagnostic::new(severity, code, Place { file: path.into(), line: 1, column: 1 }, message)
-}
-
-/// The words for what went wrong with a path.
-pub(crate) fn words(problem: &Problem) -> String {
-    match problem {
-        Problem::Missing => "it does not exist, or is a link to nowhere".to_string(),
-        Problem::Kind(FileKind::Directory) => "it is a directory".to_string(),
-        Problem::Kind(FileKind::Special) => "it is a FIFO, socket or device".to_string(),
-        Problem::Kind(FileKind::Regular) => "it is no directory".to_string(),
-        Problem::TooLarge => "it is too large".to_string(),
-        Problem::Other(words) => words.clone(),
-    }
-}
-
 /// Lists the directories, the first first. A directory that is not there is no mistake
 /// unless `named` says that somebody asked for it. From an `import` directory only the
 /// files of systemd are taken.
@@ -91,8 +74,8 @@ pub(crate) fn list(
             Ok(names) => names,
             Err(Problem::Missing) if !named(directory) => continue,
             Err(problem) => {
-                let message = format!("can not list units: {}", words(&problem));
-                let error = whole(Severity::Error, "unreadable", directory, message);
+                let message = format!("can not list units: {}", problem.words());
+                let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
                 folders.diagnostics.push(error);
                 continue;
             }
@@ -109,7 +92,12 @@ pub(crate) fn list(
                 visible.entry(name).or_insert(path);
             } else if name.ends_with(".yml") {
                 let message = "not read: unit files end in .yaml".to_string();
-                folders.diagnostics.push(whole(Severity::Warning, "ignored-file", &path, message));
+                folders.diagnostics.push(Diagnostic::of_file(
+                    Severity::Warning,
+                    "ignored-file",
+                    &path,
+                    message,
+                ));
             }
         }
     }
@@ -147,8 +135,13 @@ pub(crate) fn listing(
     // The sticky bit keeps others from renaming, not from adding: no exception for it.
     if let Some((severity, complaint)) = trust.complaint(&stat) {
         found.push(
-            whole(severity, "untrusted", directory, format!("this directory: {complaint}"))
-                .with_hint("unit directories are root's (or init's own user's), mode 755"),
+            Diagnostic::of_file(
+                severity,
+                "untrusted",
+                directory,
+                format!("this directory: {complaint}"),
+            )
+            .with_hint("unit directories are root's (or init's own user's), mode 755"),
         );
         if severity == Severity::Error {
             return Ok(Vec::new());
@@ -170,8 +163,8 @@ fn list_drop_ins(
         Ok(names) => names,
         Err(Problem::Kind(_)) => return,
         Err(problem) => {
-            let message = format!("can not list drop-ins: {}", words(&problem));
-            let error = whole(Severity::Error, "unreadable", directory, message);
+            let message = format!("can not list drop-ins: {}", problem.words());
+            let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
             folders.diagnostics.push(error);
             return;
         }
@@ -183,7 +176,12 @@ fn list_drop_ins(
     }
     if known.len() > limit::DROP_INS {
         let message = format!("{} drop-ins for `{unit}`; the first 64 count", known.len());
-        folders.diagnostics.push(whole(Severity::Error, "too-large", directory, message));
+        folders.diagnostics.push(Diagnostic::of_file(
+            Severity::Error,
+            "too-large",
+            directory,
+            message,
+        ));
         while known.len() > limit::DROP_INS {
             known.pop_last();
         }

@@ -5,7 +5,6 @@
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::{FileKind, Files, Problem};
-use crate::folder::{whole, words};
 use crate::import::systemd::replacement;
 use crate::import::systemd::unit_name::{Suffix, UnitName};
 use crate::limit;
@@ -98,7 +97,7 @@ impl Foreign {
         if opt_in && matches!(Suffix::of(entry), Some(Suffix::Slice | Suffix::Scope)) {
             self.seen.insert(entry.to_string());
             let message = "slices and scopes are no units here: its limits do not hold".to_string();
-            let note = whole(Severity::Note, "ignored-file", &path, message);
+            let note = Diagnostic::of_file(Severity::Note, "ignored-file", &path, message);
             return self.diagnostics.push(note.with_hint("give limits to each of its units"));
         }
         let stat = match files.stat(&path) {
@@ -137,14 +136,14 @@ impl Foreign {
     /// Another system's directories may hold what they like.
     fn passed_over(&mut self, opt_in: bool, path: &str, problem: &Problem) {
         if !opt_in {
-            let message = format!("not read: {}", words(problem));
+            let message = format!("not read: {}", problem.words());
             let hint = match problem {
                 Problem::Kind(FileKind::Special) => {
                     "it counts as a mask, as a link to /dev/null does"
                 }
                 Problem::Kind(_) | Problem::Missing | Problem::TooLarge | Problem::Other(_) => "",
             };
-            let warning = whole(Severity::Warning, "ignored-file", path, message);
+            let warning = Diagnostic::of_file(Severity::Warning, "ignored-file", path, message);
             self.diagnostics.push(warning.with_hint(hint));
         }
     }

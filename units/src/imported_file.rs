@@ -3,7 +3,6 @@
 
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::folder::whole;
 use crate::foreign::{Foreign, ForeignFile, Link};
 use crate::generation::{Fault, FileRecord, Stamp};
 use crate::import::systemd::table::partly;
@@ -176,7 +175,7 @@ fn unit(
     let mut draft = mean(context, manifest, None, record)?;
     for link in link(&mut draft, file, &aliases, foreign) {
         let message = format!("this link: {}", partly::AT_SHUTDOWN);
-        let warning = whole(Severity::Warning, "dropped", &link.path, message);
+        let warning = Diagnostic::of_file(Severity::Warning, "dropped", &link.path, message);
         record.diagnostics.push(warning.with_hint(partly::AT_SHUTDOWN_HINT));
     }
     Some(draft)
@@ -241,7 +240,12 @@ fn placeholder(
     link(&mut draft, file, &aliases, foreign).clear();
     let error = record.diagnostics.iter().find(|said| said.severity == Severity::Error);
     let error = error.cloned().unwrap_or_else(|| {
-        whole(Severity::Error, "unreadable", &file.path, "it can not be read".to_string())
+        Diagnostic::of_file(
+            Severity::Error,
+            "unreadable",
+            &file.path,
+            "it can not be read".to_string(),
+        )
     });
     draft.fault = Some(Fault { at: error.at, message: error.message });
     Some(draft)

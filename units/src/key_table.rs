@@ -15,7 +15,7 @@ mod trigger;
 pub use restart::RESTARTS;
 pub use sandbox::SANDBOX;
 
-use crate::key::{Class, Key, Kinds, Shape};
+use crate::key::{Class, Key, Kinds, Shape, nearest};
 use crate::spec::Kind;
 
 const ALL: Kinds = Kinds::ALL;
@@ -227,3 +227,85 @@ const GENERAL: &[Key] = &[
         "Resource limits, see getrlimit(2): as, core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack. One value sets the soft and the hard limit, `soft:hard` each; sizes take K, M, G, T; `infinity` is no limit.",
         "limits:\n  nofile: 1024:4096\n  core: infinity"),
 ];
+
+/// The key of that name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The key that was probably meant; words of other init systems are known too.
+pub fn meant(name: &str) -> Option<&'static str> {
+    const ELSEWHERE: [(&str, &str); 24] = [
+        ("command", "exec-start"),
+        ("exec", "exec-start"),
+        ("execstart", "exec-start"),
+        ("execstartpre", "exec-start-pre"),
+        ("execstop", "exec-stop"),
+        ("stop-command", "exec-stop"),
+        ("execreload", "exec-reload"),
+        ("environment", "env"),
+        ("environment-file", "env-file"),
+        ("environmentfile", "env-file"),
+        ("working-directory", "working-dir"),
+        ("workingdirectory", "working-dir"),
+        ("pidfile", "pid-file"),
+        ("run-as", "user"),
+        ("restart-sec", "restart-delay"),
+        ("timeout", "start-timeout"),
+        ("kill-signal", "stop-signal"),
+        ("requires", "depends-ms"),
+        ("binds-to", "depends-on"),
+        ("depends", "depends-on"),
+        ("needs", "depends-ms"),
+        ("need", "depends-ms"),
+        ("use", "after"),
+        ("provide", "provides"),
+    ];
+    let swapped = name.to_ascii_lowercase().replace('_', "-");
+    let known = ELSEWHERE.iter().find(|(word, _)| *word == swapped).map(|(_, key)| *key);
+    known.or_else(|| nearest(name, KEYS.iter().map(|key| key.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::DependencyKind;
+
+    #[test]
+    fn each_key_stands_once_in_the_table_with_all_its_words() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(
+                KEYS.iter().skip(index + 1).all(|other| other.name != key.name),
+                "{}",
+                key.name
+            );
+            assert!(key.doc.len() > 30 && key.doc.ends_with('.'), "{}", key.name);
+            assert!(!key.default.is_empty() && !key.example.is_empty(), "{}", key.name);
+            assert!(key.required.0 & !key.types.0 == 0, "{}", key.name);
+            assert_ne!(key.types, Kinds::NONE, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn each_dependency_list_is_a_key() {
+        for kind in DependencyKind::ALL {
+            assert_eq!(find(kind.as_str()).unwrap().dependency(), Some(kind));
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_understood() {
+        for (written, key) in [
+            ("exec_start", "exec-start"),
+            ("ExecStart", "exec-start"),
+            ("dependson", "depends-on"),
+            ("wait-for", "waits-for"),
+            ("provide", "provides"),
+            ("usr", "user"),
+            ("Environment", "env"),
+        ] {
+            assert_eq!(meant(written), Some(key), "{written}");
+        }
+        assert_eq!(meant("colour-of-the-sky"), None);
+    }
+}

@@ -102,6 +102,4 @@ pub mod wire;
 #[cfg(feature = "text")]
 pub mod yaml;
 #[cfg(feature = "text")]
-mod yaml_reader;
-#[cfg(feature = "text")]
 pub mod yaml_writer;

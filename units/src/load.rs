@@ -26,7 +26,7 @@ use crate::assembly::{Draft, assemble};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::Files;
 use crate::finding;
-use crate::folder::{self, Folders, Found, whole};
+use crate::folder::{self, Folders, Found};
 use crate::generation::{FileRecord, Generation, Stamp};
 use crate::import::systemd::{Suffix, Surroundings};
 use crate::limit;
@@ -155,7 +155,7 @@ impl Loader<'_> {
         let Set { parsed, mut drafts, mut records, mut roots, mut revisions, .. } = set;
         if drafts.len() > limit::UNITS {
             let message = format!("{} units; the first 65536 by name count", drafts.len());
-            self.complain(whole(Severity::Error, "too-large", "units", message));
+            self.complain(Diagnostic::of_file(Severity::Error, "too-large", "units", message));
             drafts.sort_by(|a, b| a.name.cmp(&b.name));
             drafts.truncate(limit::UNITS);
         }
@@ -219,7 +219,7 @@ impl Loader<'_> {
         match read_still(self.files, path, limit::UNIT_FILE) {
             Ok((bytes, stat)) => {
                 if let Some((severity, complaint)) = self.options.trust.complaint(&stat) {
-                    self.complain(whole(
+                    self.complain(Diagnostic::of_file(
                         severity,
                         "untrusted",
                         path,
@@ -374,7 +374,12 @@ impl Loader<'_> {
             if let Some(path) = files.values().next() {
                 let message =
                     format!("this drop-in is for `{unit}`, and there is no such unit or file");
-                self.complain(whole(Severity::Warning, "unused-drop-in", path, message));
+                self.complain(Diagnostic::of_file(
+                    Severity::Warning,
+                    "unused-drop-in",
+                    path,
+                    message,
+                ));
             }
         }
     }

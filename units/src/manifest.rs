@@ -4,7 +4,7 @@
 
 use crate::diagnostic::{Diagnostic, Place, Severity};
 use crate::key::{self, Key, Shape};
-use crate::key_table::SANDBOX;
+use crate::key_table::{self, SANDBOX};
 use crate::limit;
 use crate::name::Name;
 use crate::yaml::{Document, Node, Pair, Spot, Value};
@@ -205,8 +205,8 @@ impl Manifest {
                 self.report("not-yet", pair.at, message, hint);
                 continue;
             }
-            let Some(key) = key::find(&pair.key) else {
-                let hint = match key::meant(&pair.key) {
+            let Some(key) = key_table::find(&pair.key) else {
+                let hint = match key_table::meant(&pair.key) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => "`initctl explain` lists all keys; keys of your own begin with x-"
                         .to_string(),

@@ -20,7 +20,6 @@ use crate::sim::graph::{Edge, Graph, Universe};
 use crate::sim::set::Set;
 use crate::spec::{DependencyKind as D, Exit};
 use crate::time::Time;
-use event::Due;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +27,22 @@ use std::time::Duration;
 mod event;
 mod settle;
 mod wish;
+
+/// What a run waits for in time; of one moment the earlier comes first.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Ready,
+    Again,
+    Slot,
+    Reload,
+    Ping,
+    Start,
+    Stop,
+}
+/// In their order.
+const DUES: [Due; 7] =
+    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
+const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
 
 /// A run gives its slot back after this.
 pub(crate) const SLOT: Duration = Duration::from_secs(60);

@@ -1,9 +1,22 @@
 //! What a machine does when somebody presses one of the keys that reach PID 1: settings of
 //! `init.yaml` (their texts are in [`crate::settings_file`]). Which signal is which key is init's.
 
-use crate::machine::event::Shutdown;
 use crate::name::Name;
 use serde::{Deserialize, Serialize};
+
+/// How everything ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shutdown {
+    /// Switch the machine off.
+    Poweroff,
+    /// Start it anew.
+    Reboot,
+    /// Stop it.
+    Halt,
+    /// End init with this status.
+    Exit(u8),
+}
 
 /// What one key does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use crate::assembly::hash;
 use crate::control::source_set::SourceSet;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::{FileKind, Files, Problem, Stat};
-use crate::folder::{self, Trust, whole};
+use crate::folder::{self, Trust};
 use crate::generation::Stamp;
 use crate::limit;
 use crate::name::Name;
@@ -86,14 +86,15 @@ impl Source {
         trust: Trust,
     ) -> Result<Option<Source>, Box<Diagnostic>> {
         let directory = directory(sources, name);
-        let failed =
-            |message: String| Box::new(whole(Severity::Error, "source", &directory, message));
+        let failed = |message: String| {
+            Box::new(Diagnostic::of_file(Severity::Error, "source", &directory, message))
+        };
         let mut untrusted = Vec::new();
         let names = match folder::listing(files, &directory, trust, &mut untrusted) {
             Ok(names) => names,
             Err(Problem::Missing) => return Ok(None),
             Err(problem) => {
-                return Err(failed(format!("can not be listed: {}", folder::words(&problem))));
+                return Err(failed(format!("can not be listed: {}", problem.words())));
             }
         };
         if let Some(first) = untrusted.into_iter().find(|d| d.severity == Severity::Error) {

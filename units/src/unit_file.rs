@@ -5,7 +5,7 @@ use crate::account::Accounts;
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::{FileKind, Files, Problem, Stat};
-use crate::folder::{self, Trust, whole, words};
+use crate::folder::{self, Trust};
 use crate::generation::{Fault, FileRecord, Stamp};
 use crate::import::systemd::unit_name::UnitName;
 use crate::limit;
@@ -55,9 +55,9 @@ pub(crate) fn read_still(
         let (code, message) = if *problem == Problem::TooLarge {
             ("too-large", format!("larger than {} KiB", limit / 1024))
         } else {
-            ("unreadable", format!("can not be read: {}", words(problem)))
+            ("unreadable", format!("can not be read: {}", problem.words()))
         };
-        Box::new(whole(Severity::Error, code, path, message))
+        Box::new(Diagnostic::of_file(Severity::Error, code, path, message))
     };
     for _ in 0..ATTEMPTS {
         // Opening a device may already do something, so what is no file is not even opened.
@@ -75,7 +75,7 @@ pub(crate) fn read_still(
         }
     }
     let message = "it changes while it is read".to_string();
-    Err(Box::new(whole(Severity::Error, "unstable", path, message)))
+    Err(Box::new(Diagnostic::of_file(Severity::Error, "unstable", path, message)))
 }
 
 /// The code of a diagnostic about a file that the caller leaves out.
@@ -104,7 +104,7 @@ pub(crate) fn load(
 /// The mistake of a file that the caller leaves out.
 pub(crate) fn left_out(path: &str, why: Option<String>) -> Diagnostic {
     let why = why.unwrap_or_else(|| "it was not read".to_string());
-    whole(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))
+    Diagnostic::of_file(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))
         .with_hint("make it smaller or simpler, then `initctl reload`")
 }
 
@@ -147,7 +147,7 @@ fn read(
     }
     if manifests.is_empty() && reading.diagnostics.is_empty() {
         let message = "there is no unit in this file".to_string();
-        let error = whole(Severity::Error, "empty", path, message);
+        let error = Diagnostic::of_file(Severity::Error, "empty", path, message);
         record.diagnostics.push(error.with_hint("begin it with `unit: NAME`, or delete it"));
     }
     let names: Vec<String> =
@@ -226,7 +226,7 @@ fn cut(diagnostics: &mut Vec<Diagnostic>, most: usize, path: &str) {
         diagnostics.truncate(most.saturating_sub(1));
         diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
         let message = format!("{} more are not shown", count - diagnostics.len());
-        diagnostics.push(whole(Severity::Note, "more", path, message));
+        diagnostics.push(Diagnostic::of_file(Severity::Note, "more", path, message));
     }
 }
 
@@ -247,8 +247,13 @@ pub(crate) fn trusted(
         Ok((bytes, stat)) => {
             record.stamp = stat.stamp;
             if let Some((severity, complaint)) = context.trust.complaint(&stat) {
-                let error = whole(severity, "untrusted", path, format!("this file: {complaint}"))
-                    .with_hint("unit files are root's (or init's own user's), mode 644");
+                let error = Diagnostic::of_file(
+                    severity,
+                    "untrusted",
+                    path,
+                    format!("this file: {complaint}"),
+                )
+                .with_hint("unit files are root's (or init's own user's), mode 644");
                 record.diagnostics.push(error);
                 if severity == Severity::Error {
                     return None;

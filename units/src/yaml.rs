@@ -9,10 +9,12 @@
 //! Who reads the tree: [`crate::manifest`], [`crate::settings_file`],
 //! [`crate::policy_file`], and the scenario files.
 
+mod reader;
+
 use crate::diagnostic::{Diagnostic, Place};
 use crate::limit;
 use crate::text;
-use crate::yaml_reader::Reader;
+use reader::Reader;
 use std::sync::Arc;
 
 /// How much is read of one text.

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Trouble};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::key::{self, Key};
-use groundstate_units::key_table::KEYS;
+use groundstate_units::key_table::{self, KEYS};
 use groundstate_units::settings_file::{SETTINGS, SettingKey};
 use groundstate_units::spec::Kind;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
 
 /// The keys that a type takes, or that begin with a word which is none itself; and what to call them.
 fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
-    if key::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
+    if key_table::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
         return None;
     }
     if let Some(kind) = Kind::ALL.iter().find(|kind| kind.as_str() == name) {
@@ -70,11 +70,11 @@ fn these(keys: &[&Key]) -> Value {
 
 fn one(session: &Session, name: &str) -> Result<(), Trouble> {
     let name = name.trim_end_matches(':');
-    let unit_key = key::find(name);
+    let unit_key = key_table::find(name);
     let setting = SETTINGS.iter().find(|setting| setting.name == name);
     if unit_key.is_none() && setting.is_none() {
         let known = KEYS.iter().map(|key| key.name).chain(SETTINGS.iter().map(|key| key.name));
-        let near = key::meant(name).or_else(|| key::nearest(name, known));
+        let near = key_table::meant(name).or_else(|| key::nearest(name, known));
         let hint = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`initctl explain` lists all keys".to_string(),

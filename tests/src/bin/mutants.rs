@@ -10,7 +10,8 @@
 //! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::machine::mutant::{ALL, Mutant};
+use groundstate_units::machine::mutant::Mutant;
+use groundstate_units::machine::rule::ALL;
 use groundstate_units::sim::coverage::Coverage;
 use groundstate_units::sim::invariant::witness::WITNESSES;
 use groundstate_units::sim::subject::Subject;

@@ -46,7 +46,7 @@ fn table_of(file: &str) -> String {
 mod tests {
     use super::*;
     use groundstate_units::import::systemd::table::{self, How};
-    use groundstate_units::key;
+    use groundstate_units::key_table;
     use std::collections::BTreeMap;
 
     /// The four cells of each row of directives.tsv.
@@ -83,7 +83,7 @@ mod tests {
             before = directive;
             let (section, name) = directive.split_once('.').unwrap();
             let row = table::find(section, name).unwrap_or_else(|| panic!("{directive}: unknown"));
-            let known = native == "-" || key::find(native).is_some();
+            let known = native == "-" || key_table::find(native).is_some();
             assert!(known && !test.is_empty(), "{directive}");
             // What has its own code may become another key than its row says.
             let refused = status.starts_with("refused: ");

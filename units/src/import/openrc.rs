@@ -1,7 +1,7 @@
 //! OpenRC's service scripts. The way of the data:
 //!
 //! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
-//! (what is assigned, what `depend()` says) → [`declaration`] where the script only declares,
+//! (what is assigned, what `depend()` says) → [`declare`] where the script only declares,
 //! [`wrapping`] where it does more → a native [`crate::manifest::Manifest`], and the fate of each
 //! thing for the report.
 //!
@@ -14,6 +14,7 @@
 
 mod daemon_option;
 mod declaration;
+mod declare;
 mod directory;
 mod expansion;
 mod function;
@@ -60,9 +61,9 @@ pub fn convert(
     }
     reading.read(SCRIPT, file, &script);
     let relations = relation::read(&mut reading, &script, file, name);
-    let mut unit = Unit::of(name, file, declaration::kind(&mut reading));
+    let mut unit = Unit::of(name, file, declare::kind(&mut reading));
     relations.apply(&mut unit);
-    let mut reasons = declaration::declare(&mut reading, &mut unit, &script);
+    let mut reasons = declare::declare(&mut reading, &mut unit, &script);
     if reasons.is_empty() {
         reasons.extend(refused(&unit));
     }

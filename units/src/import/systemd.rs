@@ -2,7 +2,7 @@
 //!
 //! text → [`unit_text`] (sections and assignments with places, nothing lost) →
 //! [`table`] (one row for each directive: which native key, how its value is turned,
-//! or why it is left out) → [`conversion`] (a native [`crate::manifest::Manifest`], and
+//! or why it is left out) → [`convert`] (a native [`crate::manifest::Manifest`], and
 //! the fate of each directive for the report).
 //!
 //! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),
@@ -12,6 +12,7 @@
 mod command;
 mod condition;
 pub mod conversion;
+mod convert;
 mod dependency;
 mod directive;
 mod entries;
@@ -30,7 +31,8 @@ pub mod unit_name;
 pub mod unit_text;
 mod word;
 
-pub use conversion::{Imported, Surroundings, convert};
+pub use conversion::{Imported, Surroundings};
+pub use convert::convert;
 pub(crate) use dependency::native_target as target_of_link;
 pub use unit_name::{Suffix, UnitName, instance_of_drop_in};
 pub use unit_text::{UnitOption, UnitText};

@@ -2,7 +2,7 @@
 //! `stop`, and its comments say the rest. The way of the data:
 //!
 //! text → [`header`] (the comments that say something, with places) → [`table`] (what each
-//! means, which target a facility is) → [`conversion`] (a native
+//! means, which target a facility is) → [`convert`] (a native
 //! [`crate::manifest::Manifest`], and the fate of each of those lines; dependencies are in
 //! [`order`]). Whether the script knows `reload` is [`verbs`]'s.
 //!
@@ -10,12 +10,13 @@
 //! insserv(8) and chkconfig(8), and of what systemd-sysv-generator(8) makes of a script.
 
 mod conversion;
+mod convert;
 mod header;
 mod order;
 mod table;
 mod verbs;
 
-pub use conversion::convert;
+pub use convert::convert;
 
 #[cfg(test)]
 mod tests;

@@ -63,7 +63,7 @@ mod tests {
     fn what_is_not_there_yet_is_no_key_and_stands_once() {
         assert!(SANDBOX.is_sorted_by(|a, b| a < b));
         for name in SANDBOX {
-            assert!(crate::key::find(name).is_none(), "{name}");
+            assert!(crate::key_table::find(name).is_none(), "{name}");
         }
     }
 }

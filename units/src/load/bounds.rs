@@ -4,7 +4,6 @@
 use super::set::Set;
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::folder::whole;
 use crate::generation::{Fault, FileRecord};
 use crate::limit;
 use crate::ready_grep;
@@ -90,7 +89,7 @@ impl Set {
                 size / 1024,
                 most / 1024
             );
-            let error = whole(Severity::Error, "too-large", &file, message);
+            let error = Diagnostic::of_file(Severity::Error, "too-large", &file, message);
             total = total.saturating_sub(size);
             for draft in self.drafts.iter_mut().filter(|draft| draft.at.file == file) {
                 total += empty(draft, &error, context);

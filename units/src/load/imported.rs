@@ -5,7 +5,7 @@ use super::bounds::size;
 use super::set::Set;
 use crate::assembly::Draft;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::folder::{Found, whole};
+use crate::folder::Found;
 use crate::foreign::Foreign;
 use crate::generation::{FileRecord, Stamp};
 use crate::import;
@@ -118,7 +118,7 @@ impl Set {
                 if made.len() > limit::INSTANCES {
                     let message = format!("more than {} instances of templates", limit::INSTANCES);
                     let file = template.file().to_string();
-                    return Some(whole(Severity::Error, "too-large", &file, message));
+                    return Some(Diagnostic::of_file(Severity::Error, "too-large", &file, message));
                 }
                 let template = template.clone();
                 let size = sizes.entry(template.file().clone()).or_insert(0);
@@ -200,7 +200,7 @@ impl Set {
             template.name,
             limit::TEMPLATE / 1024
         );
-        let error = whole(Severity::Error, "too-large", file, message)
+        let error = Diagnostic::of_file(Severity::Error, "too-large", file, message)
             .with_hint("make the template smaller, or want fewer instances");
         let name = Name::new(&name.to_string()).ok();
         let draft = name.map(|name| placeholder(context, name, &error));

@@ -1,8 +1,9 @@
 //! The first half of a step, for facts: what a report about a run, or a timer,
 //! changes in its unit. A report about a run that is no more changes nothing.
 
-use super::failure::{self, Failure};
+use super::failure;
 use super::mutant::Mutant;
+use super::phase::Failure;
 use super::phase::{Form, Kill, Phase, Stop, Then};
 use super::timer::TimerKind;
 use super::{Ix, Machine};

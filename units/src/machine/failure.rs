@@ -3,35 +3,15 @@
 
 use super::cell::Cell;
 use super::mutant::Mutant;
-use super::phase::{Form, Phase};
+use super::phase::{Failure, Form, Phase};
 use super::{Ix, Machine};
 use crate::generation::UnitId;
 use crate::limit;
 use crate::machine::reason::Reason;
 use crate::spec::{DependencyKind, Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
 use crate::time::Time;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// One failure of one run, counted when the run is gone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Failure {
-    pub(super) reason: Reason,
-    /// Another try by itself would fail the same way: a missing file, a bad user.
-    pub(super) needs_change: bool,
-    /// How its main process ended, where that was the failure.
-    pub(super) exit: Option<Exit>,
-    /// A command of the stop failed: it is shown of a unit that is not needed, too.
-    #[serde(skip)]
-    pub(super) of_stop: bool,
-}
-
-impl Failure {
-    pub(super) fn new(reason: Reason) -> Failure {
-        Failure { reason, needs_change: false, exit: None, of_stop: false }
-    }
-}
 
 /// Whether `restart` has a run follow this end: a failure for this reason, or a success; of the
 /// main process where `exit` says how. The classes are those of systemd.service(5).

@@ -104,7 +104,7 @@ mod prod;
 pub mod reason;
 pub mod record;
 #[cfg(feature = "sim")]
-mod rule;
+pub mod rule;
 mod run;
 mod settle;
 mod shown;

@@ -4,9 +4,6 @@
 //! the feature `sim` only; without it [`Machine::planted`] is the constant false.
 
 use super::Machine;
-use super::record::Field;
-#[cfg(feature = "sim")]
-pub use super::rule::ALL;
 
 /// A rule, broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +270,49 @@ pub enum Mutant {
     DeadlineSigned,
     /// records: this field is left out.
     NotRecorded(Field),
+}
+
+/// A field of a record, for the mutants that leave it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// [`super::record::MachineRecord::policy`].
+    Policy,
+    /// [`super::record::MachineRecord::wish`].
+    Wish,
+    /// [`super::record::MachineRecord::booted`].
+    Booted,
+    /// [`super::record::MachineRecord::shutdown_deadline`].
+    ShutdownDeadline,
+    /// [`super::record::MachineRecord::ending`].
+    Ending,
+    /// [`super::record::MachineRecord::next_run`].
+    NextRun,
+    /// [`super::record::UnitRecord::phase`].
+    Phase,
+    /// [`super::record::UnitRecord::failures`].
+    Failures,
+    /// [`super::record::UnitRecord::recent`].
+    Recent,
+    /// [`super::record::UnitRecord::verdict`].
+    Verdict,
+    /// [`super::record::UnitRecord::last`].
+    Last,
+    /// [`super::record::UnitRecord::broke_off`].
+    BrokeOff,
+    /// [`super::record::UnitRecord::ended`].
+    Ended,
+    /// [`super::record::UnitRecord::fresh`].
+    Fresh,
+    /// [`super::record::UnitRecord::fired`].
+    Fired,
+    /// [`super::record::UnitRecord::brought`].
+    Brought,
+    /// [`super::record::UnitRecord::needed`].
+    Needed,
+    /// [`super::record::UnitRecord::shown`].
+    Shown,
+    /// [`super::record::UnitRecord::since`].
+    Since,
 }
 
 impl Machine {

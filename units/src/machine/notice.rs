@@ -1,8 +1,8 @@
 //! What a run says of itself while it is up: that it is ready, that it reloads, that
 //! it needs more time, that it is alive. How it ends is in [`super::fact`].
 
-use super::failure::Failure;
 use super::mutant::Mutant;
+use super::phase::Failure;
 use super::phase::{Form, Kill, Phase, Stop, Then};
 use super::{Ix, Machine};
 use crate::machine::action::{Action, StopReason};

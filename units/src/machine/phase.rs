@@ -2,7 +2,6 @@
 //! where something is up, a deadline only where something is awaited. What an
 //! operator sees is computed from them in [`super::shown`].
 
-use super::failure::Failure;
 use super::run::Run;
 use super::timer::TimerKind;
 use crate::machine::reason::Reason;
@@ -26,6 +25,25 @@ pub(super) enum Phase {
     Backoff(Time),
     /// Down for good, as far as the machine goes.
     Failed(Reason),
+}
+
+/// One failure of one run, counted when the run is gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) reason: Reason,
+    /// Another try by itself would fail the same way: a missing file, a bad user.
+    pub(super) needs_change: bool,
+    /// How its main process ended, where that was the failure.
+    pub(super) exit: Option<Exit>,
+    /// A command of the stop failed: it is shown of a unit that is not needed, too.
+    #[serde(skip)]
+    pub(super) of_stop: bool,
+}
+
+impl Failure {
+    pub(super) fn new(reason: Reason) -> Failure {
+        Failure { reason, needs_change: false, exit: None, of_stop: false }
+    }
 }
 
 /// A start under way.

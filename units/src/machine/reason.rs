@@ -3,7 +3,6 @@
 //! say the same.
 
 use crate::diagnostic::Place;
-use crate::machine::event::{ExecFailure, Stage};
 use crate::name::Name;
 use crate::spec::Exit;
 use crate::time::Time;
@@ -186,6 +185,104 @@ impl fmt::Display for Reason {
 }
 
 /// "cannot run /usr/local/bin/irc-bot (execve): No such file or directory".
+/// Where a start broke off. Words for people are in [`Stage::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The clone of PID 1.
+    Fork,
+    /// Making or entering the cgroup.
+    Cgroup,
+    /// A setting of the cgroup, such as a limit.
+    Controller,
+    /// A new session.
+    Session,
+    /// stdin, stdout, stderr.
+    Stdio,
+    /// An assert-*: what has to be so is not. Final until `retry` or a new definition; errno is 0
+    /// and the path holds the assert as written.
+    Assert,
+    /// Resource limits.
+    Limits,
+    /// Supplementary groups, group, user (or its look-up).
+    Group,
+    /// See [`Stage::Group`].
+    User,
+    /// The working directory.
+    WorkingDir,
+    /// A condition does not hold; init makes [`super::event::Event::Skipped`] of it.
+    Condition,
+    /// Making a directory.
+    Directory,
+    /// Priorities and processors.
+    Schedule,
+    /// chroot(2).
+    Root,
+    /// Capabilities.
+    Rights,
+    /// Reading an env-file.
+    EnvFile,
+    /// The words of the exec line.
+    ExecLine,
+    /// execve(2) itself.
+    Execve,
+    /// The program is there, and the interpreter it names (`#!`, or an ELF loader) is not.
+    Interpreter,
+    /// A trigger's listening socket.
+    Listen,
+    /// The notify socket can not be had.
+    Notify,
+}
+
+impl Stage {
+    /// As shown: "cannot run X (execve): …".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Fork => "fork",
+            Stage::Cgroup => "cgroup",
+            Stage::Controller => "cgroup setting",
+            Stage::Session => "setsid",
+            Stage::Stdio => "stdio",
+            Stage::Assert => "assert",
+            Stage::Limits => "setrlimit",
+            Stage::Group => "group",
+            Stage::User => "user",
+            Stage::WorkingDir => "chdir",
+            Stage::Condition => "condition",
+            Stage::Directory => "mkdir",
+            Stage::Schedule => "scheduling",
+            Stage::Root => "chroot",
+            Stage::Rights => "capabilities",
+            Stage::EnvFile => "env-file",
+            Stage::ExecLine => "exec line",
+            Stage::Execve => "execve",
+            Stage::Interpreter => "interpreter",
+            Stage::Listen => "listen",
+            Stage::Notify => "notify",
+        }
+    }
+}
+
+/// A start that could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ExecFailure {
+    /// Where.
+    pub stage: Stage,
+    /// errno(3).
+    pub errno: i32,
+    /// What was to be run, opened or entered.
+    pub path: String,
+}
+
+impl ExecFailure {
+    /// A want of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …), not of a file or a user:
+    /// an ordinary failure that is retried, no exec error.
+    pub fn is_transient(&self) -> bool {
+        const TRANSIENT: [i32; 7] = [4, 11, 12, 16, 23, 24, 28]; // EINTR EAGAIN ENOMEM EBUSY ENFILE EMFILE ENOSPC
+        TRANSIENT.contains(&self.errno)
+    }
+}
+
 impl fmt::Display for ExecFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stage, path) = (self.stage.as_str(), &self.path);

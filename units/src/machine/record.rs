@@ -14,7 +14,7 @@
 use super::cell::Cell;
 use super::ending::Ending;
 #[cfg(feature = "sim")]
-use super::mutant::Mutant;
+use super::mutant::{Field, Mutant};
 use super::need::Wish;
 use super::phase::Phase;
 use super::{Ix, Machine};
@@ -267,49 +267,6 @@ impl UnitRecord {
             ..Cell::nobody()
         }
     }
-}
-
-/// A field of a record, for the mutants that leave it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// [`MachineRecord::policy`].
-    Policy,
-    /// [`MachineRecord::wish`].
-    Wish,
-    /// [`MachineRecord::booted`].
-    Booted,
-    /// [`MachineRecord::shutdown_deadline`].
-    ShutdownDeadline,
-    /// [`MachineRecord::ending`].
-    Ending,
-    /// [`MachineRecord::next_run`].
-    NextRun,
-    /// [`UnitRecord::phase`].
-    Phase,
-    /// [`UnitRecord::failures`].
-    Failures,
-    /// [`UnitRecord::recent`].
-    Recent,
-    /// [`UnitRecord::verdict`].
-    Verdict,
-    /// [`UnitRecord::last`].
-    Last,
-    /// [`UnitRecord::broke_off`].
-    BrokeOff,
-    /// [`UnitRecord::ended`].
-    Ended,
-    /// [`UnitRecord::fresh`].
-    Fresh,
-    /// [`UnitRecord::fired`].
-    Fired,
-    /// [`UnitRecord::brought`].
-    Brought,
-    /// [`UnitRecord::needed`].
-    Needed,
-    /// [`UnitRecord::shown`].
-    Shown,
-    /// [`UnitRecord::since`].
-    Since,
 }
 
 #[cfg(feature = "sim")]

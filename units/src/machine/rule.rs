@@ -1,7 +1,6 @@
 //! Every mistake made on purpose ([`super::mutant`]), and the rule that it breaks: what the table of the mutants says.
 
-use super::mutant::Mutant;
-use super::record::Field;
+use super::mutant::{Field, Mutant};
 
 /// Every mutant, and the rule it breaks.
 pub const ALL: &[(Mutant, &str)] = &[

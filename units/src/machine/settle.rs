@@ -2,8 +2,8 @@
 //! stop, until nothing moves; then start all that may start, in order. Everything
 //! that is ordered is ordered here or in the answer to a fact ([`super::fact`]).
 
-use super::failure::Failure;
 use super::mutant::Mutant;
+use super::phase::Failure;
 use super::phase::{Form, Kill, Phase, Start, Stop, Then};
 use super::run::Run;
 use super::there::{Ends, There};

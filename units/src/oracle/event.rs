@@ -2,7 +2,7 @@
 //! are in [`super::wish`]. What follows from it is settled afterwards ([`super::settle`]).
 
 use super::settle::{FLOOR, again, delay, later};
-use super::{Deed, Failure, IMMORTAL, Oracle, Rest, Run};
+use super::{DUES, Deed, Due, Failure, IMMORTAL, NOTHING_DUE, Oracle, Rest, Run};
 use crate::machine::event::{Event, Stage};
 use crate::machine::reason::State;
 use crate::name::Name;
@@ -10,22 +10,6 @@ use crate::sim::set::Set;
 use crate::spec::{DependencyKind as D, Exit, Kind, Readiness};
 use crate::time::Time;
 use std::time::Duration;
-
-/// What a run waits for in time; of one moment the earlier comes first.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Due {
-    Ready,
-    Again,
-    Slot,
-    Reload,
-    Ping,
-    Start,
-    Stop,
-}
-/// In their order.
-pub(super) const DUES: [Due; 7] =
-    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
-pub(super) const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
 
 impl Oracle {
     /// False: refused, and nothing changed.

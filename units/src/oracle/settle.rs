@@ -1,8 +1,7 @@
 //! One step: what follows from an event, and how a run begins, becomes active, is told
 //! and is gone. The sets it asks for are computed in [`crate::oracle`].
 
-use super::event::{Due, NOTHING_DUE};
-use super::{Deed, Failure, Oracle, Rest, Run, SLOT, Stored};
+use super::{Deed, Due, Failure, NOTHING_DUE, Oracle, Rest, Run, SLOT, Stored};
 use crate::machine::event::{Event, RunId};
 
 use crate::machine::reason::State;

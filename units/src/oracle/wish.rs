@@ -1,9 +1,8 @@
 //! The operator's wishes: each is tried out on the side, then refused or taken whole; and
 //! the prods, which leave the goal alone.
 
-use super::event::Due;
 use super::settle::later;
-use super::{Deed, Oracle, Run, Stored};
+use super::{Deed, Due, Oracle, Run, Stored};
 use crate::generation::Generation;
 use crate::machine::event::Event;
 use crate::machine::reason::State;

@@ -1,6 +1,6 @@
 //! A script and its settings, read from top to bottom: what is assigned, what is handed on to
 //! children, which functions there are, and what was met that is not read. What the unit makes of
-//! that is in [`super::declaration`] and [`super::wrapping`]; what `depend()` says in
+//! that is in [`super::declare`] and [`super::wrapping`]; what `depend()` says in
 //! [`super::relation`].
 
 use super::expansion::{self, expand};

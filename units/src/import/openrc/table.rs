@@ -1,6 +1,6 @@
 //! Variables of a service script that stand each for itself: the native key of each, how its
 //! value is turned, or why it is left out. What takes several of them is in
-//! [`super::declaration`] and [`super::signalling`].
+//! [`super::declare`] and [`super::signalling`].
 
 use super::declaration::Declaration;
 use super::reading::SCRIPT;

@@ -3,7 +3,7 @@
 
 use crate::diagnostic::{Diagnostic, Place};
 use crate::import::fate::{Fate, Imported, Outcome};
-use crate::key;
+use crate::key_table;
 use crate::limit;
 use crate::manifest::{Entry, Manifest};
 use crate::name::Name;
@@ -80,7 +80,7 @@ impl Unit {
 
     /// One more entry of a list; the same twice counts once.
     pub(super) fn add(&mut self, key: &str, text: &str, at: &Place) {
-        let Some(known) = key::find(key) else { return };
+        let Some(known) = key_table::find(key) else { return };
         if !self.held.insert((known.name, text.to_string())) {
             return;
         }
@@ -124,7 +124,7 @@ impl Unit {
     }
 
     fn enter(&mut self, key: &str, at: &Place, node: impl FnOnce(Spot) -> Node) {
-        let Some(key) = key::find(key) else { return };
+        let Some(key) = key_table::find(key) else { return };
         let spot = Spot { line: at.line, column: at.column };
         let node = node(spot);
         self.manifest.entries.push(Entry { key, file: at.file.clone(), at: spot, node });
@@ -132,7 +132,7 @@ impl Unit {
 
     /// Its type has that key.
     pub(super) fn takes(&self, key: &str) -> bool {
-        key::find(key).is_some_and(|key| key.types.has(self.kind))
+        key_table::find(key).is_some_and(|key| key.types.has(self.kind))
     }
 
     /// What became of one thing.

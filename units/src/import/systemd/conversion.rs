@@ -2,13 +2,11 @@
 //! here values are turned, collected, checked against the native key table, and what is
 //! left out is told. What takes more than one directive is in the files beside this one.
 
-use super::entries::Held;
 use super::fate::Fate;
 use super::span;
-use super::unit_name::{Suffix, UnitName};
-use super::unit_text::{UnitOption, UnitText};
+use super::unit_name::UnitName;
+use super::unit_text::UnitOption;
 use super::word::{self, Unbalanced, Word};
-use super::{dependency, implied, install, mount, service, trigger};
 use crate::diagnostic::{Place, Severity};
 use crate::manifest::Manifest;
 use crate::name::Name;
@@ -16,7 +14,6 @@ use crate::spec::Kind;
 use crate::specifier::{self, Facts};
 use crate::yaml::Spot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// What a unit is imported with.
 #[derive(Clone, Debug, Default)]
@@ -49,84 +46,20 @@ impl From<Imported> for super::fate::Imported {
     }
 }
 
-/// Imports a unit: its file's text and those of its drop-ins, in order. A name that is a
-/// template's leaves specifiers as they are: native templates know the same.
-pub fn convert(
-    name: &UnitName,
-    file: &Arc<str>,
-    texts: &[UnitText],
-    around: &Surroundings,
-) -> Imported {
-    let options: Vec<&UnitOption> = texts.iter().flat_map(|text| &text.options).collect();
-    let first = texts.first().and_then(|text| text.sections.first());
-    let at = first.map_or(Spot { line: 1, column: 1 }, |(_, at)| *at);
-    let mut conversion = Conversion {
-        name,
-        options,
-        around,
-        kind: Kind::Virtual,
-        manifest: Manifest::imported(file.clone(), at),
-        by_directive: BTreeMap::new(),
-        held: Held::default(),
-        fates: Vec::new(),
-        told: BTreeSet::new(),
-        weaker: Vec::new(),
-        default_instance: None,
-        also: Vec::new(),
-        #[cfg(test)]
-        walked: std::cell::Cell::new(0),
-    };
-    for text in texts {
-        conversion.manifest.diagnostics.extend(text.found.iter().cloned());
-    }
-    let mut resets: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, option) in conversion.options.iter().enumerate() {
-        if let Some(family) = family(option).filter(|_| option.value.is_empty()) {
-            resets.insert(family, at);
-        }
-    }
-    for (at, option) in conversion.options.iter().copied().enumerate() {
-        if family(option).and_then(|family| resets.get(family)).is_some_and(|reset| at < *reset) {
-            continue;
-        }
-        let directive = (option.section.as_ref(), option.name.as_str());
-        conversion.by_directive.entry(directive).or_default().push(option);
-    }
-    conversion.run(texts);
-    Imported {
-        manifest: conversion.manifest,
-        fates: conversion.fates,
-        default_instance: conversion.default_instance,
-        also: conversion.also,
-        #[cfg(test)]
-        walked: conversion.walked.get(),
-    }
-}
-
-/// Directives that are one list: an empty assignment to one takes back those of all.
-fn family(option: &UnitOption) -> Option<&'static str> {
-    match (option.section.as_ref(), option.name.as_str()) {
-        ("Unit", name) if name.starts_with("Condition") => Some("Condition"),
-        ("Unit", name) if name.starts_with("Assert") => Some("Assert"),
-        ("Socket", name) if name.starts_with("Listen") => Some("Listen"),
-        (
-            "Timer",
-            "OnCalendar" | "OnActiveSec" | "OnBootSec" | "OnStartupSec" | "OnUnitActiveSec"
-            | "OnUnitInactiveSec",
-        ) => Some("On"),
-        (
-            "Path",
-            "PathExists" | "PathExistsGlob" | "PathChanged" | "PathModified" | "DirectoryNotEmpty",
-        ) => Some("Path"),
-        _ => None,
-    }
+/// What the lists and maps of a manifest hold, to look it up without a walk.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Texts in lists, by key.
+    pub(super) texts: BTreeMap<&'static str, BTreeSet<String>>,
+    /// Of each name in a map: which pair it is.
+    pub(super) pairs: BTreeMap<(&'static str, String), usize>,
 }
 
 pub(super) struct Conversion<'a> {
     pub(super) name: &'a UnitName,
     pub(super) options: Vec<&'a UnitOption>,
     /// The same by section and name, in order.
-    by_directive: BTreeMap<(&'a str, &'a str), Vec<&'a UnitOption>>,
+    pub(super) by_directive: BTreeMap<(&'a str, &'a str), Vec<&'a UnitOption>>,
     pub(super) around: &'a Surroundings,
     pub(super) kind: Kind,
     pub(super) manifest: Manifest,
@@ -144,46 +77,12 @@ pub(super) struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    fn run(&mut self, texts: &[UnitText]) {
-        self.read_name();
-        let Some(suffix) = self.name.suffix else {
-            return self.refuse_unit("a name that does not say what kind of unit it is");
-        };
-        match suffix {
-            Suffix::Service => service::convert(self),
-            Suffix::Socket => trigger::socket(self),
-            Suffix::Timer => trigger::timer(self),
-            Suffix::Path => trigger::path(self),
-            Suffix::Mount => mount::mount(self),
-            Suffix::Swap => mount::swap(self),
-            Suffix::Target => self.kind = Kind::Virtual,
-            Suffix::Automount => {
-                self.refuse_unit("nothing is mounted at the first access; use a .mount unit");
-            }
-            Suffix::Device => self.refuse_unit("devices are the device manager's, not units"),
-            Suffix::Scope => {
-                self.refuse_unit("a scope is made while a system runs, never by a file")
-            }
-            Suffix::Slice => {
-                self.refuse_unit("slices are no units here; say `cgroup-slice` in each unit")
-            }
-        }
-        dependency::convert(self);
-        implied::convert(self, suffix);
-        install::convert(self, suffix);
-        self.apply_rows();
-        self.tell_sections(texts);
-        self.tell_gaps();
-        self.tell_weaker();
-        self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
-    }
-
     /// Its name in its own values: a template's are filled in for each instance.
     pub(super) fn own(&self) -> UnitName {
         if self.name.is_template() { self.name.with_instance("%i") } else { self.name.clone() }
     }
 
-    fn read_name(&mut self) {
+    pub(super) fn read_name(&mut self) {
         match Name::new(&self.name.to_string()) {
             Ok(name) => self.manifest.name = Some(name),
             Err(error) => {

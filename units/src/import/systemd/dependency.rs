@@ -6,7 +6,7 @@ use super::replacement;
 use super::table::partly;
 use super::unit_name::{Suffix, UnitName, unescape_path};
 use super::unit_text::UnitOption;
-use crate::key;
+use crate::key_table;
 use crate::mount_name;
 use crate::name::Name;
 use crate::yaml::Spot;
@@ -134,7 +134,7 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     if matches!(key, "wants" | "before" | "conflicts") {
         return this.leave_out(other.option, "a device comes by itself");
     }
-    if key::find("wait-file").is_some() {
+    if key_table::find("wait-file").is_some() {
         this.add("wait-file", &path, Some(other.option), other.at);
     } else {
         this.lose(other.option, "devices are not waited for yet");

@@ -6,20 +6,12 @@ use super::fate::Outcome;
 use super::table::partly;
 use super::unit_text::UnitOption;
 use crate::diagnostic::Severity;
-use crate::key::{self, Key, Shape};
+use crate::key::{Key, Shape};
+use crate::key_table;
 use crate::limit;
 use crate::manifest::Entry;
 use crate::yaml::{Node, Pair, Scalar, Spot, Value};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What the lists and maps of a manifest hold, to look it up without a walk.
-#[derive(Default)]
-pub(super) struct Held {
-    /// Texts in lists, by key.
-    texts: BTreeMap<&'static str, BTreeSet<String>>,
-    /// Of each name in a map: which pair it is.
-    pairs: BTreeMap<(&'static str, String), usize>,
-}
+use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
     /// The native key of that name, if there is one and this type takes it. What it means
@@ -29,7 +21,7 @@ impl<'a> Conversion<'a> {
         key: &str,
         option: Option<&'a UnitOption>,
     ) -> Option<&'static Key> {
-        let found = key::find(key);
+        let found = key_table::find(key);
         match (found, option) {
             (Some(known), option) if !known.types.has(self.kind) => {
                 if let Some(option) = option

@@ -5,7 +5,7 @@
 
 use super::conversion::Conversion;
 use super::unit_name::Suffix;
-use crate::key;
+use crate::key_table;
 
 pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     let usual = this.flag("Unit", "DefaultDependencies", true);
@@ -65,7 +65,7 @@ fn service(this: &mut Conversion<'_>) {
     }
     let directories =
         ["StateDirectory", "CacheDirectory", "LogsDirectory", "WorkingDirectory", "RootDirectory"];
-    if key::find("needs-path").is_none()
+    if key_table::find("needs-path").is_none()
         && directories.iter().any(|name| this.last("Service", name).is_some())
     {
         edge(this, "after", "local-fs.target");

@@ -6,7 +6,7 @@ use super::span::{self, Span};
 use super::unit_text::UnitOption;
 use crate::capability;
 use crate::exec_line;
-use crate::key;
+use crate::key_table;
 use crate::log_level;
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn env_files(this: &mut Conversion<'_>) {
 /// systemd gives no one a user that nobody made; here it has to be there.
 fn dynamic_user(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "DynamicUser") else { return };
-    if span::boolean(&option.value) != Some(true) || key::find("dynamic-user").is_some() {
+    if span::boolean(&option.value) != Some(true) || key_table::find("dynamic-user").is_some() {
         return;
     }
     let named = this.last(SECTION, "User").is_some();

@@ -6,7 +6,7 @@ use super::conversion::Conversion;
 use super::span::{self, Span};
 use super::table::partly;
 use super::{command, restart};
-use crate::key;
+use crate::key_table;
 use crate::limit;
 use crate::spec::Kind;
 
@@ -50,7 +50,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
 
 /// Without a pid file nobody says which process is the main one: the cgroup tells how it is.
 fn forking(this: &mut Conversion<'_>) -> Kind {
-    let guessed = key::find("main-pid").is_some();
+    let guessed = key_table::find("main-pid").is_some();
     if this.last(SECTION, "PIDFile").is_some() || guessed {
         Kind::BackgroundPidfile
     } else {
@@ -130,10 +130,10 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
         let declared = this.text(SECTION, "Type").is_none_or(|kind| kind == "dbus");
         match (declared, this.expand(option, &option.value)) {
             (false, _) => this.leave_out(option, "its type says otherwise when it is ready"),
-            (true, Some(name)) if key::find("ready-dbus").is_some() => {
+            (true, Some(name)) if key_table::find("ready-dbus").is_some() => {
                 this.put("ready-dbus", &name, option);
             }
-            (true, Some(name)) if key::find("ready-exec").is_some() => {
+            (true, Some(name)) if key_table::find("ready-exec").is_some() => {
                 let test = format!(
                     "/bin/sh -c \"dbus-send --system --print-reply --dest=org.freedesktop.DBus / \
                      org.freedesktop.DBus.NameHasOwner string:{name} | grep -q true\""
@@ -177,7 +177,7 @@ fn remain(this: &mut Conversion<'_>, kind: &str) {
     let otherwise = if stays { "yes" } else { "no" };
     match this.last(SECTION, "RemainAfterExit") {
         // Without the key, what ended well stays exited: that is what `yes` asks for.
-        Some(option) if key::find("remain").is_none() => {
+        Some(option) if key_table::find("remain").is_none() => {
             this.leave_out(option, "what ended well counts as exited, which is active");
         }
         Some(option) => drop(this.put("remain", otherwise, option)),

@@ -1,6 +1,7 @@
 //! Units as people write them, imported: what they become natively, and what is told.
 
-use super::conversion::{Imported, Surroundings, convert};
+use super::conversion::{Imported, Surroundings};
+use super::convert::convert;
 use super::fate::{Outcome, Score};
 use super::unit_name::UnitName;
 use super::unit_text;
@@ -192,7 +193,7 @@ fn a_forking_daemon_with_a_pid_file_is_found_by_it() {
 fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
     let text = "ProtectSystem=strict\nPrivateTmp=yes\nCapabilityBoundingSet=~CAP_SYS_ADMIN\n";
     let web = service(text);
-    let missing = crate::key::find("protect-system").is_none();
+    let missing = crate::key_table::find("protect-system").is_none();
     let warnings = said(&web, Severity::Warning);
     let weaker = warnings.iter().filter(|(_, said)| said.starts_with("runs weaker than asked"));
     assert_eq!(weaker.count(), usize::from(missing), "{warnings:?}");

@@ -1,69 +1,24 @@
 //! A script as a native manifest: a unit that runs it with `start` and `stop`, and what became of each line of
 //! its header. What systemd-sysv-generator(8) gives such a unit is written out where it is not the native default.
 
-use super::header::{self, Header, Line};
-use super::order;
-use super::table::{self, Word};
-use super::verbs;
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::import::fate::{Fate, Imported, Outcome};
-use crate::import::systemd::{UnitName, quote};
-use crate::key;
+use super::header::Line;
+use super::table::Word;
+use crate::diagnostic::Severity;
+use crate::import::fate::{Fate, Outcome};
+use crate::key_table;
 use crate::limit;
 use crate::manifest::{Entry, Manifest};
-use crate::name::Name;
 use crate::text;
-use crate::value;
-use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::yaml::{Node, Scalar, Spot, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// How long a start or a stop may take (systemd-sysv-generator(8), `TimeoutSec=`).
-const TIMEOUT: &str = "5min";
-/// Exits with these are no failures: the program is not installed, is not configured (the Linux Standard Base,
-/// "Init Script Actions").
-const CLEAN: [&str; 3] = ["0", "5", "6"];
-/// With these Debian's scripts do not ask another init system to do what they are run for.
-const NO_DETOUR: [&str; 2] = ["SYSTEMCTL_SKIP_REDIRECT", "_SYSTEMCTL_SKIP_REDIRECT"];
 
 /// So many losses of one line are told, each in so many characters.
 const LOSSES: usize = 8;
 const LOSS: usize = 160;
 
-/// Imports a script: what its file is called, where that is, what stands in it, and how the unit is to call it.
-pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Imported {
-    let at = Spot { line: 1, column: 1 };
-    let mut manifest = Manifest::imported(file.clone(), at);
-    if text.len() > limit::IMPORTED_FILE {
-        let message = format!("larger than {} KiB", limit::IMPORTED_FILE / 1024);
-        manifest.diagnostics.push(Diagnostic::error("too-large", at.of(file), message));
-        return Imported { manifest, fates: Vec::new() };
-    }
-    let text = String::from_utf8_lossy(text);
-    let header = header::read(file, &text);
-    manifest.diagnostics.extend(header.found.iter().cloned());
-    let mut conversion = Conversion {
-        manifest,
-        lines: &header.lines,
-        ends: vec![End::default(); header.lines.len()],
-        own: BTreeSet::new(),
-        said: BTreeMap::new(),
-        held: BTreeMap::new(),
-    };
-    conversion.read_name(name);
-    conversion.process(script, &header, &text);
-    conversion.describe();
-    order::convert(&mut conversion);
-    conversion.tell_silence(&header);
-    let fates = conversion.fates();
-    let mut manifest = conversion.manifest;
-    manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
-    Imported { manifest, fates }
-}
-
 /// What became of a line so far.
 #[derive(Clone, Debug, Default)]
-struct End {
+pub(super) struct End {
     /// The keys it is in.
     kept: Vec<&'static str>,
     /// What of it is lost.
@@ -73,15 +28,15 @@ struct End {
 }
 
 pub(super) struct Conversion<'a> {
-    manifest: Manifest,
-    lines: &'a [Line],
-    ends: Vec<End>,
+    pub(super) manifest: Manifest,
+    pub(super) lines: &'a [Line],
+    pub(super) ends: Vec<End>,
     /// All targets it stands for.
     pub(super) own: BTreeSet<String>,
     /// Of targets that are in its order: in which key.
     pub(super) said: BTreeMap<String, &'static str>,
     /// What lists hold.
-    held: BTreeMap<&'static str, BTreeSet<String>>,
+    pub(super) held: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 impl<'a> Conversion<'a> {
@@ -96,152 +51,8 @@ impl<'a> Conversion<'a> {
         self.manifest.at
     }
 
-    fn read_name(&mut self, file: &str) {
-        let name = file.strip_suffix(".sh").unwrap_or(file);
-        let at = self.manifest.at;
-        match Name::new(name) {
-            Ok(_) if UnitName::of(name).is_template() => {
-                let hint = "a script is one unit; give its file another name";
-                self.manifest.tell_at(
-                    Severity::Error,
-                    "name",
-                    at,
-                    "a name that ends in @ is a template's",
-                    hint,
-                );
-            }
-            Ok(found) => {
-                self.manifest.name = Some(found);
-                self.stand_for(name, None, at);
-            }
-            Err(error) => {
-                let hint = "units are named as their files are";
-                self.manifest.tell_at(Severity::Error, "name", at, &error.to_string(), hint);
-            }
-        }
-        for (index, line) in self.all(Word::Provides) {
-            for word in line.value.split_whitespace() {
-                self.provide(index, line, word);
-            }
-            self.need_not(index, "its file's name is its name");
-        }
-    }
-
-    fn provide(&mut self, index: usize, line: &Line, word: &str) {
-        if let Some(facility) = word.strip_prefix('$') {
-            let known = table::FACILITIES.iter().find(|known| known.name == facility);
-            match known {
-                Some(known) => {
-                    self.own.insert(known.target.to_string());
-                    self.add("provides", known.target, Some(index), line.at);
-                }
-                None => self.lose(index, &format!("`{word}`: no facility that is known")),
-            }
-        } else if Name::new(word).is_err() || UnitName::of(word).is_template() {
-            self.lose(index, &format!("`{word}`: no unit's name"));
-        } else {
-            self.stand_for(word, Some(index), line.at);
-        }
-    }
-
-    /// A name, and what importers of systemd's units call such a one.
-    fn stand_for(&mut self, name: &str, index: Option<usize>, at: Spot) {
-        let long = format!("{name}.service");
-        for name in [name, &long] {
-            if Name::new(name).is_ok() {
-                self.own.insert(name.to_string());
-                self.add("provides", name, index, at);
-            }
-        }
-    }
-
-    fn process(&mut self, script: &str, header: &Header, text: &str) {
-        let at = self.manifest.at;
-        let has_pid_file = self.pid_file();
-        let kind = if has_pid_file { "background-pidfile" } else { "background-scripted" };
-        self.put("type", kind, at);
-        let program = quote(script);
-        self.put("exec-start", &format!("{program} start"), at);
-        self.put("exec-stop", &format!("{program} stop"), at);
-        if verbs::offers_reload(text) {
-            self.put("exec-reload", &format!("{program} reload"), at);
-        }
-        self.put("restart", "never", at);
-        self.put("kill-mode", "process", at);
-        self.put("start-timeout", TIMEOUT, at);
-        self.put("stop-timeout", TIMEOUT, at);
-        for status in CLEAN.iter().filter(|_| header.has_block) {
-            self.add("success-status", status, None, at);
-        }
-        let pairs = NO_DETOUR.map(|name| Pair { key: name.to_string(), at, node: scalar("1", at) });
-        self.enter("env", at, Node { at, value: Value::Map(pairs.to_vec()) });
-        for (index, line) in self.all(Word::Interactive) {
-            if ["true", "yes", "1"].iter().any(|yes| yes.eq_ignore_ascii_case(&line.value)) {
-                self.keep(index, "stdin", "tty", line.at);
-                self.keep(index, "start-idle", "yes", line.at);
-            } else {
-                self.need_not(index, "it asks for nothing");
-            }
-        }
-        for (index, _) in self.all(Word::ProcessName) {
-            self.need_not(index, "init knows its processes by where they come from");
-        }
-        for (index, _) in self.all(Word::Others) {
-            self.need_not(index, "it is for tools that change the script's files");
-        }
-    }
-
-    /// The first that can be one.
-    fn pid_file(&mut self) -> bool {
-        for (index, line) in self.all(Word::PidFile) {
-            let path = line.value.replacen("/var/run/", "/run/", 1);
-            if self.manifest.entry("pid-file").is_some() {
-                self.lose(index, "one process is the main one: that of the first line");
-            } else if value::path(&path).is_ok() {
-                self.keep(index, "pid-file", &path, line.at);
-            } else {
-                self.lose(index, "it is no absolute path");
-            }
-        }
-        self.manifest.entry("pid-file").is_some()
-    }
-
-    /// The short one, else what there is of the long one.
-    fn describe(&mut self) {
-        let short = self.all(Word::Short);
-        let long = self.all(Word::Long);
-        let said = |(_, line): &&(usize, &Line)| !line.value.is_empty();
-        let mut chosen: Vec<(usize, &Line)> =
-            short.iter().find(said).copied().into_iter().collect();
-        if let (true, Some((_, first))) = (chosen.is_empty(), long.iter().find(said)) {
-            chosen.extend(long.iter().filter(|(_, line)| line.section == first.section));
-        }
-        let words = chosen.iter().flat_map(|(_, line)| line.value.split_whitespace());
-        let is_text = |c: &char| !text::acts(*c);
-        let words: Vec<String> = words.map(|word| word.chars().filter(is_text).collect()).collect();
-        let text = words.join(" ");
-        if let Some((_, line)) = chosen.first() {
-            self.put("description", &text, line.at);
-        }
-        for (index, _) in &chosen {
-            self.note_kept(*index, "description");
-        }
-        for (index, _) in short.iter().chain(&long) {
-            self.need_not(*index, "one line is shown");
-        }
-    }
-
-    /// Nothing of a script says what it needs, or who wants it.
-    fn tell_silence(&mut self, header: &Header) {
-        if !header.has_block {
-            let hint = "write `after` and `wanted-by` as it needs them";
-            let message = "no LSB header (`### BEGIN INIT INFO`): what it needs is not known";
-            self.manifest.tell_at(Severity::Warning, "no-header", self.manifest.at, message, hint);
-        }
-    }
-
     /// The fate of each line, and a word about each of which something is lost.
-    fn fates(&mut self) -> Vec<Fate> {
+    pub(super) fn fates(&mut self) -> Vec<Fate> {
         let mut fates = Vec::new();
         for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.ends)) {
             let outcome = outcome(line, &end);
@@ -287,7 +98,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn keep(&mut self, index: usize, key: &'static str, text: &str, at: Spot) {
+    pub(super) fn keep(&mut self, index: usize, key: &'static str, text: &str, at: Spot) {
         self.put(key, text, at);
         self.note_kept(index, key);
     }
@@ -299,9 +110,9 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn enter(&mut self, key: &str, at: Spot, node: Node) {
+    pub(super) fn enter(&mut self, key: &str, at: Spot, node: Node) {
         // A test sees that each key there is.
-        if let Some(key) = key::find(key) {
+        if let Some(key) = key_table::find(key) {
             self.manifest.entries.push(Entry { key, file: self.manifest.file.clone(), at, node });
         }
     }
@@ -358,6 +169,6 @@ fn outcome(line: &Line, end: &End) -> Outcome {
     }
 }
 
-fn scalar(text: &str, at: Spot) -> Node {
+pub(super) fn scalar(text: &str, at: Spot) -> Node {
     Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
 }

@@ -1,8 +1,8 @@
 //! Which of the mistakes made on purpose each invariant is known to find, without the comparison
 //! beside the oracle: an invariant that finds none proves nothing (`tests/src/bin/mutants.rs`).
 
+use crate::machine::mutant::Field;
 use crate::machine::mutant::Mutant;
-use crate::machine::record::Field;
 
 /// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
 /// without the oracle's comparison.
