@@ -206,7 +206,6 @@ impl Init {
         let all = [
             self.machine.next_deadline(),
             self.runs_deadline(),
-            foreign::deadline(),
             self.loader.deadline(),
             self.ending.deadline(),
             self.shell_again.filter(|at| *at < Time::NEVER),
@@ -317,13 +316,6 @@ impl Init {
         self.name_blockers();
         self.watchdog_due();
         let now = self.now;
-        match foreign::stuck_closers(now) {
-            0 => {}
-            stuck => {
-                let text = "can not be ended, and have open what init had open before it went on";
-                self.say(Level::Warning, format_args!("{stuck} processes that close files {text}"));
-            }
-        }
         if self.shell_again.take_if(|at| *at <= now).is_some() && !self.ending.is_under_way() {
             self.shell_again = Some(Time::NEVER);
             self.emergency_shell();

@@ -1,64 +1,51 @@
-//! Descriptors that others have passed to init: what may be kept, and how the rest is closed.
+//! Descriptors that other processes have passed to init: which ones are kept, and how they are closed.
 //!
-//! close(2) is not always done at once. A file system in user space (fuse(4)) is asked first, and
-//! need not answer; any user may have one, and the sockets of init are open to all. So init
-//! closes nothing itself but what is the kernel's own, pipes and memory: a child that shares its
-//! table of descriptors does (CLONE_FILES). The kernel takes a number out of the table before it
-//! asks anybody, so that the child alone waits. It waits at the first of its descriptors, with the
-//! others open still in init: what may wait has a child of its own, and no more is taken from
-//! anybody than there can be children for.
+//! close(2) can block: a file of FUSE or a network file system asks its server first, a socket waits
+//! as long as its SO_LINGER says, and a message that lies unread in a socket takes its own descriptors
+//! along. Any user may send such a descriptor to init's sockets. So init closes only pipes and
+//! memfds itself. A child with init's descriptor table (CLONE_FILES) closes the rest: the kernel
+//! frees the number before it blocks, so only the child waits. A plain fork would not do, because each
+//! copy of such a file blocks at its own close.
 //!
-//! The other children of init get copies of its table, and close them: what may wait is not
-//! kept at all ([`Foreign::keepable`]). What is done with those that are kept is
-//! [`crate::store`]'s and [`crate::control`]'s.
+//! The number of these children is bounded: init takes no more descriptors from a message than
+//! there may be children for.
+//!
+//! Other children of init close their copies too, so a file that may block is never kept
+//! ([`Foreign::keepable`]). [`crate::store`] and [`crate::control`] use the ones that are.
 
 use crate::journal::carried;
 use crate::limit;
 use crate::mounted::{self, Ground};
-use crate::scribe;
 use crate::sys::{Pid, inherit, memfd, process, wait};
-use groundstate_units::time::Time;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::socket::{
     AddressFamily, SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 const KILL: u8 = 9;
 
-/// One of them.
+/// A descriptor that another process has passed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Foreign {
     #[serde(with = "carried")]
     fd: Rc<OwnedFd>,
     is_kept: bool,
-    /// Closing it waits for nobody.
-    #[serde(skip)]
-    is_harmless: bool,
 }
 
-/// Children that are at it, by pid, each with as many as it was given.
-pub(crate) type Closers = BTreeMap<i32, usize>;
-
-/// What is to be closed, and who is at it.
+/// Descriptors to be closed, and the children that close some.
 #[derive(Default)]
 struct Closing {
-    /// The process that closes elsewhere; in any other one, its children too, closing may wait.
+    /// The process that leaves this to children. Its own children close their copies themselves.
     by: Option<Pid>,
     left: Vec<Rc<OwnedFd>>,
-    /// Nobody is asked when they are closed.
-    harmless: Vec<Rc<OwnedFd>>,
-    /// Each with as many as it was given.
+    /// Each with the number of descriptors it was given.
     children: BTreeMap<Pid, usize>,
-    /// Those an image before this one had begun, which were to end with it.
-    old: BTreeSet<Pid>,
-    /// When it is said of them that they have not.
-    told_at: Option<Time>,
-    /// So many were of no use.
+    /// Descriptors that were of no use, since the start of this image.
     dropped: u64,
 }
 
@@ -71,17 +58,16 @@ pub(crate) fn begin() {
     with(|closing| closing.by = Some(nix::unistd::getpid()));
 }
 
-/// What an image before this one had open and this one has no use for. A socket that somebody had
-/// passed to it may wait as any other, and a file of theirs.
+/// Closes what an earlier image had open and this one does not use.
 pub(crate) fn close_rest() {
     close_rest_but(|_| false);
 }
 
-/// The same, but for these, which are given.
+/// The same, but for the descriptors that `stays` names. The caller gets these.
 pub(crate) fn close_rest_but(stays: impl Fn(&OwnedFd) -> bool) -> Vec<OwnedFd> {
     begin();
     let asks_nobody = |fd: &OwnedFd| {
-        // One that listens is closed at once: its address may be needed again.
+        // A listening socket is closed at once: its address may be needed again.
         is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
     };
     let (staying, rest): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(stays);
@@ -91,42 +77,32 @@ pub(crate) fn close_rest_but(stays: impl Fn(&OwnedFd) -> bool) -> Vec<OwnedFd> {
     staying
 }
 
-/// No message with descriptors can wait in such a one.
+/// No message with descriptors can wait in such a socket.
 fn listens_on_a_network(fd: &OwnedFd) -> bool {
     let listens = getsockopt(fd, sockopt::AcceptConn).unwrap_or(false);
     let family = getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok().and_then(|name| name.family());
     listens && family.is_some_and(|family| family != AddressFamily::Unix)
 }
 
-/// Children begin to close what was left since the last time. At the end of each part of a turn
-/// in which something may have been passed: before anything else is cloned.
+/// Starts children that close what was dropped since the last call. Called at the end of each part of a turn
+/// in which descriptors may have come: before the next clone.
 pub(crate) fn close_left() {
     with(|closing| {
-        if closing.left.is_empty() && closing.harmless.is_empty() {
-            return;
-        }
-        let harmless = free(&mut closing.harmless);
-        let (mut together, alone): (Vec<_>, Vec<_>) =
-            free(&mut closing.left).into_iter().partition(|fd| is_socket(fd) && !lingers(fd));
-        together.extend(harmless);
-        // Whatever waits lets the sockets before it be closed.
+        // A child that has not reached its exec may have one still.
+        let (free, shared): (Vec<_>, Vec<_>) =
+            closing.left.drain(..).map(Rc::try_unwrap).partition(Result::is_ok);
+        closing.left = shared.into_iter().filter_map(Result::err).collect();
+        let (alone, mut together): (Vec<_>, Vec<_>) =
+            free.into_iter().flatten().partition(may_wait);
+        // The peers of the sockets are told before a slow disk is waited for.
         together.sort_by_key(|fd| !is_socket(fd));
-        let left = closing.close(together);
-        closing.harmless.extend(left);
-        for fd in alone {
-            let left = closing.close(vec![fd]);
-            closing.left.extend(left);
-        }
+        closing.close(together);
+        alone.into_iter().for_each(|fd| closing.close(vec![fd]));
     });
 }
 
-/// This child has written what init says, and does so no more once it has come to the end.
-pub(crate) fn writes_still(pid: Pid) {
-    with(|closing| closing.children.insert(pid, 0));
-}
-
-/// Before another image goes on: who is at it shares the table of this one, and would keep all that
-/// is in it open for as long as it waits.
+/// The children share the descriptor table of this image, and would keep all of it open for as long as they
+/// wait. Called before the exec of another image.
 pub(crate) fn end_closers() {
     with(|closing| {
         for pid in closing.children.keys() {
@@ -136,100 +112,38 @@ pub(crate) fn end_closers() {
     });
 }
 
-/// Who is at it now, and who writes for this image ([`scribe`]): it was given none, and may wait as they do.
-pub(crate) fn closers() -> Closers {
-    let all = |closing: &mut Closing| closing.children.clone();
-    let all = with(all).unwrap_or_default().into_iter().chain(scribe::pid().map(|pid| (pid, 0)));
-    all.map(|(pid, count)| (pid.as_raw(), count)).collect()
-}
-
-/// An image before this one had begun these. What it had open they have too, for as long as they
-/// can not be killed: they count as before, or each upgrade could leave as many again.
-pub(crate) fn closers_before(all: Closers, now: Time) {
-    with(|closing| {
-        closing.old = all.keys().map(|pid| Pid::from_raw(*pid)).collect();
-        let all = all.into_iter().map(|(pid, count)| (Pid::from_raw(pid), count));
-        closing.children.extend(all);
-        closing.told_at = Some(now.after(limit::CLOSERS_KILLED));
-    });
-}
-
-/// When [`stuck_closers`] has something to say.
-pub(crate) fn deadline() -> Option<Time> {
-    with(|closing| closing.told_at.filter(|_| !closing.old.is_empty())).flatten()
-}
-
-/// How many of an image before this one are there still, once. 0: none, or it is not time.
-pub(crate) fn stuck_closers(now: Time) -> usize {
-    let count = |closing: &mut Closing| {
-        let closes = |pid: &&Pid| closing.children.get(pid).is_some_and(|given| *given > 0);
-        closing
-            .told_at
-            .take_if(|at| *at <= now)
-            .map_or(0, |_| closing.old.iter().filter(closes).count())
-    };
-    with(count).unwrap_or(0)
-}
-
-/// Those nobody else has. A child that is on its way to its program may have one still.
-fn free(all: &mut Vec<Rc<OwnedFd>>) -> Vec<OwnedFd> {
-    let mut free = Vec::new();
-    for fd in std::mem::take(all) {
-        match Rc::try_unwrap(fd) {
-            Ok(fd) => free.push(fd),
-            Err(fd) => all.push(fd),
-        }
-    }
-    free
-}
-
 impl Closing {
-    /// A child closes these, one after the other. What is given is left.
-    fn close(&mut self, fds: Vec<OwnedFd>) -> Vec<Rc<OwnedFd>> {
+    /// Starts a child that closes these one after the other. Without a child they wait for the next call.
+    fn close(&mut self, fds: Vec<OwnedFd>) {
         let count = fds.len();
         let closed = match count {
-            0 => return Vec::new(),
+            0 => return,
             _ if self.children.len() >= limit::CLOSERS => Err(fds),
             _ => process::close_elsewhere(fds),
         };
         match closed {
-            Ok(pid) => {
-                self.children.insert(pid, count);
-                Vec::new()
-            }
-            Err(fds) => fds.into_iter().map(Rc::new).collect(),
+            Ok(pid) => drop(self.children.insert(pid, count)),
+            Err(fds) => self.left.extend(fds.into_iter().map(Rc::new)),
         }
     }
 
-    /// So many descriptors could be closed by children of their own.
+    /// How many descriptors can each have a child of their own.
     fn room(&self) -> usize {
         let given: usize = self.children.values().sum();
-        if given + self.left.len() + self.harmless.len() >= limit::DESCRIPTORS_LEFT {
+        if given + self.left.len() >= limit::DESCRIPTORS_LEFT {
             return 0;
         }
-        limit::CLOSERS.saturating_sub(self.children.len() + self.left.len())
+        let alone = self.left.iter().filter(|fd| may_wait(fd)).count();
+        limit::CLOSERS.saturating_sub(self.children.len() + alone)
     }
-}
-
-/// Those that have written for an image before this one and are there still.
-pub(crate) fn scribes() -> Vec<Pid> {
-    let all = |closing: &mut Closing| {
-        let all = closing.children.iter().filter(|(_, given)| **given == 0);
-        all.map(|(pid, _)| *pid).collect()
-    };
-    with(all).unwrap_or_default()
 }
 
 /// A child was reaped. False: it closed nothing.
 pub(crate) fn closer_ended(pid: Pid) -> bool {
-    let ended = |closing: &mut Closing| {
-        closing.old.remove(&pid);
-        closing.children.remove(&pid)
-    };
-    with(ended).flatten().is_some()
+    with(|closing| closing.children.remove(&pid)).flatten().is_some()
 }
 
-/// So many of those that came are of no use.
+/// So many descriptors came and were of no use.
 pub(crate) fn dropped(count: usize) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     with(|closing| closing.dropped = closing.dropped.saturating_add(count));
@@ -240,12 +154,12 @@ pub(crate) fn all_dropped() -> u64 {
     with(|closing| closing.dropped).unwrap_or(0)
 }
 
-/// No more descriptors than this are to be taken from anybody.
+/// How many descriptors may be taken from a message now.
 pub(crate) fn room() -> usize {
     with(|closing| closing.room()).unwrap_or(limit::CLOSERS)
 }
 
-/// None: within itself, or at the end of the thread.
+/// None: it is called within itself, or at the end of the thread.
 fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
     CLOSING.try_with(|closing| closing.try_borrow_mut().ok().map(|mut all| work(&mut all))).ok()?
 }
@@ -260,26 +174,23 @@ impl Foreign {
     pub(crate) fn keepable(fds: Vec<OwnedFd>) -> Vec<Foreign> {
         let mut all = Foreign::all(fds);
         let came = all.len();
-        all.retain_mut(|foreign| {
-            foreign.is_harmless = foreign.is_keepable();
-            foreign.is_harmless
-        });
+        all.retain(Foreign::is_keepable);
         dropped(came.saturating_sub(all.len()));
         all
     }
 
     fn of(fd: OwnedFd) -> Foreign {
-        Foreign { fd: Rc::new(fd), is_kept: false, is_harmless: false }
+        Foreign { fd: Rc::new(fd), is_kept: false }
     }
 
-    /// It is kept, for a unit. A socket is closed at once from now on: its address is to be free
-    /// when the unit has ended, and what could be queued in it has been looked at by the unit.
+    /// It is kept, for a unit. A socket is closed at once from now on: its address has to be free
+    /// when the unit has ended, and the unit has read what was queued in it.
     pub(crate) fn kept(mut self) -> Foreign {
         self.is_kept = true;
         self
     }
 
-    /// The descriptor, for whoever is started with it.
+    /// The descriptor, for a process that is started with it.
     pub(crate) fn share(&self) -> Rc<OwnedFd> {
         self.fd.clone()
     }
@@ -289,7 +200,7 @@ impl Foreign {
         is_socket(&self.fd) || is_pipe(&self.fd)
     }
 
-    /// Closing it, or a copy of it, waits for nobody.
+    /// A copy of it may be closed without a wait.
     fn is_keepable(&self) -> bool {
         is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd)
     }
@@ -308,11 +219,9 @@ impl Drop for Foreign {
         }
         let fd = self.fd.clone();
         with(|closing| {
-            if closing.by != Some(nix::unistd::getpid()) {
-                return;
+            if closing.by == Some(nix::unistd::getpid()) {
+                closing.left.push(fd);
             }
-            let left = if self.is_harmless { &mut closing.harmless } else { &mut closing.left };
-            left.push(fd);
         });
     }
 }
@@ -321,9 +230,12 @@ fn is_socket(fd: &OwnedFd) -> bool {
     getsockopt(fd, sockopt::SockType).is_ok()
 }
 
-/// It waits at its close, as long as whoever has it has said.
-fn lingers(fd: &OwnedFd) -> bool {
-    getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0)
+/// Its close may block by itself: a socket with SO_LINGER, or a file of another machine or of FUSE.
+fn may_wait(fd: &OwnedFd) -> bool {
+    match getsockopt(fd, sockopt::SockType) {
+        Ok(_) => getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0),
+        Err(_) => !is_of_here(fd),
+    }
 }
 
 fn is_pipe(fd: &OwnedFd) -> bool {
@@ -355,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_is_closed_by_a_child_and_the_rest_at_once() {
+    fn close_that_may_wait_is_left_to_a_child() {
         begin();
         let (read, _write) = std::io::pipe().unwrap();
         let memory = memfd::create(c"test").unwrap();
@@ -387,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_a_close_is_ended_before_another_image_goes_on() {
+    fn closers_are_killed_before_an_upgrade() {
         begin();
         let (connection, _listener) = stuck();
         drop(foreign(connection));
@@ -401,30 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_an_image_before_this_one_count_until_they_end_and_are_told_of_once() {
-        let [one, other] = [2_000_000_001, 2_000_000_002];
-        closers_before(BTreeMap::from([(one, 1), (other, 3)]), Time::ZERO);
-        assert_eq!(room(), limit::CLOSERS - 2);
-        let late = Time::ZERO.after(limit::CLOSERS_KILLED);
-        assert_eq!((deadline(), stuck_closers(Time::ZERO)), (Some(late), 0));
-        assert!(closer_ended(Pid::from_raw(one)));
-        assert_eq!(closers(), BTreeMap::from([(other, 3)]));
-        assert_eq!((stuck_closers(late), stuck_closers(late), deadline()), (1, 0, None));
-        assert!(closer_ended(Pid::from_raw(other)));
-        assert_eq!(room(), limit::CLOSERS);
-    }
-
-    #[test]
-    fn who_wrote_for_an_image_before_this_one_is_known_from_who_closes() {
-        let [closer, scribe] = [2_000_000_003, 2_000_000_004];
-        closers_before(BTreeMap::from([(closer, 2), (scribe, 0)]), Time::ZERO);
-        assert_eq!(scribes(), [Pid::from_raw(scribe)]);
-        assert!(closer_ended(Pid::from_raw(scribe)) && closer_ended(Pid::from_raw(closer)));
-        assert_eq!(scribes(), []);
-    }
-
-    #[test]
-    fn only_what_nobody_is_asked_about_is_kept() {
+    fn sockets_and_local_files_are_kept() {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let event = nix::sys::eventfd::EventFd::new().unwrap();
         let event = nix::unistd::dup(&event).unwrap();

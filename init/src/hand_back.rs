@@ -5,14 +5,14 @@
 
 use crate::boot::Mode;
 use crate::event_loop::Init;
-use crate::foreign::{self, Closers};
+use crate::foreign;
 use crate::outer::Outer;
 use crate::shutdown::{End, Haste};
 use crate::sys::impatience::impatiently;
 use crate::sys::{fault, memfd, process, wait};
 use crate::voice::Voice;
 use crate::watchdog::Watchdog;
-use crate::{clock, limit, lineage, scribe};
+use crate::{clock, limit, lineage};
 use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
@@ -84,20 +84,12 @@ fn end_word(end: &End, crashes: u32, fed: &str) -> String {
         Some(Haste::Kill) => "kill",
         Some(Haste::AtOnce) => "at-once",
     };
-    let writers = foreign::scribes().into_iter().chain(scribe::pid());
-    let writers: Vec<String> = writers.map(|pid| pid.to_string()).collect();
-    format!("--end={how},{haste},{crashes},{},{fed}", writers.join("+"))
-}
-
-/// Who has written for the images before this one.
-fn writers_of(word: &str) -> Closers {
-    let pids = word.split(',').nth(3).unwrap_or_default().split('+');
-    pids.filter_map(|pid| Some((pid.parse().ok()?, 0))).collect()
+    format!("--end={how},{haste},{crashes},{fed}")
 }
 
 /// What the word says; what is not understood is the mildest.
 fn end_of(mode: Mode, word: &str) -> End {
-    let mut fields = word.splitn(5, ',');
+    let mut fields = word.splitn(4, ',');
     let how = match fields.next().unwrap_or_default() {
         "reboot" => Shutdown::Reboot,
         "halt" => Shutdown::Halt,
@@ -111,7 +103,7 @@ fn end_of(mode: Mode, word: &str) -> End {
     let crashes = fields.next().and_then(|number| number.parse().ok()).unwrap_or(0);
     // Whatever it is that it crashes at, the kernel can be told.
     let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
-    let watchdog = Watchdog::again(fields.nth(1).unwrap_or_default(), clock::now());
+    let watchdog = Watchdog::again(fields.next().unwrap_or_default(), clock::now());
     let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
     End { how, mode, outer, haste, watchdog, crashes }
 }
@@ -120,7 +112,6 @@ fn end_of(mode: Mode, word: &str) -> End {
 /// of no use any more, for what it names is being closed.
 pub(crate) fn arm(end: &End) {
     let Some(binary) = lineage::own_binary() else { return };
-    scribe::begin();
     let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
     let word = end_word(end, end.crashes.saturating_add(1), &fed);
     // Refused: the next image goes back to where the units were.
@@ -160,7 +151,6 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
 /// `--end`: the copy, or the image after one that crashed, goes on where the other was.
 pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
     let mut end = end_of(mode, word);
-    foreign::closers_before(writers_of(word), clock::now());
     foreign::close_rest();
     // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
     // may start by hand.
@@ -215,13 +205,11 @@ mod tests {
     #[test]
     fn the_next_image_ends_as_this_one_would_have() {
         let again = |how, haste, crashes| {
-            foreign::closers_before(Closers::from([(2_000_000_005, 0)]), clock::now());
             let watchdog = None;
             let end =
                 End { how, mode: Mode::Machine, outer: Outer::at(None), haste, watchdog, crashes };
             let word = end_word(&end, end.crashes, "");
             let word = word.strip_prefix("--end=").unwrap();
-            assert_eq!(writers_of(word), Closers::from([(2_000_000_005, 0)]));
             let next = end_of(Mode::Machine, word);
             (next.how, next.haste, next.crashes)
         };

@@ -125,8 +125,6 @@ pub(crate) const PID_FILE_WAIT: Duration = Duration::from_millis(100);
 pub(crate) const LINES_AT_ONCE: u32 = 256;
 /// Who writes what init says has this long for the last of it, as init ends.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
-/// So many who wrote for images before this one, and wait for ever, before nobody does any more.
-pub(crate) const SCRIBES_LEFT: usize = 8;
 /// Lines init says per second when held back.
 pub(crate) const LINES_A_SECOND: u32 = 32;
 /// At the end nothing is waited for in which nothing has moved for so long.
@@ -200,8 +198,6 @@ pub(crate) const PAGE: u64 = 4096;
 /// Children that close descriptors which others have passed; each may wait for ever. With one
 /// message as many descriptors are taken as there can be more of them.
 pub(crate) const CLOSERS: usize = 64;
-/// How long one of an earlier image may take to end, before it is said that it does not.
-pub(crate) const CLOSERS_KILLED: Duration = Duration::from_secs(2);
 /// Such descriptors that children have been given, or wait for one; with more none are taken.
 pub(crate) const DESCRIPTORS_LEFT: usize = 1024;
 /// Descriptors of all socket units together: each clone of PID 1 copies the table they are in.

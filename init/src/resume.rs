@@ -304,7 +304,7 @@ impl Init {
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, closers, found, .. } = state;
+        let State { suspects, found, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
@@ -313,7 +313,6 @@ impl Init {
             .map_err(|why| gives_way(mode, why))?;
         let null = Null::open().map_err(|why| gives_way(mode, why))?;
         let settings = machine.generation().settings.clone();
-        foreign::closers_before(closers, clock::now());
         let mut init = Init {
             mode,
             paths,

@@ -1,26 +1,26 @@
-//! Who writes what init says to a file: a child, for write(2) of a file waits for its file system, and
-//! that for a disk, a network or anybody (FUSE). Init puts its lines into a pipe that never makes it
-//! wait; what finds no room there is lost, and counted. In memory alone a file is written at once.
+//! A child that writes init's own lines to stderr where that is a file on a disk, a network or FUSE: write(2)
+//! blocks there while the file system does (a dead disk, fsfreeze(8) of a snapshot). Init puts its lines into a
+//! pipe and never waits; a line without room there is lost, and counted. A file in memory is written at once, and a
+//! console, a pipe or a socket needs none of this ([`crate::voice`]).
 //!
-//! It is begun with init, again when it was killed, and anew by each image of init, for it
-//! ends with the pipe. One that waits for ever is among those of [`crate::foreign`] from the next image on,
-//! and there are only so many of them.
+//! The child starts with init, again when it was killed, and anew with each image of init. It ends with the pipe.
 
 use crate::clock;
-use crate::foreign;
 use crate::limit;
 use crate::sys::{Pid, process, signal, wait};
 use crate::weight;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getpid, pipe2, read, write};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// In no line: the one who reads it ends, whoever has the other end still.
 const END: u8 = 0;
+/// Between two looks for its end.
+const PAUSE: Duration = Duration::from_millis(1);
 /// What asks it to end while there is still something to be said: it ends with init.
 const NOT_HEEDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
@@ -78,9 +78,6 @@ fn say_by(present: &mut Option<Scribe>, lines: &[u8]) -> nix::Result<usize> {
 }
 
 fn one() -> nix::Result<Scribe> {
-    if foreign::scribes().len() >= limit::SCRIBES_LEFT {
-        return Err(Errno::EAGAIN);
-    }
     let (theirs, way) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&way, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     let pid = process::fork(&[theirs.as_fd()], || write_on(&theirs));
@@ -122,53 +119,21 @@ fn write_on(lines: &OwnedFd) -> u8 {
     }
 }
 
-/// Whoever writes now, for who goes on as another image.
-pub(crate) fn pid() -> Option<Pid> {
-    let pid = |present: &RefCell<Option<Scribe>>| Some(present.try_borrow().ok()?.as_ref()?.pid);
-    PRESENT.try_with(pid).ok().flatten()
-}
-
-/// Another image is about to go on, and begins another. Who waits for ever to close something for this one
-/// ([`foreign`]) has the pipe too: its end would never come.
-pub(crate) fn dismiss() {
-    let Some(Scribe { pid, way }) = taken() else { return };
-    // With no room for that it is waiting.
+/// Before another image goes on, which starts its own. A closer ([`crate::foreign`]) that cannot be killed has the
+/// pipe too, so the end of the pipe may never come: the last byte says it.
+pub(crate) fn dismiss() -> Option<Pid> {
+    let Scribe { pid, way } = taken()?;
+    // Without room for it the child is waiting for the file.
     let _ = write(&way, &[END]);
-    // Where this image goes on after all, it is one of those there may be, until it has ended.
-    if wait::is_made(pid) {
-        foreign::writes_still(pid);
-    }
+    Some(pid)
 }
 
-/// Nothing is said any more: the last words have a moment to be written, those of images before this one too, as
-/// init ends.
+/// Init ends: the last words have a moment to be written.
 pub(crate) fn finish() {
-    dismiss();
-    let all = foreign::scribes().into_iter().filter(|pid| wait::is_child(*pid));
-    let mut at_work: Vec<(Pid, OwnedFd)> =
-        all.filter_map(|pid| Some((pid, signal::pidfd(pid).ok()?))).collect();
+    let Some(pid) = dismiss() else { return };
     let until = clock::now().after(limit::LAST_WORDS);
-    loop {
-        at_work.retain(|(pid, pidfd)| {
-            let has_ended = signal::has_ended(pidfd.as_fd());
-            if has_ended {
-                let _ = wait::reap(*pid);
-                foreign::closer_ended(*pid);
-            }
-            !has_ended
-        });
-        let left = until.since(clock::now());
-        // Those that take longer are ended with whatever else is left.
-        if at_work.is_empty() || left.is_zero() {
-            return;
-        }
-        let all = at_work.iter();
-        let mut asked: Vec<_> =
-            all.map(|(_, pidfd)| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)).collect();
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-        if poll(&mut asked, left).is_err_and(|why| why != Errno::EINTR) {
-            return;
-        }
+    while matches!(wait::reap(pid), Ok(None)) && clock::now() < until {
+        clock::pause(PAUSE);
     }
 }
 
@@ -178,43 +143,4 @@ fn taken() -> Option<Scribe> {
         return None;
     }
     PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok().flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spawn::tests::is_alone;
-
-    #[test]
-    fn who_is_done_without_and_does_not_end_is_one_of_those_there_may_be() {
-        if !is_alone(
-            "scribe::tests::who_is_done_without_and_does_not_end_is_one_of_those_there_may_be",
-        ) {
-            return;
-        }
-        is_needed();
-        for count in 1..=limit::SCRIBES_LEFT {
-            begin();
-            signal::kill(pid().unwrap(), 19).unwrap();
-            if count % 2 == 0 {
-                dismiss()
-            } else {
-                finish()
-            }
-            assert_eq!(foreign::scribes().len(), count);
-        }
-        assert_eq!(say(b""), Err(Errno::EAGAIN));
-        for pid in foreign::scribes() {
-            signal::kill(pid, 9).unwrap();
-            wait::await_end(pid).unwrap();
-            assert!(foreign::closer_ended(pid));
-        }
-        assert_eq!(say(b""), Ok(0));
-        // What has ended is none of them.
-        let ended = pid().unwrap();
-        signal::kill(ended, 9).unwrap();
-        wait::await_end(ended).unwrap();
-        dismiss();
-        assert_eq!(foreign::scribes(), []);
-    }
 }

@@ -53,10 +53,8 @@ pub(crate) enum Kind {
     Looks,
     /// Units whose event was in hand as an image crashed; left out when there are none.
     Suspects,
-    /// Children that may wait at a close; left out when there are none.
-    Closers,
     /// What lives and has no unit just now; left out when nothing does.
-    Away,
+    Away = 18,
     /// Where those of them say that they are ready; left out when none has to.
     Ends,
     /// Sockets of units whose file is away; left out when there are none.
@@ -68,7 +66,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 22] = [
+    const ALL: [Kind; 21] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -85,7 +83,6 @@ impl Kind {
         Kind::Ending,
         Kind::Looks,
         Kind::Suspects,
-        Kind::Closers,
         Kind::Away,
         Kind::Ends,
         Kind::Doors,

@@ -8,7 +8,6 @@ use crate::cgroup::{Family, Tracked, Tracker};
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
-use crate::foreign::{self, Closers};
 use crate::found::Found;
 use crate::history::History;
 use crate::loader::{Asker, Loader};
@@ -94,7 +93,6 @@ pub(crate) struct Parts {
     store: Store,
     looks: Looks,
     suspects: Suspects,
-    closers: Closers,
     away: Away,
     ends: Ends,
     /// Sockets of such units.
@@ -133,7 +131,6 @@ pub(crate) struct State {
     pub(crate) ending: Ending,
     pub(crate) record: Option<Record>,
     pub(crate) suspects: Suspects,
-    pub(crate) closers: Closers,
     /// What lives and has no unit just now.
     pub(crate) found: Found,
 }
@@ -161,10 +158,6 @@ impl Init {
         }
         if !self.lineage.suspects.is_empty() {
             whole = whole && to.put(Kind::Suspects, &self.lineage.suspects);
-        }
-        let closers = foreign::closers();
-        if !closers.is_empty() {
-            whole = whole && to.put(Kind::Closers, &closers);
         }
         if let Some(away) = self.lineage.found.away() {
             whole = whole && to.put(Kind::Away, &away);
@@ -255,7 +248,6 @@ impl Parts {
             store: of(&frames, Kind::Store)?,
             looks: if_there(&frames, Kind::Looks)?,
             suspects: if_there(&frames, Kind::Suspects)?,
-            closers: if_there(&frames, Kind::Closers)?,
             away: if_there(&frames, Kind::Away)?,
             ends: if_there(&frames, Kind::Ends)?,
             doors: if_there(&frames, Kind::Doors)?,
@@ -333,7 +325,6 @@ impl State {
             ending: parts.ending,
             record,
             suspects: parts.suspects,
-            closers: parts.closers,
             found,
             head,
         })

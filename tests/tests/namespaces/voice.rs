@@ -1,17 +1,14 @@
 //! What init itself says, where that goes to a file: by another process, for a file can wait.
 
-use super::crash::has_survived;
 use super::disk::Disk;
 use super::streams::Place;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
 use nix::sys::signal::Signal;
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 /// Its stderr is this file, opened where init is.
 fn saying_into(file: &str) -> [String; 4] {
@@ -108,36 +105,4 @@ fn who_writes_for_init_is_replaced_when_it_is_killed() {
     until("init is heard", || (init.output().len() > before.len()).then_some(()));
     assert_ne!(scribe(&init), first);
     init.finish();
-}
-
-#[test]
-fn crashes_leave_no_more_who_wait_to_write_than_there_may_be() {
-    /// The limit, and the one of this image.
-    const MOST: usize = 8 + 1;
-    let own = Process(i32::try_from(std::process::id()).expect("a pid"));
-    let files = Sandbox::new();
-    files.unit("web", "exec-start: DAEMON");
-    let place = files.path("silent");
-    std::fs::create_dir(&place).unwrap();
-    let Some(silent) = Silent::that_is_written_in_vain(own, &place) else {
-        return groundstate_tests::not_run!("no FUSE here");
-    };
-    let place = Place(place);
-    let wrapper = saying_into(&files.at("silent/file"));
-    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let mut init = Boot::new(files).through(&wrapper).start("web");
-    init.when_state("web", "running");
-    init.expect_crashes();
-    for crashes in 1..=10 {
-        // One that crashes sooner than that does so at its beginning.
-        let begun = Instant::now();
-        until("it is steady", || (begun.elapsed() > Duration::from_millis(300)).then_some(()));
-        crash(&init, Signal::SIGSEGV);
-        has_survived(&init, crashes);
-    }
-    let writes = |p: &&Process| p.status("Name").as_deref() == Some("groundstate-say");
-    let left = init.process().children();
-    assert!(left.iter().filter(writes).count() <= MOST, "{left:?}");
-    drop((silent, place));
-    init.finish_after_crash();
 }
