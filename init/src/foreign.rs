@@ -254,6 +254,7 @@ fn is_of_here(fd: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spawn::tests::is_alone;
     use crate::sys::impatience::tests::stuck;
     use groundstate_units::spec::Exit;
     use std::fs::File;
@@ -268,6 +269,9 @@ mod tests {
 
     #[test]
     fn close_that_may_wait_is_left_to_a_child() {
+        if !is_alone("foreign::tests::close_that_may_wait_is_left_to_a_child") {
+            return;
+        }
         begin();
         let (read, _write) = std::io::pipe().unwrap();
         let memory = memfd::create(c"test").unwrap();
@@ -300,6 +304,10 @@ mod tests {
 
     #[test]
     fn closers_are_killed_before_an_upgrade() {
+        // A child that another test forks meanwhile would have a copy of the socket, and no close would wait.
+        if !is_alone("foreign::tests::closers_are_killed_before_an_upgrade") {
+            return;
+        }
         begin();
         let (connection, _listener) = stuck();
         drop(foreign(connection));
