@@ -1,6 +1,6 @@
 //! What a machine does with what it was told: its schedule and the global units in, files
 //! and roots for its init out; and what init says of them in the words fleet's users
-//! know. Pure: who asks etcd and init is [`crate::fleetd::steward`].
+//! know. Pure: who asks etcd and init is [`crate::fleetd::unit_runner`].
 
 mod end;
 mod shape;
@@ -11,10 +11,10 @@ pub use shape::{files, holds, is_of, is_put, keeps_what_runs, refusal, targets};
 use crate::desired::Desired;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
-use crate::picture::{Content, Picture};
 use crate::placement::Seat;
 use crate::record::{Ended, ScheduleRecord, StateRecord, UnitRecord};
 use crate::requirement::Requirement;
+use crate::snapshot::{Content, Snapshot};
 use crate::unit_name::UnitName;
 use end::ended;
 use groundstate_units::control::answer::{Cause, UnitStatus};
@@ -129,21 +129,21 @@ pub type Goal = BTreeMap<UnitName, Wanted>;
 
 /// What is to be on this machine. A unit whose file is not (or not yet) the one the
 /// schedule speaks of stays as it was `before`.
-pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
+pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
-    let mut seat = Seat { machine: picture.machine(me).unwrap_or_default(), ..Seat::default() };
-    let obscured = picture.is_obscured(me);
-    for (name, told) in picture.schedules.get(me).into_iter().flatten() {
+    let mut seat = Seat { machine: snapshot.machine(me).unwrap_or_default(), ..Seat::default() };
+    let obscured = snapshot.is_obscured(me);
+    for (name, told) in snapshot.schedules.get(me).into_iter().flatten() {
         let told = &told.record;
         if told.desired == Desired::Inactive {
             continue;
         }
-        if let Some(wanted) = wanted(picture, name, told.desired, &told.hash, before) {
+        if let Some(wanted) = wanted(snapshot, name, told.desired, &told.hash, before) {
             seat.scheduled.insert(name.clone(), wanted.content.asks.clone());
             goal.insert(name.clone(), wanted);
         }
     }
-    let globals: Goal = picture
+    let globals: Goal = snapshot
         .globals
         .iter()
         .filter(|(name, told)| told.record.desired != Desired::Inactive && !name.is_template())
@@ -157,7 +157,7 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
             {
                 return Some((name.clone(), one));
             }
-            Some((name.clone(), wanted(picture, name, desired, hash, before)?))
+            Some((name.clone(), wanted(snapshot, name, desired, hash, before)?))
         })
         .collect();
     let asks = |(name, _): (&UnitName, _)| {
@@ -165,11 +165,11 @@ pub fn goal(picture: &Picture, me: &MachineId, before: &Goal) -> Goal {
         Some((name.clone(), asks_of_us(one, obscured && before.contains_key(name))))
     };
     let asked: Vec<(UnitName, Arc<Requirement>)> =
-        picture.globals_by_age().into_iter().filter_map(asks).collect();
+        snapshot.globals_by_age().into_iter().filter_map(asks).collect();
     seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(orphans(picture, me, seat, obscured, before));
-    for name in &picture.withheld {
+    goal.extend(orphans(snapshot, me, seat, obscured, before));
+    for name in &snapshot.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
         }
@@ -201,7 +201,7 @@ fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
 /// What ran here and is on no machine now: the cluster took this one for gone, and nobody else
 /// could have it. It goes on as long as it may be put here again.
 fn orphans(
-    picture: &Picture,
+    snapshot: &Snapshot,
     me: &MachineId,
     mut seat: Seat,
     obscured: bool,
@@ -210,9 +210,9 @@ fn orphans(
     if planted(Mutant::NowhereIsStopped) {
         return Goal::new();
     }
-    let nowhere = before.iter().filter(|(name, one)| is_nowhere(picture, name, one));
+    let nowhere = before.iter().filter(|(name, one)| is_nowhere(snapshot, name, one));
     let as_wished = |(name, one): (&UnitName, &Wanted)| {
-        let desired = picture.desired_of(name);
+        let desired = snapshot.desired_of(name);
         (name.clone(), Wanted { desired, ..one.clone() })
     };
     let mut kept: Goal = nowhere.map(as_wished).collect();
@@ -234,24 +234,24 @@ fn orphans(
 
 /// It is wished, with the very file that was here, and is nowhere. (An exclusive unit runs under
 /// a claim, and so only where its place is.)
-fn is_nowhere(picture: &Picture, name: &UnitName, one: &Wanted) -> bool {
+fn is_nowhere(snapshot: &Snapshot, name: &UnitName, one: &Wanted) -> bool {
     let asks = &one.content.asks;
-    let kept = picture.units.get(name);
+    let kept = snapshot.units.get(name);
     let same = kept.is_some_and(|kept| kept.record.hash == one.content.hash);
     same && !asks.global
         && !asks.exclusive
-        && picture.desired_of(name) != Desired::Inactive
-        && !picture.places.contains_key(name)
+        && snapshot.desired_of(name) != Desired::Inactive
+        && !snapshot.places.contains_key(name)
 }
 
 fn wanted(
-    picture: &Picture,
+    snapshot: &Snapshot,
     name: &UnitName,
     desired: Desired,
     hash: &str,
     before: &Goal,
 ) -> Option<Wanted> {
-    let content = picture.units.get(name).map(|kept| &kept.record);
+    let content = snapshot.units.get(name).map(|kept| &kept.record);
     if planted(Mutant::HashIgnored) && before.contains_key(name) {
         return before.get(name).cloned();
     }

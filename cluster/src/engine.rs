@@ -1,20 +1,20 @@
-//! The engine that leads: it keeps a picture and a board of the cluster, and answers
+//! The engine that leads: it keeps a snapshot and a scheduler of the cluster, and answers
 //! each change with the transactions that put the units where they belong. Pure: when
 //! it looks, what it may assume to be the time, and what became of a transaction, it is
 //! told by the daemon that holds the lease.
 
-use crate::board::Board;
+use crate::flap_damping::FlapDamping;
 use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::move_order::Move;
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
-use crate::piece;
 use crate::placement::Seat;
 use crate::registry::{self, Epoch};
+use crate::scheduler::Scheduler;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Change, MOST_OPERATIONS, Reading, Transaction};
+use crate::txn_split;
 use crate::unit_name::UnitName;
-use crate::unrest::Unrest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ pub struct Task {
 /// See the head of the module.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    picture: Picture,
-    board: Board,
+    snapshot: Snapshot,
+    scheduler: Scheduler,
     /// How long a machine that does not answer keeps its units.
     grace: Duration,
     /// Until when machines that do not answer keep their units.
     away: BTreeMap<MachineId, Duration>,
     /// Until then none that does not answer loses its units, be the grace what it may.
-    hush: Duration,
+    silence: Duration,
     /// Machines that go again and again keep them longer.
-    unrest: Unrest,
+    flap_damping: FlapDamping,
     /// Operations in one write, when several groups share it.
     room: usize,
     /// Operations, and conditions, that etcd takes in one.
@@ -56,47 +56,47 @@ pub struct Engine {
 impl Engine {
     /// From everything under the root. `now` is any clock that only goes forward.
     pub fn new(keys: Keys, reading: &Reading, grace: Duration, now: Duration) -> Engine {
-        let picture = Picture::of(keys.clone(), reading);
+        let snapshot = Snapshot::of(keys.clone(), reading);
         let mut engine = Engine {
-            picture: Picture::new(keys),
-            board: Board::default(),
+            snapshot: Snapshot::new(keys),
+            scheduler: Scheduler::default(),
             grace,
             away: BTreeMap::new(),
-            hush: Duration::ZERO,
-            unrest: Unrest::default(),
+            silence: Duration::ZERO,
+            flap_damping: FlapDamping::default(),
             room: MOST_OPERATIONS,
             most: MOST_OPERATIONS,
             astray: BTreeSet::new(),
         };
-        engine.replace(picture, now);
+        engine.replace(snapshot, now);
         engine
     }
 
     /// What it knows.
-    pub fn picture(&self) -> &Picture {
-        &self.picture
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// Where it has the units.
-    pub fn board(&self) -> &Board {
-        &self.board
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
     }
 
     /// A full reading: what no change told is found here. True when there was such a thing.
     pub fn prove(&mut self, reading: &Reading, now: Duration) -> bool {
-        if reading.revision < self.picture.revision {
+        if reading.revision < self.snapshot.revision {
             // Older than what is known already: it proves nothing.
             return false;
         }
-        let fresh = self.picture.read_anew(reading);
-        let missed = fresh.revision == self.picture.revision
-            && (fresh.units != self.picture.units
-                || fresh.places != self.picture.places
-                || fresh.schedules != self.picture.schedules);
+        let fresh = self.snapshot.read_anew(reading);
+        let missed = fresh.revision == self.snapshot.revision
+            && (fresh.units != self.snapshot.units
+                || fresh.places != self.snapshot.places
+                || fresh.schedules != self.snapshot.schedules);
         self.replace(fresh, now);
         if !planted(Mutant::ReasonsGrowOld) {
             // What keeps a unit from its place may be another thing by now: it is said anew.
-            self.board.look_again();
+            self.scheduler.look_again();
         }
         missed
     }
@@ -109,7 +109,7 @@ impl Engine {
 
     /// Changes, in the order of revisions; those seen before do not count again.
     pub fn absorb(&mut self, changes: &[Change], now: Duration) {
-        for (change, subject) in self.picture.take(changes) {
+        for (change, subject) in self.snapshot.take(changes) {
             let Some(subject) = subject else { continue };
             match subject {
                 // It came, and may be gone again by the end of these changes: a new grace.
@@ -121,17 +121,17 @@ impl Engine {
                 | Subject::Desired(name)
                 | Subject::Place(name)
                 | Subject::Global(name) => {
-                    self.board.set_unit(&name, self.picture.board_unit(&name));
+                    self.scheduler.set_unit(&name, self.snapshot.scheduler_unit(&name));
                 }
                 Subject::Machine(id) => {
-                    self.unrest.went(&id, now);
+                    self.flap_damping.went(&id, now);
                     self.look_at(&id, now);
                 }
                 Subject::Metadata(id, _) | Subject::Drain(id) => self.look_at(&id, now),
                 // A unit made anew may ask for the same as before, and has lost its reason.
-                Subject::Why(name) if !self.picture.whys.contains_key(&name) => {
+                Subject::Why(name) if !self.snapshot.whys.contains_key(&name) => {
                     if !planted(Mutant::LostReasonUntold) {
-                        self.board.look_at(&name);
+                        self.scheduler.look_at(&name);
                     }
                 }
                 Subject::Cluster
@@ -147,14 +147,14 @@ impl Engine {
     /// etcd has said nothing for long, and leases may have ended for that alone: who is not there may
     /// be on its way back, and keeps its units until then at least.
     pub fn nobody_is_gone_until(&mut self, until: Duration, now: Duration) {
-        if until <= self.hush {
+        if until <= self.silence {
             return;
         }
-        self.hush = until;
+        self.silence = until;
         let longer = self.away.values_mut().filter(|end| **end < until);
         longer.for_each(|end| *end = until);
-        let placed = self.picture.places.values().map(|kept| &kept.record.machine);
-        let gone = placed.filter(|id| !self.picture.machines.contains_key(*id)).cloned();
+        let placed = self.snapshot.places.values().map(|kept| &kept.record.machine);
+        let gone = placed.filter(|id| !self.snapshot.machines.contains_key(*id)).cloned();
         for id in gone.collect::<BTreeSet<_>>() {
             self.look_at(&id, now);
         }
@@ -171,16 +171,16 @@ impl Engine {
         for id in due.collect::<Vec<_>>() {
             self.away.remove(&id);
             if !planted(Mutant::GoneKeeps) {
-                self.board.set_machine(&id, None);
+                self.scheduler.set_machine(&id, None);
             }
         }
         let mut tasks = Vec::new();
         for name in std::mem::take(&mut self.astray) {
-            let told = registry::align(&self.picture, epoch, &name);
+            let told = registry::align(&self.snapshot, epoch, &name);
             let units = vec![name];
             tasks.extend(told.map(|transaction| Task { moves: Vec::new(), units, transaction }));
         }
-        let decision = self.board.decide();
+        let decision = self.scheduler.decide();
         let mut put_off = BTreeSet::new();
         for group in decision.groups {
             tasks.extend(self.first_of(epoch, group, &mut put_off));
@@ -189,7 +189,7 @@ impl Engine {
             if put_off.contains(&name) {
                 continue;
             }
-            let told = registry::explain(&self.picture, epoch, &name, &refusals);
+            let told = registry::explain(&self.snapshot, epoch, &name, &refusals);
             let task =
                 told.map(|transaction| Task { moves: Vec::new(), units: vec![name], transaction });
             tasks.extend(task);
@@ -205,9 +205,9 @@ impl Engine {
         put_off: &mut BTreeSet<UnitName>,
     ) -> Vec<Task> {
         let mut left: Vec<UnitName> = group.iter().map(|step| step.unit.clone()).collect();
-        let is_there = |name: &UnitName| self.picture.units.contains_key(name);
+        let is_there = |name: &UnitName| self.snapshot.units.contains_key(name);
         let whole = left.iter().all(is_there);
-        let cut = || piece::cut(&self.picture, epoch, &group, self.most);
+        let cut = || txn_split::cut(&self.snapshot, epoch, &group, self.most);
         let piece = whole.then(cut).flatten();
         let mut tasks = Vec::new();
         if let Some(piece) = piece {
@@ -218,7 +218,7 @@ impl Engine {
         } else if whole {
             let nowhere = group.iter().filter(|step| step.from.is_none());
             for name in nowhere.map(|step| step.unit.clone()) {
-                let told = registry::set_aside(&self.picture, epoch, &name, self.most);
+                let told = registry::set_aside(&self.snapshot, epoch, &name, self.most);
                 tasks.extend(told.map(|transaction| Task {
                     moves: Vec::new(),
                     units: vec![name],
@@ -240,68 +240,69 @@ impl Engine {
         could
     }
 
-    /// A task did not land: its units are where the picture has them.
+    /// A task did not land: its units are where the snapshot has them.
     pub fn undo(&mut self, units: &[UnitName]) {
         if planted(Mutant::LossForgotten) {
             return;
         }
         for name in units {
-            self.board.set_unit(name, None);
-            self.board.set_unit(name, self.picture.board_unit(name));
+            self.scheduler.set_unit(name, None);
+            self.scheduler.set_unit(name, self.snapshot.scheduler_unit(name));
         }
     }
 
-    fn replace(&mut self, picture: Picture, now: Duration) {
-        let old = std::mem::replace(&mut self.picture, picture);
-        self.unrest.forget(now);
-        for id in old.machines.keys().filter(|id| !self.picture.machines.contains_key(*id)) {
-            self.unrest.went(id, now);
+    fn replace(&mut self, snapshot: Snapshot, now: Duration) {
+        let old = std::mem::replace(&mut self.snapshot, snapshot);
+        self.flap_damping.forget(now);
+        for id in old.machines.keys().filter(|id| !self.snapshot.machines.contains_key(*id)) {
+            self.flap_damping.went(id, now);
         }
         let machines: BTreeSet<MachineId> =
-            old.machines.keys().chain(self.picture.machines.keys()).cloned().collect();
-        let placed = self.picture.places.values().map(|kept| kept.record.machine.clone());
+            old.machines.keys().chain(self.snapshot.machines.keys()).cloned().collect();
+        let placed = self.snapshot.places.values().map(|kept| kept.record.machine.clone());
         for id in machines.into_iter().chain(placed).collect::<BTreeSet<_>>() {
             self.look_at(&id, now);
         }
         let names: BTreeSet<UnitName> =
-            old.units.keys().chain(self.picture.units.keys()).cloned().collect();
+            old.units.keys().chain(self.snapshot.units.keys()).cloned().collect();
         for name in names {
-            self.board.set_unit(&name, self.picture.board_unit(&name));
+            self.scheduler.set_unit(&name, self.snapshot.scheduler_unit(&name));
         }
-        self.astray = self.picture.astray();
+        self.astray = self.snapshot.astray();
     }
 
-    /// A machine that stops answering stays on the board until its grace is over.
+    /// A machine that stops answering stays on the scheduler until its grace is over.
     fn look_at(&mut self, id: &MachineId, now: Duration) {
-        let known = self.picture.machine(id).filter(|_| !self.picture.is_obscured(id));
+        let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_obscured(id));
         if let Some(machine) = known {
             self.away.remove(id);
-            self.board.set_machine(id, Some(machine));
+            self.scheduler.set_machine(id, Some(machine));
             return;
         }
-        let restless = self.unrest.patience(id, now);
+        let restless = self.flap_damping.patience(id, now);
         let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
-        let hush = self.hush.saturating_sub(now);
-        let patience = self.grace.saturating_add(restless).max(hush);
-        let seat = self.board.seats().get(id);
-        let draining = self.picture.drains.contains_key(id);
-        if let Some(key) = self.picture.obscured_by(id) {
+        let silence = self.silence.saturating_sub(now);
+        let patience = self.grace.saturating_add(restless).max(silence);
+        let seat = self.scheduler.seats().get(id);
+        let draining = self.snapshot.drains.contains_key(id);
+        if let Some(key) = self.snapshot.obscured_by(id) {
             // It is there: it keeps what it has, unless it is drained, and gets nothing more.
             let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();
             let unread = Some(key.to_string());
             self.away.remove(id);
-            self.board.set_machine(id, Some(Machine { away: true, draining, unread, ..machine }));
+            self.scheduler
+                .set_machine(id, Some(Machine { away: true, draining, unread, ..machine }));
             return;
         }
         let machine = match seat {
             // What it said is known.
             Some(Seat { machine, .. }) if !machine.metadata.is_empty() => {
-                let metadata = self.picture.laid_over(id, machine.metadata.clone());
+                let metadata = self.snapshot.laid_over(id, machine.metadata.clone());
                 Machine { metadata, ..machine.clone() }
             }
             Some(seat) => seat.machine.clone(),
             // Units are there by the registry, and nobody here has seen the machine.
-            None if !self.grace.is_zero() || !hush.is_zero() => Machine::default(),
+            None if !self.grace.is_zero() || !silence.is_zero() => Machine::default(),
             None => return,
         };
         let waited_for = self.away.contains_key(id);
@@ -309,13 +310,13 @@ impl Engine {
             if planted(Mutant::GoneKeeps) {
                 return;
             }
-            self.board.set_machine(id, None);
+            self.scheduler.set_machine(id, None);
             return;
         }
         let until = now.saturating_add(patience);
         self.away.entry(id.clone()).or_insert(until);
         let machine = Machine { away: true, draining, unread: None, ..machine };
-        self.board.set_machine(id, Some(machine));
+        self.scheduler.set_machine(id, Some(machine));
     }
 }
 

@@ -1,13 +1,13 @@
 //! How an exclusive unit is never on two machines: it runs only while its machine holds a
 //! claim, which is bound to the machine's lease, and is stopped before that lease can have
 //! ended. Here is how long each part of that may take; pure. The claims themselves are
-//! [`crate::registry`]'s and the steward's. What it stands on: etcd starts every lease anew when
+//! [`crate::registry`]'s and the unit runner's. What it stands on: etcd starts every lease anew when
 //! a leader is elected (lease checkpoints, an experiment of etcd's, are off), and clocks that
 //! drift by less than a hundredth. The same times tell when a machine that was booted anew may
 //! succeed its last run ([`crate::store::Remainder`]).
 
 use crate::native_unit::Native;
-use crate::picture::Content;
+use crate::snapshot::Content;
 use crate::unit_file::UnitFile;
 use groundstate_units::spec::Ending;
 use groundstate_units::value;
@@ -46,19 +46,19 @@ pub fn could_be_succeeded(ttl: Duration) -> Duration {
 
 /// How long what a machine that was silent for long writes, and the sign of life behind it, may take
 /// without its writing once more.
-pub fn stirring(ttl: Duration) -> Duration {
-    settling(ttl) - ttl / 50
+pub fn renew_grace(ttl: Duration) -> Duration {
+    key_settle_time(ttl) - ttl / 50
 }
 
 /// How long a key has to be as it is before its machine is looked at for signs of life: by then one that
 /// wrote it has shown itself, or makes sure once more that the key is its own.
-pub fn settling(ttl: Duration) -> Duration {
+pub fn key_settle_time(ttl: Duration) -> Duration {
     ttl / 4
 }
 
 /// So much silence of etcd may have ended the leases of others, whose last sign of life was earlier than
 /// ours; and for so long after it nobody is taken for gone: all who live have come back by then.
-pub fn hush(ttl: Duration) -> Duration {
+pub fn silence_limit(ttl: Duration) -> Duration {
     ttl / 2
 }
 

@@ -1,18 +1,19 @@
 //! The cluster extension: units of fleet's kind, stored in etcd, put on machines by an
 //! elected engine, run there by the local init. This library is what `fleetd` and
-//! `fleetctl` share; its pure parts (names, files, requirements, the board, the
+//! `fleetctl` share; its pure parts (names, files, requirements, the scheduler, the
 //! transactions) know no network and no clock. The way of a unit through the cluster is
 //! told in this folder's README.
 
 pub mod agent;
 pub mod api;
-pub mod board;
 pub mod clock;
 pub mod desired;
 pub mod documents;
 pub mod enabling;
 pub mod engine;
+pub mod etcd_cache;
 pub mod fence;
+pub mod flap_damping;
 pub mod fleetctl;
 pub mod fleetd;
 pub mod glob;
@@ -20,25 +21,24 @@ pub mod key;
 pub mod log;
 pub mod machine;
 pub mod memory_store;
-pub mod mirror;
 pub mod move_order;
 pub mod mutant;
 pub mod native_unit;
-pub mod picture;
-pub mod piece;
 pub mod placement;
 pub mod record;
 pub mod registry;
 pub mod requirement;
+pub mod scheduler;
 pub mod secret;
 pub mod signature;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod snapshot;
 pub mod store;
+pub mod suspicious_read_guard;
 pub mod transaction;
 pub mod trust;
+pub mod txn_split;
 pub mod unit_file;
 pub mod unit_name;
-pub mod unrest;
 pub mod wire;
-pub mod withheld;

@@ -1,5 +1,5 @@
 //! A machine of the cluster as the others see it. How it comes and goes is the
-//! registry's; what runs on it is [`crate::board`]'s.
+//! registry's; what runs on it is [`crate::scheduler`]'s.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

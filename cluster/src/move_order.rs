@@ -1,6 +1,6 @@
 //! What a round of the engine moves, why, and in which order it may land: which moves
 //! only make sense together, and which has to wait for another to make room. What is
-//! moved at all is [`crate::board`]'s to decide.
+//! moved at all is [`crate::scheduler`]'s to decide.
 
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};

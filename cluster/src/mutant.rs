@@ -108,11 +108,11 @@ pub enum Mutant {
     ReasonsGrowOld,
     /// A machine that is away is judged by metadata that nobody has heard.
     AwayIsUnknown,
-    /// A reason that an older picture does not have outlives its unit.
+    /// A reason that an older snapshot does not have outlives its unit.
     ReasonByPicture,
     /// An exclusive unit that was given up is not taken up again.
     GivenUpForGood,
-    /// That there is nothing to do is said by a picture that has fallen behind.
+    /// That there is nothing to do is said by a snapshot that has fallen behind.
     OldPictureAnswers,
     /// An engine that waits for news spins on a deadline that has passed.
     SpinsOnDeadline,

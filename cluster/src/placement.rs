@@ -1,6 +1,6 @@
 //! May this unit be on that machine? The one place where the requirements of
 //! [`crate::requirement`] meet what is on a machine. Which of the machines that may is
-//! taken, and when a unit is moved, is [`crate::board`]'s.
+//! taken, and when a unit is moved, is [`crate::scheduler`]'s.
 
 use crate::desired::Desired;
 use crate::glob;

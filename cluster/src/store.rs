@@ -1,6 +1,6 @@
 //! Where the cluster keeps its records: etcd, or the same in memory for tests. Both do
 //! what [`crate::transaction`] describes and nothing else; what the keys mean is not
-//! known here. Calls are bounded in time. [`crate::mirror`] is what most readers want.
+//! known here. Calls are bounded in time. [`crate::etcd_cache`] is what most readers want.
 
 pub mod driven;
 mod etcd;

@@ -3,8 +3,8 @@
 //! comes again. Pure: who keeps what was seen over a restart is [`crate::fleetd`]'s.
 
 use crate::mutant::{Mutant, planted};
-use crate::picture::{Content, Picture};
 use crate::signature::TrustedKeys;
+use crate::snapshot::{Content, Snapshot};
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,17 +104,17 @@ impl Trust {
 
     /// Takes note of all that is signed, wherever it is to run: what is news is to be kept before
     /// anything is done for it.
-    pub fn observe(&mut self, picture: &Picture) -> Vec<(UnitName, u64)> {
-        self.looked_at.retain(|name, _| picture.units.contains_key(name));
+    pub fn observe(&mut self, snapshot: &Snapshot) -> Vec<(UnitName, u64)> {
+        self.looked_at.retain(|name, _| snapshot.units.contains_key(name));
         let mut news = Vec::new();
-        for (name, kept) in &picture.units {
+        for (name, kept) in &snapshot.units {
             let Some(signature) = &kept.record.signature else { continue };
             if self.is_vouched_for(name, &kept.record) && self.serials.raise(name, signature.serial)
             {
                 news.push((name.clone(), signature.serial));
             }
         }
-        self.serials.shrink(MOST_NAMES, |name| picture.units.contains_key(name));
+        self.serials.shrink(MOST_NAMES, |name| snapshot.units.contains_key(name));
         news
     }
 
@@ -210,7 +210,7 @@ mod tests {
             let signing = KEYS.map(|key| SigningKey::of(key, "c").unwrap());
             let trusted = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
             let keys = Keys::under("/p");
-            let mut picture = Picture::new(keys.clone());
+            let mut snapshot = Snapshot::new(keys.clone());
             let mut trust = Trust::new("c", trusted.clone(), Serials::default());
             // What somebody with the key has ever said, newest first seen: the plain rule.
             let mut newest: BTreeMap<usize, u64> = BTreeMap::new();
@@ -222,18 +222,18 @@ mod tests {
                 let revision = i64::try_from(at).unwrap() + 1;
                 let key = keys.of(&Subject::Unit(unit(name)));
                 let entry = Entry { key, value: encode(&record), created: revision, modified: revision, lease: 0 };
-                picture.apply(&Change::Put(entry));
+                snapshot.apply(&Change::Put(entry));
                 if at == again {
                     // fleetd begins anew with what it kept.
                     trust = Trust::new("c", trusted.clone(), trust.serials().clone());
                 }
-                trust.observe(&picture);
+                trust.observe(&snapshot);
                 let good = !deed.bare && deed.key == 0 && deed.signed == deed.written;
                 let least = newest.get(&name).copied().unwrap_or_default();
                 if good {
                     newest.insert(name, least.max(deed.serial));
                 }
-                let content = &picture.units[&unit(name)].record.clone();
+                let content = &snapshot.units[&unit(name)].record.clone();
                 prop_assert_eq!(trust.judge(&unit(name), content).is_ok(), good && deed.serial >= least);
             }
         }

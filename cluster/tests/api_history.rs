@@ -16,8 +16,8 @@ use cluster::api::answer::Answer;
 use cluster::api::caller::Caller;
 use cluster::api::request::Request;
 use cluster::api::server::{ApiState, Settings};
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::store::{EtcdConfig, Store};
 use history::{Deed, Operation, Outcome, holds};
 use member::{Etcd, PATIENCE, run, when_there};
@@ -126,9 +126,9 @@ async fn client(
 
 async fn api(endpoint: String, etcd: &Etcd) -> ApiState {
     let config = EtcdConfig { endpoints: vec![endpoint], ..etcd.impatient() };
-    let (mirror, _) = Mirror::start(Store::etcd(config).unwrap(), Keys::under("/fleet"));
-    mirror.health().wait_for(|health| health.fault.is_none()).await.unwrap();
-    ApiState::new(mirror, Settings::default())
+    let (cache, _) = EtcdCache::start(Store::etcd(config).unwrap(), Keys::under("/fleet"));
+    cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+    ApiState::new(cache, Settings::default())
 }
 
 /// Rounds of clients, each of all of them on a unit of its own; `daemons`: how many they are
@@ -231,14 +231,14 @@ fn an_etcd_that_says_nothing_keeps_nobody_waiting() {
                 let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];
                 let [put, wish, delete] = changes.map(told);
                 tokio::join!(put, wish, delete, told(Deed::Get));
-                let fault = |health: &cluster::mirror::Health| health.fault.is_some();
-                timeout(PATIENCE, api.mirror().health().wait_for(fault)).await.unwrap().unwrap();
+                let fault = |health: &cluster::etcd_cache::Health| health.fault.is_some();
+                timeout(PATIENCE, api.cache().health().wait_for(fault)).await.unwrap().unwrap();
                 assert!(!api.is_healthy());
             }
             assert!(wire.bitten() > 0);
             wire.set(Fault::None);
-            let well = |health: &cluster::mirror::Health| health.fault.is_none();
-            timeout(PATIENCE, api.mirror().health().wait_for(well)).await.unwrap().unwrap();
+            let well = |health: &cluster::etcd_cache::Health| health.fault.is_none();
+            timeout(PATIENCE, api.cache().health().wait_for(well)).await.unwrap().unwrap();
             made(&api).await;
         }
     });

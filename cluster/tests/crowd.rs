@@ -17,10 +17,10 @@ mod machines;
 mod member;
 
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
-use cluster::picture::Picture;
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::store::{EtcdConfig, Store};
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
@@ -56,34 +56,34 @@ fn real(etcd: &Etcd) -> Option<Machine> {
     may.then(|| Machine::start(&etcd.folder, &"f".repeat(32), &etcd.url, "real", 60))
 }
 
-async fn submit(mirror: &Mirror, number: usize) {
+async fn submit(cache: &EtcdCache, number: usize) {
     let name = UnitName::new(&format!("u{number:05}.service")).unwrap();
     let text = format!("[Service]\nExecStart=/bin/sleep {}\n", 100_000 + number);
     let file = UnitFile::parse(&text).unwrap();
-    let made = |picture: &Picture| {
-        let there = picture.units.contains_key(&name);
-        let new = || registry::create(picture, &name, &file, Desired::Launched);
+    let made = |snapshot: &Snapshot| {
+        let there = snapshot.units.contains_key(&name);
+        let new = || registry::create(snapshot, &name, &file, Desired::Launched);
         Ok::<_, ()>((!there).then(new))
     };
-    mirror.write(made).await.unwrap();
+    cache.write(made).await.unwrap();
 }
 
-fn launched(picture: &Picture) -> usize {
-    let all = picture.units.keys();
-    all.filter(|name| picture.reached_by(name) == Desired::Launched).count()
+fn launched(snapshot: &Snapshot) -> usize {
+    let all = snapshot.units.keys();
+    all.filter(|name| snapshot.reached_by(name) == Desired::Launched).count()
 }
 
 /// Waits until it is so, for so long; how long it took.
 async fn when(
-    mirror: &Mirror,
+    cache: &EtcdCache,
     what: &str,
     most: Duration,
-    so: impl Fn(&Picture) -> bool,
+    so: impl Fn(&Snapshot) -> bool,
 ) -> Duration {
     let began = Instant::now();
-    let mut pictures = mirror.changes();
-    let seen = tokio::time::timeout(most, pictures.wait_for(|picture| so(picture))).await;
-    let now = mirror.picture();
+    let mut snapshots = cache.changes();
+    let seen = tokio::time::timeout(most, snapshots.wait_for(|snapshot| so(snapshot))).await;
+    let now = cache.snapshot();
     let machines = now.machines.len();
     assert!(seen.is_ok(), "{what}: {machines} machines, {} units launched", launched(&now));
     began.elapsed()
@@ -96,15 +96,15 @@ fn share(busy: Duration, time: Duration, count: usize) -> f64 {
 
 /// Nothing is written while nothing happens but signs of life, which are no revisions, and no
 /// machine is busy with it.
-async fn is_quiet(mirror: &Mirror, crowd: &Crowd, real: Option<&Machine>, machines: usize) {
+async fn is_quiet(cache: &EtcdCache, crowd: &Crowd, real: Option<&Machine>, machines: usize) {
     let real_busy = || real.map_or(Duration::ZERO, Machine::busy);
-    let (before, busy, own) = (mirror.read().await.unwrap().revision, crowd.busy(), real_busy());
+    let (before, busy, own) = (cache.read().await.unwrap().revision, crowd.busy(), real_busy());
     let since = Instant::now();
     tokio::time::sleep(3 * SECOND).await;
     let time = since.elapsed();
     let each = share(crowd.busy() - busy, time, machines);
     let own = share(real_busy() - own, time, 1);
-    let written = mirror.read().await.unwrap().revision - before;
+    let written = cache.read().await.unwrap().revision - before;
     println!(
         "quiet for {time:?}: {written} revisions, {each:.3} % of a core a machine, real: {own:.2} %"
     );
@@ -113,17 +113,17 @@ async fn is_quiet(mirror: &Mirror, crowd: &Crowd, real: Option<&Machine>, machin
 }
 
 /// For one unit more nobody reads all there is: it takes its own write, its place and its state.
-async fn one_more(etcd: &Etcd, mirror: &Mirror, crowd: &Crowd, units: usize, machines: usize) {
-    let reading = mirror.store().read(mirror.keys().root()).await.unwrap();
+async fn one_more(etcd: &Etcd, cache: &EtcdCache, crowd: &Crowd, units: usize, machines: usize) {
+    let reading = cache.store().read(cache.keys().root()).await.unwrap();
     let all: usize = reading.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
     let count = |name| counted(etcd.address(), name);
-    let looks = || crowd.meters.iter().map(|meter| meter.reconciled()).collect::<Vec<_>>();
+    let looks = || crowd.metrics.iter().map(|metrics| metrics.reconciled()).collect::<Vec<_>>();
     let looked = looks();
     let (sent, reads) = (count(SENT), count(READS));
-    submit(mirror, units).await;
-    when(mirror, "one more", MINUTE, |now| launched(now) == units + 1).await;
+    submit(cache, units).await;
+    when(cache, "one more", MINUTE, |now| launched(now) == units + 1).await;
     let (told, reads) = (count(SENT) - sent, count(READS) - reads);
-    let written = mirror.picture().revision - reading.revision;
+    let written = cache.snapshot().revision - reading.revision;
     let looks: Vec<u64> = looks().iter().zip(&looked).map(|(now, then)| now - then).collect();
     let looked: Vec<u64> = looks.into_iter().filter(|looks| *looks > 0).collect();
     println!("one change: {written} revisions, {reads} readings, {told} bytes of {all}");
@@ -147,7 +147,7 @@ fn decisions(crowd: &Crowd, real: Option<&Machine>) -> (u64, u64) {
         let all = number(&text, "count");
         (all, all - number(&text, "bucket{le=\"1\"}"))
     });
-    let others = crowd.meters.iter().map(|meter| meter.slower_than(SECOND));
+    let others = crowd.metrics.iter().map(|metrics| metrics.slower_than(SECOND));
     others.chain(own).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
@@ -159,31 +159,34 @@ fn many_units_on_many_machines_cost_etcd_little() {
         let store = Store::etcd(etcd.config()).unwrap();
         when_there(&store).await;
         let keys = Keys::under(ROOT);
-        let (mirror, _task) = Mirror::start(store, keys.clone());
+        let (cache, _task) = EtcdCache::start(store, keys.clone());
         let real = real(&etcd);
         let crowd = Crowd::start(&patient(&etcd), &keys, "one", (MINUTE, 2 * SECOND), count);
         let machines = count + usize::from(real.is_some());
-        let there = |now: &Picture| now.machines.len() == machines && now.leader.is_some();
-        when(&mirror, "all are there", MINUTE, there).await;
-        let (began, before) = (Instant::now(), mirror.read().await.unwrap().revision);
+        let there = |now: &Snapshot| now.machines.len() == machines && now.leader.is_some();
+        when(&cache, "all are there", MINUTE, there).await;
+        let (began, before) = (Instant::now(), cache.read().await.unwrap().revision);
         for number in 0..units {
-            submit(&mirror, number).await;
+            submit(&cache, number).await;
         }
-        when(&mirror, "all are launched", 2 * MINUTE, |now| launched(now) == units).await;
+        when(&cache, "all are launched", 2 * MINUTE, |now| launched(now) == units).await;
         let (took, busy) = (began.elapsed(), crowd.busy());
         assert!(took < 2 * MINUTE);
-        let picture = mirror.picture();
-        let each = (picture.revision - before) as f64 / units as f64;
+        let snapshot = cache.snapshot();
+        let each = (snapshot.revision - before) as f64 / units as f64;
         println!(
             "{units} units on {machines} machines are launched after {took:?}, {each:.2} revisions each"
         );
         println!("all machines together took {busy:?} of a processor by then");
         assert!(each <= 5.0, "{each} revisions a unit: its own, its place, its states");
         let most = units.div_ceil(machines) + 1;
-        assert!(picture.schedules.values().all(|of| of.len() <= most), "least loaded first");
-        is_quiet(&mirror, &crowd, real.as_ref(), machines).await;
-        one_more(&etcd, &mirror, &crowd, units, machines).await;
-        assert!(crowd.meters.iter().all(|meter| meter.reconciled() > 0), "each had its first look");
+        assert!(snapshot.schedules.values().all(|of| of.len() <= most), "least loaded first");
+        is_quiet(&cache, &crowd, real.as_ref(), machines).await;
+        one_more(&etcd, &cache, &crowd, units, machines).await;
+        assert!(
+            crowd.metrics.iter().all(|metrics| metrics.reconciled() > 0),
+            "each had its first look"
+        );
         let (all, slow) = decisions(&crowd, real.as_ref());
         println!("{all} decisions of engines, {slow} took longer than a second");
         assert!(all >= units as u64 / 20, "an engine led, and was asked");
@@ -204,23 +207,23 @@ fn machines_that_boot_all_at_once_are_all_back_within_a_minute() {
         let store = Store::etcd(etcd.config()).unwrap();
         when_there(&store).await;
         let keys = Keys::under(ROOT);
-        let (mirror, _task) = Mirror::start(store, keys.clone());
+        let (cache, _task) = EtcdCache::start(store, keys.clone());
         // Long enough for a busy machine, and for who waits to show how it waits.
         let times = (12 * SECOND, 2 * SECOND);
         let first = Crowd::start(&patient(&etcd), &keys, "one", times, count);
-        when(&mirror, "all are there", MINUTE, |now| now.machines.len() == count).await;
+        when(&cache, "all are there", MINUTE, |now| now.machines.len() == count).await;
         for number in 0..count {
-            submit(&mirror, number).await;
+            submit(&cache, number).await;
         }
-        when(&mirror, "all run", MINUTE, |now| launched(now) == count).await;
+        when(&cache, "all run", MINUTE, |now| launched(now) == count).await;
         let before = counted(etcd.address(), GRANTED);
         drop(first);
         let _second = Crowd::start(&patient(&etcd), &keys, "two", times, count);
-        let booted = |now: &Picture| {
+        let booted = |now: &Snapshot| {
             let anew = now.machines.values().filter(|kept| kept.record.boot == "two").count();
             anew == count && launched(now) == count && now.leader.is_some()
         };
-        let took = when(&mirror, "all are back", MINUTE, booted).await;
+        let took = when(&cache, "all are back", MINUTE, booted).await;
         let leases = counted(etcd.address(), GRANTED) - before;
         println!("{count} machines are back after {took:?}, {leases} leases were asked for");
         // One a machine and one to lead by; a machine that was too slow to live on asks again. All

@@ -15,9 +15,9 @@ use cluster::desired::Desired;
 use cluster::engine::{Engine, Task};
 use cluster::key::Keys;
 use cluster::machine::MachineId;
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
@@ -45,8 +45,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn picture(&self) -> Picture {
-        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()).await.unwrap())
+    async fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.keys.clone(), &self.store.read(self.keys.root()).await.unwrap())
     }
 
     async fn lease(&self) -> i64 {
@@ -64,14 +64,14 @@ impl Cluster {
             listen: None,
         };
         let lease = self.lease().await;
-        let write = registry::register(&self.picture().await, &id(own), &record, lease);
+        let write = registry::register(&self.snapshot().await, &id(own), &record, lease);
         self.store.commit(&write.unwrap()).await.unwrap().unwrap();
     }
 
     async fn submit(&self, own: &str) {
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let name = UnitName::new(own).unwrap();
-        let write = registry::create(&self.picture().await, &name, &file, Desired::Launched);
+        let write = registry::create(&self.snapshot().await, &name, &file, Desired::Launched);
         self.store.commit(&write).await.unwrap().unwrap();
     }
 
@@ -98,10 +98,10 @@ impl Cluster {
 
     /// Each unit has one machine, which was told of it, and nobody else was.
     async fn each_is_once(&self, count: usize) {
-        let picture = self.picture().await;
-        assert_eq!(picture.places.len(), count);
-        for (name, place) in &picture.places {
-            let told = MACHINES.map(id).into_iter().filter(|one| picture.is_told(one, name));
+        let snapshot = self.snapshot().await;
+        assert_eq!(snapshot.places.len(), count);
+        for (name, place) in &snapshot.places {
+            let told = MACHINES.map(id).into_iter().filter(|one| snapshot.is_told(one, name));
             let told: Vec<MachineId> = told.collect();
             assert_eq!(told, std::slice::from_ref(&place.record.machine), "{name}");
         }
@@ -137,7 +137,7 @@ async fn round(cluster: &Cluster, round: usize) {
     let anew = cluster.engine().await.tasks(old, Duration::ZERO);
     assert!(!anew.is_empty());
     assert_eq!(cluster.landed(&anew).await, 0, "round {round}");
-    let last = registry::destroy(&cluster.picture().await, &gone).unwrap();
+    let last = registry::destroy(&cluster.snapshot().await, &gone).unwrap();
     cluster.store.commit(&last).await.unwrap().unwrap();
     let tasks = cluster.engine().await.tasks(new, Duration::ZERO);
     assert_eq!(cluster.landed(&tasks).await, tasks.len(), "round {round}");

@@ -12,8 +12,8 @@ mod authority;
 mod member;
 
 use authority::{Issued, WRONG, authorities, issue, show};
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::secret::Secret;
 use cluster::store::{Batch, EtcdConfig, Fault, Store};
 use cluster::transaction::{Condition, Transaction};
@@ -113,14 +113,14 @@ fn a_watch_of_what_was_compacted_says_so_and_a_mirror_reads_anew() {
         let store = Store::etcd(etcd.config()).unwrap();
         let first = when_there(&store).await;
         put(&store, "a").await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        let mut news = mirror.news();
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        let mut news = cache.news();
         let last = put(&store, "b").await;
         etcd.client().await.compact(last, None).await.unwrap();
         let mut watch = store.watch(ROOT, first - 1).await.unwrap();
         assert_eq!(watch.next().await, Ok(Batch::Compacted));
         let newest = put(&store, "c").await;
-        assert!(mirror.reached(newest, PATIENCE).await);
+        assert!(cache.reached(newest, PATIENCE).await);
         assert!(news.recv().await.is_ok());
     });
 }
@@ -294,8 +294,8 @@ fn certificates_are_renewed_under_a_client_that_runs() {
         let (mut etcd, own) = secured(&folder);
         let store = Store::etcd(own).unwrap();
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        assert!(mirror.reached(put(&store, "a").await, PATIENCE).await);
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        assert!(cache.reached(put(&store, "a").await, PATIENCE).await);
         // Another authority, whose certificates both sides get: none of the old ones count.
         etcd.kill();
         show(&folder, "server2", "server");
@@ -303,7 +303,7 @@ fn certificates_are_renewed_under_a_client_that_runs() {
         std::fs::copy(folder.join("other.crt"), folder.join("ca.crt")).unwrap();
         etcd.again();
         when_there(&store).await;
-        assert!(mirror.reached(put(&store, "b").await, PATIENCE).await, "the watch is back too");
+        assert!(cache.reached(put(&store, "b").await, PATIENCE).await, "the watch is back too");
     });
 }
 
@@ -320,10 +320,10 @@ fn certificates_that_have_ended_are_renewed_under_a_client_that_runs() {
             EtcdConfig { cert_file: of("fresh.crt"), key_file: of("fresh.key"), ..own.clone() };
         let (store, other) = (Store::etcd(own).unwrap(), Store::etcd(other).unwrap());
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        assert!(mirror.reached(put(&store, "a").await, PATIENCE).await);
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        assert!(cache.reached(put(&store, "a").await, PATIENCE).await);
         for side in ["server", "client"] {
-            let known = mirror.picture().revision;
+            let known = cache.snapshot().revision;
             show(&folder, "ended", side);
             // What is open stays open; with a member that is begun anew all of it ends.
             etcd.kill();
@@ -331,16 +331,16 @@ fn certificates_that_have_ended_are_renewed_under_a_client_that_runs() {
             if side == "client" {
                 when_there(&other).await;
             }
-            let ended = |health: &cluster::mirror::Health| {
+            let ended = |health: &cluster::etcd_cache::Health| {
                 let why = health.fault.as_ref().map(ToString::to_string).unwrap_or_default();
                 if side == "server" { why.contains("expired") } else { !why.is_empty() }
             };
-            timeout(PATIENCE, mirror.health().wait_for(ended)).await.unwrap().unwrap();
+            timeout(PATIENCE, cache.health().wait_for(ended)).await.unwrap().unwrap();
             assert!(matches!(store.read(ROOT).await, Err(Fault::Unavailable(_))), "{side}");
-            assert_eq!(mirror.picture().revision, known, "what was known stays");
+            assert_eq!(cache.snapshot().revision, known, "what was known stays");
             show(&folder, "fresh", side);
             when_there(&store).await;
-            assert!(mirror.reached(put(&store, side).await, PATIENCE).await, "{side}");
+            assert!(cache.reached(put(&store, side).await, PATIENCE).await, "{side}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! An etcd that is full, silent, gone back in time or emptied: the mirror keeps what it knew and
+//! An etcd that is full, silent, gone back in time or emptied: the cache keeps what it knew and
 //! says why, writes are refused and not lost, and all goes on once it is whole.
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +12,8 @@ mod member;
 mod wire;
 
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::registry;
 use cluster::store::{EtcdConfig, Fault, Store};
 use cluster::transaction::Transaction;
@@ -28,39 +28,39 @@ fn name(number: u32) -> UnitName {
 }
 
 /// Has a unit of that number made; whether it was.
-async fn make(mirror: &Mirror, number: u32) -> bool {
+async fn make(cache: &EtcdCache, number: u32) -> bool {
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let write = |picture: &cluster::picture::Picture| {
-        let there = picture.units.contains_key(&name(number));
-        let new = || registry::create(picture, &name(number), &file, Desired::Inactive);
+    let write = |snapshot: &cluster::snapshot::Snapshot| {
+        let there = snapshot.units.contains_key(&name(number));
+        let new = || registry::create(snapshot, &name(number), &file, Desired::Inactive);
         Ok::<_, ()>((!there).then(new))
     };
-    mirror.write(write).await.is_ok()
+    cache.write(write).await.is_ok()
 }
 
-async fn when_made(mirror: &Mirror, number: u32) {
+async fn when_made(cache: &EtcdCache, number: u32) {
     let end = Instant::now() + PATIENCE;
-    while !make(mirror, number).await {
+    while !make(cache, number).await {
         assert!(Instant::now() < end, "unit {number} in vain");
         tokio::task::yield_now().await;
     }
-    let mut pictures = mirror.changes();
-    let seen = pictures.wait_for(|picture| picture.units.contains_key(&name(number)));
+    let mut snapshots = cache.changes();
+    let seen = snapshots.wait_for(|snapshot| snapshot.units.contains_key(&name(number)));
     tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
 }
 
-/// Waits until the mirror says why nothing new comes.
-async fn fault(mirror: &Mirror, part: &str) {
-    let mut health = mirror.health();
+/// Waits until the cache says why nothing new comes.
+async fn fault(cache: &EtcdCache, part: &str) {
+    let mut health = cache.health();
     let told = health.wait_for(|health| {
         health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(part))
     });
     let told = tokio::time::timeout(PATIENCE, told).await.map(|told| told.is_ok());
-    assert_eq!(told, Ok(true), "{part}: {:?}", mirror.health().borrow());
+    assert_eq!(told, Ok(true), "{part}: {:?}", cache.health().borrow());
 }
 
-fn knows(mirror: &Mirror) -> usize {
-    mirror.picture().units.len()
+fn knows(cache: &EtcdCache) -> usize {
+    cache.snapshot().units.len()
 }
 
 #[test]
@@ -69,35 +69,35 @@ fn a_store_that_went_back_in_time_is_not_believed() {
         let mut etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        when_made(&mirror, 1).await;
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        when_made(&cache, 1).await;
         etcd.kill();
         etcd.keep_disk("old");
         etcd.again();
         for number in 2..6 {
-            when_made(&mirror, number).await;
+            when_made(&cache, number).await;
         }
         for past in ["old", "none at all"] {
             etcd.kill();
             etcd.keep_disk("now");
             etcd.give_disk(past);
             etcd.again();
-            fault(&mirror, "etcd is at revision").await;
-            assert_eq!(knows(&mirror), 5, "what was known stays, {past}");
+            fault(&cache, "etcd is at revision").await;
+            assert_eq!(knows(&cache), 5, "what was known stays, {past}");
             etcd.kill();
             etcd.give_disk("now");
             etcd.again();
-            when_made(&mirror, if past == "old" { 6 } else { 7 }).await;
+            when_made(&cache, if past == "old" { 6 } else { 7 }).await;
             let _ = std::fs::remove_dir_all(etcd.folder.join("now"));
             // For the second turn: what is known is five again.
             for number in [6, 7] {
-                let gone = mirror
-                    .write(|picture| Ok::<_, ()>(registry::destroy(picture, &name(number))))
+                let gone = cache
+                    .write(|snapshot| Ok::<_, ()>(registry::destroy(snapshot, &name(number))))
                     .await
                     .unwrap();
-                assert!(mirror.reached(gone, PATIENCE).await);
+                assert!(cache.reached(gone, PATIENCE).await);
             }
-            assert_eq!(knows(&mirror), 5);
+            assert_eq!(knows(&cache), 5);
         }
     });
 }
@@ -109,16 +109,16 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
         let endpoints: Vec<String> = members.iter().map(|member| member.url.clone()).collect();
         let store = Store::etcd(EtcdConfig { endpoints, ..members[0].impatient() }).unwrap();
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store, Keys::under("/fleet"));
+        let (cache, _task) = EtcdCache::start(store, Keys::under("/fleet"));
         for number in 1..6 {
-            when_made(&mirror, number).await;
+            when_made(&cache, number).await;
         }
-        let pictures = mirror.changes();
+        let snapshots = cache.changes();
         let fewest = tokio::spawn(async move {
-            let (mut pictures, mut fewest) = (pictures, usize::MAX);
-            while pictures.changed().await.is_ok() {
-                fewest = fewest.min(pictures.borrow_and_update().units.len());
-                if pictures.borrow().units.contains_key(&name(9)) {
+            let (mut snapshots, mut fewest) = (snapshots, usize::MAX);
+            while snapshots.changed().await.is_ok() {
+                fewest = fewest.min(snapshots.borrow_and_update().units.len());
+                if snapshots.borrow().units.contains_key(&name(9)) {
                     break;
                 }
             }
@@ -128,7 +128,7 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
         members[0].kill();
         members[0].give_disk("none at all");
         members[0].again();
-        when_made(&mirror, 6).await;
+        when_made(&cache, 6).await;
         let mut client = members[1].client().await;
         let all = client.member_list().await.unwrap();
         let lost = all.members().iter().find(|member| member.name() == "n0").unwrap();
@@ -140,7 +140,7 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
         members[0].again_as_newcomer();
         let back = Store::etcd(members[0].impatient()).unwrap();
         when_there(&back).await;
-        when_made(&mirror, 9).await;
+        when_made(&cache, 9).await;
         assert_eq!(tokio::time::timeout(PATIENCE, fewest).await.unwrap().unwrap(), 5);
         let end = Instant::now() + PATIENCE;
         while back.read(ROOT).await.map(|read| read.entries.len()) != Ok(14) {
@@ -158,17 +158,17 @@ fn members_begun_anew_one_after_another_are_missed_by_nobody() {
         let endpoints: Vec<String> = members.iter().map(|member| member.url.clone()).collect();
         let store = Store::etcd(EtcdConfig { endpoints, ..members[0].impatient() }).unwrap();
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        when_made(&mirror, 0).await;
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        when_made(&cache, 0).await;
         for (number, at) in (1..).step_by(2).zip(0..members.len()) {
             members[at].kill();
-            when_made(&mirror, number).await;
+            when_made(&cache, number).await;
             members[at].again();
             when_there(&Store::etcd(members[at].config()).unwrap()).await;
-            when_made(&mirror, number + 1).await;
-            assert_eq!(knows(&mirror), usize::try_from(number).unwrap() + 2);
+            when_made(&cache, number + 1).await;
+            assert_eq!(knows(&cache), usize::try_from(number).unwrap() + 2);
         }
-        assert_eq!(mirror.read().await.unwrap().units.len(), 7);
+        assert_eq!(cache.read().await.unwrap().units.len(), 7);
     });
 }
 
@@ -188,8 +188,8 @@ fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
         let etcd = Etcd::of(folder(), "http", &room);
         let store = Store::etcd(etcd.config()).unwrap();
         when_there(&store).await;
-        let (mirror, _task) = Mirror::start(store.clone(), Keys::under("/fleet"));
-        when_made(&mirror, 1).await;
+        let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
+        when_made(&cache, 1).await;
         let lease = store.grant(Duration::from_secs(60)).await.unwrap();
         let fill = Transaction::default().put(format!("{ROOT}x/fill"), vec![b'x'; 400_000]);
         let mut answers = vec![];
@@ -201,10 +201,10 @@ fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
             assert!(answers.len() < 100, "{answers:?}");
             answers.push(store.commit(&fill).await);
         }
-        assert!(!make(&mirror, 2).await, "a write is refused");
+        assert!(!make(&cache, 2).await, "a write is refused");
         assert_eq!(store.keep_alive(lease.id).await, Ok(true), "a sign of life is none");
-        assert_eq!(knows(&mirror), 1);
-        assert_eq!(mirror.read().await.unwrap().units.len(), 1, "it is read");
+        assert_eq!(knows(&cache), 1);
+        assert_eq!(cache.read().await.unwrap().units.len(), 1, "it is read");
         let mut client = etcd.client().await;
         let revision = store.read(ROOT).await.unwrap().revision;
         client.compact(revision, None).await.unwrap();
@@ -213,7 +213,7 @@ fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
         let mut member = etcd_client::AlarmOptions::new();
         member.with_member(client.status().await.unwrap().header().unwrap().member_id());
         client.alarm(off, full, Some(member)).await.unwrap();
-        when_made(&mirror, 2).await;
+        when_made(&cache, 2).await;
     });
 }
 
@@ -258,17 +258,19 @@ fn a_wire_that_fails_loses_no_change() {
         let etcd = Etcd::start();
         let direct = Store::etcd(etcd.config()).unwrap();
         when_there(&direct).await;
-        let (own, _own_task) = Mirror::start(direct, Keys::under("/fleet"));
+        let (own, _own_task) = EtcdCache::start(direct, Keys::under("/fleet"));
         when_made(&own, 0).await;
         let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
         let endpoints = vec![format!("http://{}", wire.addresses[0])];
         let store = Store::etcd(EtcdConfig { endpoints, ..etcd.impatient() }).unwrap();
-        let (mirror, _task) = Mirror::start(store, Keys::under("/fleet"));
-        let mut pictures = mirror.changes();
+        let (cache, _task) = EtcdCache::start(store, Keys::under("/fleet"));
+        let mut snapshots = cache.changes();
         let all = |count: usize| {
-            move |picture: &std::sync::Arc<cluster::picture::Picture>| picture.units.len() == count
+            move |snapshot: &std::sync::Arc<cluster::snapshot::Snapshot>| {
+                snapshot.units.len() == count
+            }
         };
-        tokio::time::timeout(PATIENCE, pictures.wait_for(all(1))).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, snapshots.wait_for(all(1))).await.unwrap().unwrap();
         let faults = [
             wire::Fault::HoldsAnswers,
             wire::Fault::HoldsQuestions,
@@ -280,11 +282,11 @@ fn a_wire_that_fails_loses_no_change() {
             wire.set(failing);
             // Made while nobody hears of it, and one taken away.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
-            fault(&mirror, "did not answer within").await;
-            assert_eq!(knows(&mirror), turn + 1, "{failing:?}: what was known stays");
+            fault(&cache, "did not answer within").await;
+            assert_eq!(knows(&cache), turn + 1, "{failing:?}: what was known stays");
             assert!(wire.bitten() > bitten, "{failing:?} touched nothing");
             wire.set(wire::Fault::None);
-            let seen = pictures.wait_for(all(turn + 2));
+            let seen = snapshots.wait_for(all(turn + 2));
             tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
         }
         let mut missed = 0;
@@ -294,10 +296,10 @@ fn a_wire_that_fails_loses_no_change() {
             wire.set(failing);
             for number in 0..10 {
                 when_made(&own, 100 + 10 * u32::try_from(turn).unwrap() + number).await;
-                missed += usize::from(mirror.health().borrow().fault.is_some());
+                missed += usize::from(cache.health().borrow().fault.is_some());
             }
             wire.set(wire::Fault::None);
-            let seen = pictures.wait_for(all(5 + 10 * (turn + 1)));
+            let seen = snapshots.wait_for(all(5 + 10 * (turn + 1)));
             tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
         }
         println!("{missed} of 20 changes came while the wire was broken");

@@ -57,7 +57,7 @@ fn a_unit_that_nobody_could_have_runs_on_when_its_machine_comes_back() {
 }
 
 #[test]
-fn a_wish_is_not_taken_for_fulfilled_by_a_picture_that_has_fallen_behind() {
+fn a_wish_is_not_taken_for_fulfilled_by_a_snapshot_that_has_fallen_behind() {
     let elsewhere = |unit, asks: &str, desired| {
         let asks = asks.to_string();
         Deed::Put { unit, asks, desired, at: 1 }

@@ -17,11 +17,11 @@ mod wire;
 use busy::Busy;
 use cluster::clock::Clock;
 use cluster::desired::Desired;
-use cluster::fleetd::recollection::Recalled;
+use cluster::fleetd::persisted_identity::Recalled;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
-use cluster::picture::Picture;
 use cluster::record::{ClaimRecord, encode};
+use cluster::snapshot::Snapshot;
 use cluster::store::{EtcdConfig, Store};
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
@@ -63,14 +63,14 @@ impl Machine {
         let (init, clock) = (Told::new(), (lease, Clock::system()));
         let fleetd = Fleetd::begin_as(own, &store, &init, Recalled::default(), clock);
         let machine = Machine { own, wire, init, fleetd };
-        machine.sees("it is there", |picture| picture.machines.contains_key(&id(own))).await;
+        machine.sees("it is there", |snapshot| snapshot.machines.contains_key(&id(own))).await;
         machine
     }
 
-    async fn sees(&self, what: &str, so: impl Fn(&Picture) -> bool) {
-        let mut pictures = self.fleetd.mirror.changes();
-        let seen = timeout(PATIENCE, pictures.wait_for(|picture| so(picture))).await;
-        assert!(seen.is_ok(), "{}: {what}: {:?}", self.own, self.fleetd.mirror.health().borrow());
+    async fn sees(&self, what: &str, so: impl Fn(&Snapshot) -> bool) {
+        let mut snapshots = self.fleetd.cache.changes();
+        let seen = timeout(PATIENCE, snapshots.wait_for(|snapshot| so(snapshot))).await;
+        assert!(seen.is_ok(), "{}: {what}: {:?}", self.own, self.fleetd.cache.health().borrow());
     }
 
     async fn has(&self, names: &[&str]) {
@@ -96,13 +96,13 @@ impl Machine {
     /// In the cluster, which knows how all fares that is to be here.
     async fn is_back(&self) {
         let me = id(self.own);
-        let told = |picture: &Picture| {
+        let told = |snapshot: &Snapshot| {
             let tells = |name: &&str| {
-                let on = picture.states.get(&name_of(name));
+                let on = snapshot.states.get(&name_of(name));
                 on.is_some_and(|on| on.contains_key(&me))
             };
             let own = self.init.set.borrow().1.files.clone();
-            picture.machines.contains_key(&me)
+            snapshot.machines.contains_key(&me)
                 && ALL.iter().filter(|name| own.contains_key(**name)).all(tells)
         };
         self.sees("it is back", told).await;
@@ -110,8 +110,8 @@ impl Machine {
 
     /// As it was before a fault: init has the same, and is told nothing more.
     async fn is_whole(&self, before: &(u64, SourceSet), what: &str) {
-        let well = |health: &cluster::mirror::Health| health.fault.is_none();
-        timeout(PATIENCE, self.fleetd.mirror.health().wait_for(well)).await.unwrap().unwrap();
+        let well = |health: &cluster::etcd_cache::Health| health.fault.is_none();
+        timeout(PATIENCE, self.fleetd.cache.health().wait_for(well)).await.unwrap().unwrap();
         self.is_back().await;
         self.is_left_alone(LEASE / 3, what).await;
         assert_eq!(*self.init.set.borrow(), *before, "{what}");
@@ -163,11 +163,11 @@ async fn outlives_being_refused() {
     etcd.kill();
     let busy = Busy::at(etcd.address());
     machine.is_left_alone(2 * LEASE, "too many requests").await;
-    let mut health = machine.fleetd.mirror.health();
+    let mut health = machine.fleetd.cache.health();
     let told = health.wait_for(|now| {
         now.fault.as_ref().is_some_and(|fault| fault.to_string().contains("too many requests"))
     });
-    assert!(timeout(PATIENCE, told).await.is_ok(), "{:?}", machine.fleetd.mirror.health().borrow());
+    assert!(timeout(PATIENCE, told).await.is_ok(), "{:?}", machine.fleetd.cache.health().borrow());
     assert!(busy.answered() > 4, "{} calls", busy.answered());
     drop(busy);
     etcd.again();
@@ -185,9 +185,9 @@ fn an_etcd_that_is_slow_busy_or_cut_short_takes_no_unit_away() {
 }
 
 /// That one leads.
-fn by(own: &str) -> impl Fn(&Picture) -> bool {
+fn by(own: &str) -> impl Fn(&Snapshot) -> bool {
     let leads = id(own);
-    move |picture| picture.leader.as_ref().is_some_and(|kept| kept.record.machine == leads)
+    move |snapshot| snapshot.leader.as_ref().is_some_and(|kept| kept.record.machine == leads)
 }
 
 /// The one that leads hears nothing of etcd; another is asked for a unit, and begins it.
@@ -202,7 +202,7 @@ async fn is_begun_though_the_leader_is_cut_off(fault: Fault) {
     leads.wire.set(fault);
     other.puts("new.service", "MachineID=m2").await;
     other.has(&[ALL[1], "new.service"]).await;
-    assert!(by("m2")(&other.fleetd.mirror.picture()), "{fault:?}: who leads?");
+    assert!(by("m2")(&other.fleetd.cache.snapshot()), "{fault:?}: who leads?");
     assert!(leads.wire.bitten() > 0, "{fault:?} touched nothing");
     assert_eq!(*leads.init.set.borrow(), before, "{fault:?}");
     leads.wire.set(Fault::None);
@@ -231,7 +231,7 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         machine.puts("a.service", "MachineID=m1").await;
         machine.puts("x.service", "MachineID=m1\nExclusive=true").await;
         machine.has(&["a.service", "x.service"]).await;
-        let lease = machine.fleetd.mirror.picture().machines[&id("m1")].lease;
+        let lease = machine.fleetd.cache.snapshot().machines[&id("m1")].lease;
         machine.wire.set(Fault::HoldsAll);
         machine.has(&["a.service"]).await;
         // Its lease is over, somebody else has the number, and a third one the claim.
@@ -246,8 +246,8 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         let write = Transaction::default().put_bound(claim, encode(&record), others);
         let claimed = direct.commit(&write).await.unwrap().unwrap();
         machine.wire.set(Fault::None);
-        let is_there = |picture: &Picture| {
-            picture.machines.get(&id("m1")).is_some_and(|kept| kept.modified > claimed)
+        let is_there = |snapshot: &Snapshot| {
+            snapshot.machines.get(&id("m1")).is_some_and(|kept| kept.modified > claimed)
         };
         machine.sees("it is there again", is_there).await;
         machine.is_left_alone(LEASE / 3, "it is claimed by another").await;
@@ -256,9 +256,9 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         machine.has(&["a.service", "x.service"]).await;
         // Whose it is lets it go.
         client.lease_revoke(lease).await.unwrap();
-        let has_its_own = |picture: &Picture| {
-            let there = picture.machines.get(&id("m1")).is_some_and(|kept| kept.lease != lease);
-            let claim = picture.claim_of(&name_of("x.service"), &id("m1"));
+        let has_its_own = |snapshot: &Snapshot| {
+            let there = snapshot.machines.get(&id("m1")).is_some_and(|kept| kept.lease != lease);
+            let claim = snapshot.claim_of(&name_of("x.service"), &id("m1"));
             there && claim.is_some_and(|kept| kept.lease != lease)
         };
         machine.sees("it has a lease of its own, and the claim by that", has_its_own).await;
@@ -278,26 +278,26 @@ fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_u
         first.has(&["a.service"]).await;
         second.has(&["b.service"]).await;
         let before = [&first, &second].map(|machine| machine.init.set.borrow().clone());
-        let revision = first.fleetd.mirror.picture().revision;
+        let revision = first.fleetd.cache.snapshot().revision;
         etcd.signal(Signal::SIGSTOP);
         second.wire.set(Fault::HoldsAll);
         // All leases have ended when it goes on.
         second.is_left_alone(lease + 2 * SECOND, "etcd stands still").await;
         etcd.signal(Signal::SIGCONT);
-        let anew = |picture: &Picture, own: &str| {
-            picture.machines.get(&id(own)).is_some_and(|kept| kept.created > revision)
+        let anew = |snapshot: &Snapshot, own: &str| {
+            snapshot.machines.get(&id(own)).is_some_and(|kept| kept.created > revision)
         };
-        let leads = |picture: &Picture| {
-            let leader = picture.leader.as_ref().filter(|kept| kept.modified > revision);
-            anew(picture, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
+        let leads = |snapshot: &Snapshot| {
+            let leader = snapshot.leader.as_ref().filter(|kept| kept.modified > revision);
+            anew(snapshot, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
         };
         first.sees("it leads", leads).await;
         // It has decided on what it found, too.
         first.puts("c.service", "MachineID=m1").await;
         first.has(&["a.service", "c.service"]).await;
-        assert!(!anew(&first.fleetd.mirror.picture(), "m2"), "its wire was held");
+        assert!(!anew(&first.fleetd.cache.snapshot(), "m2"), "its wire was held");
         second.wire.set(Fault::None);
-        first.sees("the other is back", |picture| anew(picture, "m2")).await;
+        first.sees("the other is back", |snapshot| anew(snapshot, "m2")).await;
         assert_eq!(*second.init.set.borrow(), before[1]);
         assert_eq!(first.init.set.borrow().1.roots.len(), before[0].1.roots.len() + 1);
         second.is_left_alone(SECOND, "all is as it was").await;

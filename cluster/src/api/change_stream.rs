@@ -2,9 +2,9 @@
 //! data a list of [`wire::Event`]; a `resync` says that something may have been missed.
 
 use super::caller::Caller;
-use super::crowd::{Crowd, Seat, Side};
+use super::connection_limits::{ConnectionLimits, Seat, Side};
+use crate::etcd_cache::EtcdCache;
 use crate::key::{Keys, Subject};
-use crate::mirror::Mirror;
 use crate::transaction::Change;
 use crate::wire;
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -27,7 +27,7 @@ pub const STREAMS_OF_ONE: usize = 32;
 /// For streams.
 pub struct Places {
     all: Arc<Semaphore>,
-    crowd: Crowd,
+    crowd: ConnectionLimits,
 }
 
 /// One of them; it is free again when this is dropped.
@@ -38,7 +38,10 @@ pub struct Place {
 
 impl Default for Places {
     fn default() -> Places {
-        Places { all: Arc::new(Semaphore::new(STREAMS)), crowd: Crowd::with(STREAMS_OF_ONE) }
+        Places {
+            all: Arc::new(Semaphore::new(STREAMS)),
+            crowd: ConnectionLimits::with(STREAMS_OF_ONE),
+        }
     }
 }
 
@@ -55,12 +58,12 @@ impl Places {
 
 /// The changes from now on. The place goes with the stream.
 pub fn stream(
-    mirror: &Mirror,
+    cache: &EtcdCache,
     caller: Caller,
     place: Place,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
-    let keys = mirror.keys().clone();
-    let batches = BroadcastStream::new(mirror.news());
+    let keys = cache.keys().clone();
+    let batches = BroadcastStream::new(cache.news());
     let first = tokio_stream::once(Ok(Arc::new(Vec::new())));
     let events = first.chain(batches).filter_map(move |batch| {
         let _held = &place;

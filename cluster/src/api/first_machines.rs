@@ -2,8 +2,8 @@
 
 use super::answer::Answer;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::requirement::Requirement;
+use crate::snapshot::Snapshot;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use serde_json::Value;
@@ -35,13 +35,13 @@ pub fn check(
     name: &UnitName,
     machines: Option<&BTreeSet<MachineId>>,
     new: Option<(&UnitFile, &str)>,
-    picture: &Picture,
+    snapshot: &Snapshot,
 ) -> Result<(), Answer> {
     let Some(machines) = machines else { return Ok(()) };
     if new.is_some_and(|(_, wish)| wish.is_empty()) {
         return Err(Answer::refusal(409, "the unit has another file by now, or is gone"));
     }
-    let is_global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
+    let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let stays_so = new.is_none_or(|(file, _)| Requirement::of(file, Some(name)).global);
     let words = match (is_global, stays_so) {
         _ if machines.is_empty() => return Ok(()),

@@ -2,7 +2,7 @@
 //! certificate, and take its time; so they are few, and where there are too many, the one that has
 //! been at it the longest gives way to the one that comes: an honest one takes milliseconds.
 
-use super::crowd::{MOST_CONNECTIONS, Side};
+use super::connection_limits::{MOST_CONNECTIONS, Side};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;

@@ -4,12 +4,12 @@
 //! [`super::server`]'s.
 
 use super::caller::Caller;
-use super::crowd::{Crowd, MOST_CONNECTIONS, MOST_OF_ONE, Side};
-use super::guest::Door;
+use super::connection_limits::{ConnectionLimits, MOST_CONNECTIONS, MOST_OF_ONE, Side};
 use super::handshakes::Handshakes;
+use super::peer_session::Door;
 use super::server::{ApiState, router};
-use super::stalling::Stalling;
 use super::tls::ServerFiles;
+use super::write_timeout::WriteTimeout;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use groundstate_units::account::Accounts;
@@ -182,7 +182,7 @@ impl Listener {
     /// Answers until `stop` is true (or its sender is gone), then lets go in good order.
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let crowd = Crowd::with(MOST_OF_ONE);
+        let crowd = ConnectionLimits::with(MOST_OF_ONE);
         let handshakes = Handshakes::default();
         let mut stopped = stop.clone();
         loop {
@@ -313,7 +313,7 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = service.layer(axum::Extension(side)).layer(guard);
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(LARGEST_HEAD);
-    let io = TokioIo::new(Stalling::new(stream));
+    let io = TokioIo::new(WriteTimeout::new(stream));
     let connection = builder.serve_connection(io, TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

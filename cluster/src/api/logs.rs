@@ -4,10 +4,10 @@
 //! there by ssh. Behind what the unit wrote stands why it does not run, where it does not.
 
 use super::answer::{Answer, into_response};
-use super::renewed::Renewed;
+use super::reloaded_files::ReloadedFiles;
 use super::request::{Request, escape};
+use crate::etcd_cache::EtcdCache;
 use crate::machine::MachineId;
-use crate::mirror::Mirror;
 use crate::unit_name::UnitName;
 use axum::body::Body;
 use axum::http::{self, Response, StatusCode, header};
@@ -48,18 +48,18 @@ pub struct Logs {
     /// The logger's socket.
     pub socket: PathBuf,
     /// What this machine shows to others; `None`: they can not be asked.
-    pub tls: Option<Arc<Renewed<Arc<rustls::ClientConfig>>>>,
+    pub tls: Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>,
 }
 
 /// `/logs/NAME?lines=N&follow=true&machineID=ID`
 pub async fn answer(
     logs: &Option<Logs>,
-    mirror: &Mirror,
+    cache: &EtcdCache,
     request: &Request,
     name: &str,
 ) -> Response<Body> {
-    match read(logs.as_ref(), mirror, request, name).await {
-        Ok((response, machine)) => match reason(mirror, request, name, &machine) {
+    match read(logs.as_ref(), cache, request, name).await {
+        Ok((response, machine)) => match reason(cache, request, name, &machine) {
             Some(reason) if response.status() == StatusCode::OK => behind(response, &reason),
             _ => response,
         },
@@ -69,12 +69,12 @@ pub async fn answer(
 
 /// Why the unit does not run there, for a caller who knows all that it names. Who asks for another
 /// machine says it to its own caller; what is followed has no end to say it at.
-fn reason(mirror: &Mirror, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
+fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
     if request.filter("forwarded").is_some() || follows(request) {
         return None;
     }
-    let picture = mirror.picture();
-    let told = picture.states.get(name)?.get(machine)?;
+    let snapshot = cache.snapshot();
+    let told = snapshot.states.get(name)?.get(machine)?;
     told.record.reason.as_ref().map(|reason| request.caller.conceal(reason))
 }
 
@@ -88,17 +88,17 @@ fn behind(mut response: Response<Body>, reason: &str) -> Response<Body> {
 
 async fn read(
     logs: Option<&Logs>,
-    mirror: &Mirror,
+    cache: &EtcdCache,
     request: &Request,
     name: &str,
 ) -> Result<(Response<Body>, MachineId), Answer> {
     let refused = |words: String| Answer::refusal(409, words);
     let logs = logs.ok_or_else(|| refused("this daemon reads no logs".to_string()))?;
     let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
-    let (machine, listen) = whereabouts(logs, mirror, request, &name)?;
+    let (machine, listen) = whereabouts(logs, cache, request, &name)?;
     if machine == logs.machine {
-        let kept = mirror.picture();
-        let native = |kept: &crate::picture::Kept<Arc<crate::picture::Content>>| {
+        let kept = cache.snapshot();
+        let native = |kept: &crate::snapshot::Kept<Arc<crate::snapshot::Content>>| {
             crate::native_unit::text(&kept.record.file).is_some()
         };
         // To its init it has no suffix.
@@ -133,25 +133,25 @@ async fn read(
 /// Which machine has it, and where that one listens.
 fn whereabouts(
     logs: &Logs,
-    mirror: &Mirror,
+    cache: &EtcdCache,
     request: &Request,
     name: &UnitName,
 ) -> Result<(MachineId, Option<String>), Answer> {
-    let picture = mirror.picture();
-    if !picture.units.contains_key(name) {
+    let snapshot = cache.snapshot();
+    if !snapshot.units.contains_key(name) {
         return Err(Answer::refusal(404, "unit does not exist"));
     }
     let asked = request.filter("machineID").map(|id| MachineId::new(&id)).transpose();
     let asked = asked.map_err(|error| Answer::refusal(400, error.to_string()))?;
-    let states = picture.states.get(name);
+    let states = snapshot.states.get(name);
     let here = states.is_some_and(|on| on.contains_key(&logs.machine));
     let machine = asked
-        .or_else(|| picture.place_of(name).cloned())
+        .or_else(|| snapshot.place_of(name).cloned())
         .or_else(|| here.then(|| logs.machine.clone()))
         .or_else(|| states.and_then(|on| on.keys().next().cloned()));
     let machine =
         machine.ok_or_else(|| Answer::refusal(409, format!("{name} is on no machine")))?;
-    let listen = picture.machines.get(&machine).and_then(|kept| kept.record.listen.clone());
+    let listen = snapshot.machines.get(&machine).and_then(|kept| kept.record.listen.clone());
     Ok((machine, listen))
 }
 

@@ -7,8 +7,8 @@ use super::request::Request;
 use super::units::{field, first_value};
 use super::view::View;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::registry;
+use crate::snapshot::Snapshot;
 use crate::transaction::{MOST_OPERATIONS, Transaction};
 use crate::wire;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub fn collection(request: &Request, view: &View<'_>) -> Outcome {
 }
 
 /// `/drain/ID`: PUT empties it, DELETE lets it take units again.
-pub fn drain(request: &Request, id: &str, picture: &Picture) -> Outcome {
+pub fn drain(request: &Request, id: &str, snapshot: &Snapshot) -> Outcome {
     let draining = match request.method.as_str() {
         "PUT" => true,
         "DELETE" => false,
@@ -37,18 +37,18 @@ pub fn drain(request: &Request, id: &str, picture: &Picture) -> Outcome {
         }
     };
     let known = MachineId::new(id).ok().filter(|id| {
-        picture.machines.contains_key(id) || (!draining && picture.drains.contains_key(id))
+        snapshot.machines.contains_key(id) || (!draining && snapshot.drains.contains_key(id))
     });
     match known {
         None => Answer::refusal(404, "machine does not exist").into(),
-        Some(id) if picture.drains.contains_key(&id) == draining => Answer::empty(204).into(),
-        Some(id) => Outcome::Write(registry::drain(picture, &id, draining), Answer::empty(204)),
+        Some(id) if snapshot.drains.contains_key(&id) == draining => Answer::empty(204).into(),
+        Some(id) => Outcome::Write(registry::drain(snapshot, &id, draining), Answer::empty(204)),
     }
 }
 
 /// A machine as clients see it; `None` when it is not there.
-pub fn entity(picture: &Picture, id: &MachineId) -> Option<wire::Machine> {
-    let machine = picture.machine(id)?;
+pub fn entity(snapshot: &Snapshot, id: &MachineId) -> Option<wire::Machine> {
+    let machine = snapshot.machine(id)?;
     Some(wire::Machine {
         draining: machine.draining,
         id: id.to_string(),
@@ -67,10 +67,10 @@ fn list(request: &Request, view: &View<'_>) -> Answer {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
-    let picture = view.of(&start);
-    let items = picture.machines.keys().map(|id| (id.to_string(), id));
-    let cut = pages.cut(items, &start, picture.revision);
-    let machines = cut.items.into_iter().filter_map(|id| entity(picture, id)).collect();
+    let snapshot = view.of(&start);
+    let items = snapshot.machines.keys().map(|id| (id.to_string(), id));
+    let cut = pages.cut(items, &start, snapshot.revision);
+    let machines = cut.items.into_iter().filter_map(|id| entity(snapshot, id)).collect();
     Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
 }
 
@@ -78,7 +78,7 @@ fn list(request: &Request, view: &View<'_>) -> Answer {
 const MOST_PATCHED: usize = MOST_OPERATIONS - 1;
 
 /// All operations are judged before the first is carried out.
-fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
+fn patch(body: &[u8], snapshot: &Snapshot) -> Result<Transaction, String> {
     let operations = match first_value(body)? {
         Value::Null => Vec::new(),
         Value::Array(operations) => operations,
@@ -100,11 +100,11 @@ fn patch(body: &[u8], picture: &Picture) -> Result<Transaction, String> {
         }
         let (id, key) = metadata_path(&path).ok_or("machine metadata path invalid")?;
         if op == "remove" {
-            all = all.and(registry::set_metadata(picture, &id, key, None));
+            all = all.and(registry::set_metadata(snapshot, &id, key, None));
         } else if value.is_empty() {
             return Err("invalid value: add and replace require a value".to_string());
         } else {
-            all = all.and(registry::set_metadata(picture, &id, key, Some(value)));
+            all = all.and(registry::set_metadata(snapshot, &id, key, Some(value)));
         }
     }
     Ok(all)

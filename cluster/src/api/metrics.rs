@@ -1,6 +1,6 @@
 //! `/metrics`: what Prometheus reads. The daemon adds the engine's own lines.
 
-use crate::picture::Picture;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +23,7 @@ impl Counters {
     }
 
     /// As Prometheus reads it.
-    pub fn text(&self, picture: &Picture, healthy: bool) -> String {
+    pub fn text(&self, snapshot: &Snapshot, healthy: bool) -> String {
         let mut text = String::new();
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(text, "# TYPE fleet_api_requests_total counter");
@@ -33,16 +33,16 @@ impl Counters {
                 "fleet_api_requests_total{{method=\"{method}\",code=\"{status}\"}} {count}"
             );
         }
-        let unplaced = picture.whys.len();
+        let unplaced = snapshot.whys.len();
         let gauges: [(&str, i64); 6] = [
             ("fleet_registry_up", i64::from(healthy)),
-            ("fleet_registry_revision", picture.revision),
-            ("fleet_units", i64::try_from(picture.units.len()).unwrap_or(i64::MAX)),
+            ("fleet_registry_revision", snapshot.revision),
+            ("fleet_units", i64::try_from(snapshot.units.len()).unwrap_or(i64::MAX)),
             ("fleet_units_unplaceable", i64::try_from(unplaced).unwrap_or(i64::MAX)),
-            ("fleet_machines", i64::try_from(picture.machines.len()).unwrap_or(i64::MAX)),
+            ("fleet_machines", i64::try_from(snapshot.machines.len()).unwrap_or(i64::MAX)),
             (
                 "fleet_records_unreadable",
-                i64::try_from(picture.set_aside.len()).unwrap_or(i64::MAX),
+                i64::try_from(snapshot.set_aside.len()).unwrap_or(i64::MAX),
             ),
         ];
         for (name, value) in gauges {

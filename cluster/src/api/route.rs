@@ -107,7 +107,7 @@ pub fn resource(path: &str) -> Resource {
 
 /// What the request is answered. [`Resource::Events`], [`Resource::Logs`],
 /// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`] are the shell's:
-/// their answers come from elsewhere than the picture.
+/// their answers come from elsewhere than the snapshot.
 pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
     if let Some(mut path) = cleaned(&request.path) {
         if !request.query.is_empty() {

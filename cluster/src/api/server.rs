@@ -7,22 +7,22 @@ use super::body;
 pub use super::body::{BODY_TIME, LARGEST_BODY};
 use super::caller::Caller;
 use super::change_stream::{self, Places};
-use super::crowd::Side;
+use super::connection_limits::Side;
 use super::first_look::{self, FirstLook};
-use super::lost::Lost;
 use super::metrics::{self, Counters};
 use super::page::{Pages, Start};
 use super::request::Request;
 use super::route::{self, Resource};
 use super::seen::Seen;
 pub use super::settings::Settings;
+use super::uncertain_write::UncertainWrite;
 use super::view::View;
 use crate::clock::Clock;
 use crate::desired::Desired;
-use crate::mirror::Mirror;
+use crate::etcd_cache::EtcdCache;
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
 use crate::registry;
+use crate::snapshot::Snapshot;
 use crate::store::Fault;
 use crate::wire;
 use axum::body::Body;
@@ -53,9 +53,9 @@ pub struct ApiState {
 }
 
 struct Inner {
-    mirror: Mirror,
+    cache: EtcdCache,
     settings: Settings,
-    pins: Mutex<VecDeque<(Duration, Arc<Picture>)>>,
+    pins: Mutex<VecDeque<(Duration, Arc<Snapshot>)>>,
     seen: Seen,
     counters: Counters,
     streams: Places,
@@ -64,9 +64,9 @@ struct Inner {
 
 impl ApiState {
     /// Of a cluster.
-    pub fn new(mirror: Mirror, settings: Settings) -> ApiState {
+    pub fn new(cache: EtcdCache, settings: Settings) -> ApiState {
         let inner = Inner {
-            mirror,
+            cache,
             settings,
             pins: Mutex::default(),
             seen: Seen::default(),
@@ -79,9 +79,9 @@ impl ApiState {
 
     /// The registry answers.
     pub fn is_healthy(&self) -> bool {
-        let health = self.inner.mirror.health();
+        let health = self.inner.cache.health();
         let health = health.borrow();
-        let clock = self.inner.mirror.clock();
+        let clock = self.inner.cache.clock();
         let recently = |at: Duration| clock.since(at) < PATIENCE;
         health.last_contact.is_some()
             && (health.fault.is_none() || health.last_contact.is_some_and(recently))
@@ -92,7 +92,7 @@ impl ApiState {
         self.inner.settings.insecure.as_ref().and_then(|why| why.borrow().clone())
     }
 
-    fn view<'p>(&self, now: &'p Picture, then: Option<&'p Picture>) -> View<'p> {
+    fn view<'p>(&self, now: &'p Snapshot, then: Option<&'p Snapshot>) -> View<'p> {
         let insecure = !self.insecure().unwrap_or_default().is_empty();
         View { now, then, limit: self.inner.settings.token_limit, insecure }
     }
@@ -104,7 +104,7 @@ impl ApiState {
 
     /// 503; where etcd answers and is not believed, with the remedy.
     fn away(&self) -> Answer {
-        let health = self.inner.mirror.health();
+        let health = self.inner.cache.health();
         match health.borrow().doubt() {
             Some(doubt) => Answer {
                 retry_after: Some(5),
@@ -123,11 +123,11 @@ impl ApiState {
     }
 
     /// The cluster.
-    pub fn mirror(&self) -> &Mirror {
-        &self.inner.mirror
+    pub fn cache(&self) -> &EtcdCache {
+        &self.inner.cache
     }
 
-    fn pinned(&self, request: &Request) -> Option<Arc<Picture>> {
+    fn pinned(&self, request: &Request) -> Option<Arc<Snapshot>> {
         let pages = Pages {
             list: route::resource(&request.path).list()?,
             limit: self.inner.settings.token_limit,
@@ -135,14 +135,16 @@ impl ApiState {
         let start = pages.start(&request.values("nextPageToken")).ok()?;
         let Start::Behind { revision, .. } = start else { return None };
         let pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.iter().find(|(_, picture)| picture.revision == revision).map(|(_, kept)| kept.clone())
+        pins.iter()
+            .find(|(_, snapshot)| snapshot.revision == revision)
+            .map(|(_, kept)| kept.clone())
     }
 
-    /// Keeps the picture a list began with, for its next pages.
-    fn pin(&self, picture: &Arc<Picture>) {
-        let clock = self.inner.mirror.clock();
+    /// Keeps the snapshot a list began with, for its next pages.
+    fn pin(&self, snapshot: &Arc<Snapshot>) {
+        let clock = self.inner.cache.clock();
         let mut pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        if pins.iter().any(|(_, kept)| kept.revision == picture.revision) {
+        if pins.iter().any(|(_, kept)| kept.revision == snapshot.revision) {
             return;
         }
         if pins.len() >= PINS {
@@ -154,18 +156,21 @@ impl ApiState {
         {
             runtime.spawn(unpin(Arc::downgrade(&self.inner), clock.clone()));
         }
-        pins.push_back((clock.now(), picture.clone()));
+        pins.push_back((clock.now(), snapshot.clone()));
     }
 
     /// As [`ApiState::answer`], with what fleetctl 1.0 has to see at its first look.
     async fn shown(&self, request: &Request, resource: &Resource) -> Answer {
         let Resource::Unit(name) = resource else { return self.answer(request).await };
-        let wished = |picture: &Picture| {
-            picture.desired.get(name.as_str()).map_or(Desired::Inactive, |kept| kept.record.desired)
+        let wished = |snapshot: &Snapshot| {
+            snapshot
+                .desired
+                .get(name.as_str())
+                .map_or(Desired::Inactive, |kept| kept.record.desired)
         };
-        let before = wished(&self.inner.mirror.picture());
+        let before = wished(&self.inner.cache.snapshot());
         let answer = self.answer(request).await;
-        let now = self.inner.mirror.clock().now();
+        let now = self.inner.cache.clock().now();
         self.inner.first_look.passed(request, name, before, now, answer)
     }
 
@@ -174,26 +179,26 @@ impl ApiState {
         if let Some(absence) = self.absence() {
             return absence;
         }
-        let Ok(latest) = self.inner.seen.latest(&self.inner.mirror).await else {
+        let Ok(latest) = self.inner.seen.latest(&self.inner.cache).await else {
             return Answer::no_registry();
         };
-        // Given away before each wait: a picture that somebody holds is copied when it changes.
+        // Given away before each wait: a snapshot that somebody holds is copied when it changes.
         let mut next = Some(latest);
-        let mut lost: Option<Lost> = None;
+        let mut lost: Option<UncertainWrite> = None;
         let mut proved = request.method == "GET" || planted(Mutant::OldPictureAnswers);
-        let clock = self.inner.mirror.clock();
+        let clock = self.inner.cache.clock();
         let began = clock.now();
         for _ in 0..TRIES {
-            let picture = next.take().unwrap_or_else(|| {
+            let snapshot = next.take().unwrap_or_else(|| {
                 proved = false;
-                self.inner.mirror.picture()
+                self.inner.cache.snapshot()
             });
             let then = self.pinned(request);
-            let view = self.view(&picture, then.as_deref());
+            let view = self.view(&snapshot, then.as_deref());
             let (transaction, answer) = match route::decide(request, &view) {
                 Outcome::Answer(answer) if !proved && is_settled(&answer) => {
                     // What others wrote just now may not be seen here yet.
-                    match self.inner.seen.newest(&self.inner.mirror).await {
+                    match self.inner.seen.newest(&self.inner.cache).await {
                         Ok(newest) => (next, proved) = (Some(newest), true),
                         Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
                         Err(_) => return Answer::no_registry(),
@@ -202,36 +207,36 @@ impl ApiState {
                 }
                 Outcome::Answer(answer) => {
                     if holds_token(request, &answer) {
-                        self.pin(then.as_ref().unwrap_or(&picture));
+                        self.pin(then.as_ref().unwrap_or(&snapshot));
                     }
                     let Some(lost) = lost else { return answer };
                     return lost.after_all(request, &answer);
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };
-            let decided_on = picture.revision;
-            let again = |lost: &Lost| lost.may_be_repeated(&transaction, decided_on);
+            let decided_on = snapshot.revision;
+            let again = |lost: &UncertainWrite| lost.may_be_repeated(&transaction, decided_on);
             if lost.as_ref().is_some_and(|lost| !again(lost)) {
                 return Answer::no_registry();
             }
-            let bound = registry::of_this_cluster(&picture, transaction.clone());
-            drop((picture, then));
-            match self.inner.mirror.store().commit(&bound).await {
+            let bound = registry::of_this_cluster(&snapshot, transaction.clone());
+            drop((snapshot, then));
+            match self.inner.cache.store().commit(&bound).await {
                 Ok(Some(revision)) => {
                     if !planted(Mutant::AnsweredUnseen) {
                         self.inner.seen.written(revision);
-                        self.inner.mirror.reached(revision, SIGHT).await;
+                        self.inner.cache.reached(revision, SIGHT).await;
                     }
                     return answer;
                 }
                 Err(Fault::Unknown(_)) => {
-                    lost = Lost::first(lost, transaction, answer, decided_on);
+                    lost = UncertainWrite::first(lost, transaction, answer, decided_on);
                 }
                 Err(fault) if fault.is_denied() => return Answer::not_ours_to_write(),
                 Err(Fault::Refused(why)) => return Answer::refusal(400, why),
                 Ok(None) | Err(Fault::Unavailable(_)) => {}
             }
-            match self.inner.mirror.read().await {
+            match self.inner.cache.read().await {
                 Ok(fresh) => (next, proved) = (Some(self.inner.seen.keep(fresh)), true),
                 // Its members elect a leader, or another of them answers.
                 Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
@@ -317,7 +322,7 @@ async fn handle(
     response
 }
 
-/// What is answered from elsewhere than the picture.
+/// What is answered from elsewhere than the snapshot.
 async fn special(
     state: &ApiState,
     request: &Request,
@@ -351,12 +356,11 @@ async fn special(
         Resource::Events if !state.is_healthy() => into_response(state.away()),
         Resource::Events => events(state, request, side),
         Resource::Logs(name) => {
-            super::logs::answer(&state.inner.settings.logs, &state.inner.mirror, request, name)
-                .await
+            super::logs::answer(&state.inner.settings.logs, &state.inner.cache, request, name).await
         }
         Resource::Metrics => {
-            let picture = state.inner.mirror.picture();
-            let mut text = state.inner.counters.text(&picture, state.is_healthy());
+            let snapshot = state.inner.cache.snapshot();
+            let mut text = state.inner.counters.text(&snapshot, state.is_healthy());
             text.push_str(&metrics::safety(state.insecure().as_deref()));
             if let Some(more) = &state.inner.settings.more_metrics {
                 text.push_str(&more());
@@ -404,5 +408,5 @@ fn events(state: &ApiState, request: &Request, side: Option<Side>) -> Response<B
         let answer = Answer::refusal(503, "too many streams of changes");
         return into_response(Answer { retry_after: Some(5), ..answer });
     };
-    change_stream::stream(&state.inner.mirror, request.caller.clone(), place).into_response()
+    change_stream::stream(&state.inner.cache, request.caller.clone(), place).into_response()
 }

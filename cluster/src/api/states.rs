@@ -5,8 +5,8 @@ use super::page::List;
 use super::request::Request;
 use super::view::View;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::record::StateRecord;
+use crate::snapshot::Snapshot;
 use crate::unit_name::UnitName;
 use crate::wire;
 
@@ -22,14 +22,14 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
-    let picture = view.of(&start);
+    let snapshot = view.of(&start);
     let (machine, unit) = (request.filter("machineID"), request.filter("unitName"));
     let wanted = |name: &UnitName, id: &MachineId| {
         machine.as_ref().is_none_or(|own| own == id.as_str())
             && unit.as_ref().is_none_or(|own| own == name.as_str())
             && request.caller.sees_unit(name)
     };
-    let all = picture
+    let all = snapshot
         .states
         .iter()
         .flat_map(|(name, on)| on.iter().map(move |(id, kept)| (name, id, &kept.record)));
@@ -37,7 +37,7 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
     let items = all
         .filter(|(name, id, _)| wanted(name, id))
         .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));
-    let cut = pages.cut(items, &start, picture.revision);
+    let cut = pages.cut(items, &start, snapshot.revision);
     let states: Vec<_> =
         cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
     // fleet's own clients know an empty page by its being empty.
@@ -46,13 +46,13 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
 }
 
 /// `/state/NAME`: on the first machine, where there are several.
-pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
+pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     if request.method != "GET" {
         return Answer::refusal(405, ONLY_GET);
     }
-    let found = picture.states.get_key_value(name).and_then(|(name, on)| {
+    let found = snapshot.states.get_key_value(name).and_then(|(name, on)| {
         // Where the unit was moved from, its old state may still be there.
-        let placed = picture.place_of(name).and_then(|id| on.get_key_value(id));
+        let placed = snapshot.place_of(name).and_then(|id| on.get_key_value(id));
         let (id, kept) = placed.or_else(|| on.iter().next())?;
         Some(entity(name, id, &kept.record))
     });

@@ -2,7 +2,7 @@
 //! who calls it checks the server's. Only TLS 1.2 and 1.3, only ring's algorithms (no
 //! RSA below 2048 bits). What a name may do is [`super::caller`]'s.
 
-use super::renewed::Renewed;
+use super::reloaded_files::ReloadedFiles;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
@@ -126,11 +126,11 @@ impl Identity {
     ///
     /// # Errors
     /// A file can not be read or does not fit the others; which and why.
-    pub fn follow(files: &ServerFiles) -> Result<Renewed<Identity>, String> {
+    pub fn follow(files: &ServerFiles) -> Result<ReloadedFiles<Identity>, String> {
         let all = [&files.cert, &files.key, &files.client_ca].into_iter();
         let all = all.chain(&files.client_crl).cloned().collect();
         let files = files.clone();
-        Renewed::of(all, move || {
+        ReloadedFiles::of(all, move || {
             let names = Arc::new(host_names(&files.cert)?);
             let clients = client_verifier(&files)?;
             Ok(Identity { config: server(&files, clients.clone())?, names, clients })

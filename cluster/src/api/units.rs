@@ -8,10 +8,10 @@ use super::request::Request;
 use super::view::View;
 use crate::desired::Desired;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::registry;
 use crate::requirement::Requirement;
 use crate::signature::Signature;
+use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 use crate::unit_file::{MOST_OPTIONS, UnitFile, UnitOption};
 use crate::unit_name::UnitName;
@@ -29,17 +29,17 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
         Ok(start) => start,
         Err(words) => return Answer::refusal(400, words),
     };
-    let picture = view.of(&start);
-    let seen = picture.units.keys().filter(|name| request.caller.sees_unit(name));
+    let snapshot = view.of(&start);
+    let seen = snapshot.units.keys().filter(|name| request.caller.sees_unit(name));
     let items = seen.map(|name| (name.to_string(), name));
-    let cut = pages.cut(items, &start, picture.revision);
-    let units = cut.items.into_iter().filter_map(|name| entity(picture, name)).collect();
+    let cut = pages.cut(items, &start, snapshot.revision);
+    let units = cut.items.into_iter().filter_map(|name| entity(snapshot, name)).collect();
     Answer::json(&wire::UnitPage { units, next_page_token: cut.next })
 }
 
 impl<'p> View<'p> {
-    /// The picture that page is cut from.
-    pub fn of(&self, start: &Start) -> &'p Picture {
+    /// The snapshot that page is cut from.
+    pub fn of(&self, start: &Start) -> &'p Snapshot {
         match start {
             Start::Behind { revision, .. } if *revision != self.now.revision => {
                 self.then.unwrap_or(self.now)
@@ -50,11 +50,11 @@ impl<'p> View<'p> {
 }
 
 /// `/units/NAME`
-pub fn item(request: &Request, name: &str, picture: &Picture) -> Outcome {
+pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Outcome {
     match request.method.as_str() {
-        "GET" => get(name, picture).into(),
-        "DELETE" => destroy(name, picture),
-        "PUT" => put(request, name, picture),
+        "GET" => get(name, snapshot).into(),
+        "DELETE" => destroy(name, snapshot),
+        "PUT" => put(request, name, snapshot),
         _ => {
             Answer::refusal(405, "only GET, PUT and DELETE supported against this resource").into()
         }
@@ -62,17 +62,17 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Outcome {
 }
 
 /// A unit as clients see it; `None` when it is not there.
-pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
-    let content = &picture.units.get(name)?.record;
+pub fn entity(snapshot: &Snapshot, name: &UnitName) -> Option<wire::Unit> {
+    let content = &snapshot.units.get(name)?.record;
     let global = content.asks.global;
-    let place = picture.place_of(name).filter(|_| !global);
-    let told = picture.globals.get(name).map(|told| &told.record);
+    let place = snapshot.place_of(name).filter(|_| !global);
+    let told = snapshot.globals.get(name).map(|told| &told.record);
     Some(wire::Unit {
         current_state: match global {
             true => String::new(),
-            false => picture.reached_by(name).to_string(),
+            false => snapshot.reached_by(name).to_string(),
         },
-        desired_state: picture.desired_of(name).to_string(),
+        desired_state: snapshot.desired_of(name).to_string(),
         machine_id: place.map(ToString::to_string).unwrap_or_default(),
         name: name.to_string(),
         options: content.file.regrouped(),
@@ -88,34 +88,34 @@ pub fn entity(picture: &Picture, name: &UnitName) -> Option<wire::Unit> {
     })
 }
 
-fn get(name: &str, picture: &Picture) -> Answer {
-    let found = picture.units.get_key_value(name).and_then(|(name, _)| entity(picture, name));
+fn get(name: &str, snapshot: &Snapshot) -> Answer {
+    let found = snapshot.units.get_key_value(name).and_then(|(name, _)| entity(snapshot, name));
     match found {
         Some(unit) => Answer::json(&unit),
-        None => missing(name, picture),
+        None => missing(name, snapshot),
     }
 }
 
 /// 404; of a unit whose value can not be read that is said.
-fn missing(name: &str, picture: &Picture) -> Answer {
-    match unreadable(name, picture) {
+fn missing(name: &str, snapshot: &Snapshot) -> Answer {
+    match unreadable(name, snapshot) {
         Some(words) => Answer::refusal(404, words),
         None => Answer::refusal(404, "unit does not exist"),
     }
 }
 
-fn unreadable(name: &str, picture: &Picture) -> Option<String> {
+fn unreadable(name: &str, snapshot: &Snapshot) -> Option<String> {
     let subject = crate::key::Subject::Unit(UnitName::new(name).ok()?);
-    let key = picture.keys().of(&subject);
-    let error = picture.set_aside.get(&key)?;
+    let key = snapshot.keys().of(&subject);
+    let error = snapshot.set_aside.get(&key)?;
     Some(format!("the value of {key} can not be read: {error}; DELETE removes it"))
 }
 
-fn destroy(name: &str, picture: &Picture) -> Outcome {
-    let written = UnitName::new(name).ok().and_then(|own| registry::destroy(picture, &own));
+fn destroy(name: &str, snapshot: &Snapshot) -> Outcome {
+    let written = UnitName::new(name).ok().and_then(|own| registry::destroy(snapshot, &own));
     match written {
         Some(transaction) => Outcome::Write(transaction, Answer::empty(204)),
-        None => missing(name, picture).into(),
+        None => missing(name, snapshot).into(),
     }
 }
 
@@ -134,14 +134,14 @@ struct Wish {
     instead_of_state: String,
 }
 
-fn put(request: &Request, name: &str, picture: &Picture) -> Outcome {
-    match checked_put(request, name, picture) {
+fn put(request: &Request, name: &str, snapshot: &Snapshot) -> Outcome {
+    match checked_put(request, name, snapshot) {
         Ok(outcome) => outcome,
         Err(answer) => answer.into(),
     }
 }
 
-fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Outcome, Answer> {
+fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<Outcome, Answer> {
     let bad = |words: String| Answer::refusal(400, words);
     check_content_type(request)?;
     let wish = read(&request.body).map_err(bad)?;
@@ -154,54 +154,54 @@ fn checked_put(request: &Request, in_url: &str, picture: &Picture) -> Result<Out
         )));
     }
     let name = UnitName::new(in_url).map_err(|error| bad(error.to_string()))?;
-    let there = picture.units.get(&name);
-    check_instead(&wish, there.map(|kept| kept.record.hash.as_str()), picture.desired_of(&name))?;
+    let there = snapshot.units.get(&name);
+    check_instead(&wish, there.map(|kept| kept.record.hash.as_str()), snapshot.desired_of(&name))?;
     if there.is_none() {
         if wish.file.options.is_empty() {
             let words = "unit does not exist and options field empty";
             return Err(Answer::refusal(409, words));
         }
-        if let Some(words) = unreadable(in_url, picture) {
+        if let Some(words) = unreadable(in_url, snapshot) {
             return Err(Answer::refusal(409, words));
         }
     }
     let file = &wish.file;
-    let differs = |kept: &crate::picture::Kept<_>| {
-        let content: &std::sync::Arc<crate::picture::Content> = &kept.record;
+    let differs = |kept: &crate::snapshot::Kept<_>| {
+        let content: &std::sync::Arc<crate::snapshot::Content> = &kept.record;
         !file.options.is_empty() && content.hash != file.hash()
     };
     let makes = there.is_none_or(differs);
     if makes {
-        check_file(&name, file, picture).map_err(bad)?;
+        check_file(&name, file, snapshot).map_err(bad)?;
         check_reach(&name, file, request)?;
     } else if wish.desired.is_empty() && wish.signature.is_none() && wish.machines.is_none() {
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
     }
-    let unsaid = if makes { Desired::Inactive } else { picture.desired_of(&name) };
+    let unsaid = if makes { Desired::Inactive } else { snapshot.desired_of(&name) };
     let desired = said(&wish.desired).map_err(bad)?.unwrap_or(unsaid);
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
     let new = makes.then_some((file, wish.desired.as_str()));
-    first_machines::check(&name, wish.machines.as_ref(), new, picture)?;
+    first_machines::check(&name, wish.machines.as_ref(), new, snapshot)?;
     let first = wish.machines.as_ref().filter(|machines| !machines.is_empty());
     if makes {
         let signature = wish.signature.as_ref();
-        let transaction = registry::create_signed(picture, &name, file, signature, desired, first);
+        let transaction = registry::create_signed(snapshot, &name, file, signature, desired, first);
         return Ok(Outcome::Write(transaction, Answer::empty(201)));
     }
-    let told = picture.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
+    let told = snapshot.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
     let known = there.and_then(|kept| kept.record.signature.as_ref());
     // Of the file that is there: a wish alone says nothing of it.
     let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
-    let wished = (!told).then(|| registry::set_desired(picture, &name, desired)).flatten();
-    let signed = anew.and_then(|signature| registry::sign(picture, &name, &signature));
+    let wished = (!told).then(|| registry::set_desired(snapshot, &name, desired)).flatten();
+    let signed = anew.and_then(|signature| registry::sign(snapshot, &name, &signature));
     if wished.is_some() && wish.machines.is_some() {
         let words = "another desiredState and machines are to be wished one after the other";
         return Err(bad(words.to_string()));
     }
-    let spread = wish.machines.as_ref().and_then(|_| registry::spread(picture, &name, first));
+    let spread = wish.machines.as_ref().and_then(|_| registry::spread(snapshot, &name, first));
     let all = [wished, signed, spread].into_iter().flatten().reduce(Transaction::and);
     Ok(match all {
         Some(all) => Outcome::Write(all, Answer::empty(204)),
@@ -267,13 +267,13 @@ fn check_reach(name: &UnitName, file: &UnitFile, request: &Request) -> Result<()
 
 /// # Errors
 /// What the client is told.
-fn check_file(name: &UnitName, file: &UnitFile, picture: &Picture) -> Result<(), String> {
+fn check_file(name: &UnitName, file: &UnitFile, snapshot: &Snapshot) -> Result<(), String> {
     file.check().map_err(|error| error.to_string())?;
     UnitFile::parse(&file.text()).map_err(|error| error.to_string())?;
     Requirement::of(file, None).check().map_err(|error| error.to_string())?;
     let asks = Requirement::of(file, Some(name));
     asks.check().map_err(|error| error.to_string())?;
-    match ring(name, &asks, picture) {
+    match ring(name, &asks, snapshot) {
         Some(ring) => {
             let told: Vec<&str> = ring.iter().map(UnitName::as_str).collect();
             Err(format!("circular replacement is not allowed: {}", told.join(" -> ")))
@@ -283,11 +283,11 @@ fn check_file(name: &UnitName, file: &UnitFile, picture: &Picture) -> Result<(),
 }
 
 /// The ring that `name` would close by its Replaces, through units that are there.
-fn ring(name: &UnitName, asks: &Requirement, picture: &Picture) -> Option<Vec<UnitName>> {
+fn ring(name: &UnitName, asks: &Requirement, snapshot: &Snapshot) -> Option<Vec<UnitName>> {
     if asks.replaces.is_empty() || name.is_template() {
         return None;
     }
-    let replacing: BTreeMap<&UnitName, &Requirement> = picture
+    let replacing: BTreeMap<&UnitName, &Requirement> = snapshot
         .units
         .iter()
         .map(|(other, kept)| (other, &*kept.record.asks))

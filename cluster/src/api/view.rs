@@ -2,15 +2,15 @@
 //! [`super::route`]'s.
 
 use super::page::{List, Pages};
-use crate::picture::Picture;
+use crate::snapshot::Snapshot;
 
 /// What a request is judged against.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'p> {
-    /// The newest picture.
-    pub now: &'p Picture,
-    /// The picture an earlier page of this list came from, while it is kept.
-    pub then: Option<&'p Picture>,
+    /// The newest snapshot.
+    pub now: &'p Snapshot,
+    /// The snapshot an earlier page of this list came from, while it is kept.
+    pub then: Option<&'p Snapshot>,
     /// Items on a page.
     pub limit: u16,
     /// Others than the cluster's own may write to its etcd.

@@ -5,28 +5,28 @@
 use super::answer::Answer;
 use super::request::Request;
 use crate::desired::Desired;
-use crate::picture::Picture;
 use crate::record::{StateRecord, WhyRecord};
+use crate::snapshot::Snapshot;
+use crate::suspicious_read_guard::WITHHELD;
 use crate::unit_name::UnitName;
 use crate::wire;
-use crate::withheld::WITHHELD;
 use std::collections::BTreeMap;
 
 /// `/why/NAME`
-pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
+pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     if request.method != "GET" {
         return Answer::refusal(405, "only GET supported against this resource");
     }
-    match picture.units.get_key_value(name) {
+    match snapshot.units.get_key_value(name) {
         Some((name, _)) => {
-            let mut why = entity(picture, name);
+            let mut why = entity(snapshot, name);
             // A prefix keeps the names of all other units.
             let caller = &request.caller;
             why.text = caller.conceal(&why.text);
             why.machines.values_mut().for_each(|words| *words = caller.conceal(words));
             Answer::json(&why)
         }
-        None => match picture.withheld.get(name) {
+        None => match snapshot.withheld.get(name) {
             Some(name) => Answer::json(&wire::Why {
                 name: name.to_string(),
                 text: WITHHELD.to_string(),
@@ -38,13 +38,13 @@ pub fn item(request: &Request, name: &str, picture: &Picture) -> Answer {
 }
 
 /// What is known of where the unit is.
-pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
-    let desired = picture.desired_of(name);
-    let is_global = picture.units.get(name).is_some_and(|kept| kept.record.asks.global);
-    let place = picture.place_of(name);
+pub fn entity(snapshot: &Snapshot, name: &UnitName) -> wire::Why {
+    let desired = snapshot.desired_of(name);
+    let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
+    let place = snapshot.place_of(name);
     let mut why = wire::Why {
-        created: picture.units.get(name).map_or(0, |kept| kept.created),
-        current_state: picture.reached_by(name).to_string(),
+        created: snapshot.units.get(name).map_or(0, |kept| kept.created),
+        current_state: snapshot.reached_by(name).to_string(),
         desired_state: desired.to_string(),
         machine_id: place.map(ToString::to_string).unwrap_or_default(),
         name: name.to_string(),
@@ -55,20 +55,20 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
     } else if desired == Desired::Inactive {
         "it is not wished on any machine (desired state inactive)".to_string()
     } else if is_global {
-        global(picture, name, &mut why)
+        global(snapshot, name, &mut why)
     } else if let Some(id) = place {
-        let reason = picture.states.get(name).and_then(|on| on.get(id));
+        let reason = snapshot.states.get(name).and_then(|on| on.get(id));
         match reason.and_then(|kept| kept.record.reason.clone()) {
             Some(reason) => format!("it is on {id}: {reason}"),
-            None if picture.machines.contains_key(id) => format!("it is on {id}"),
+            None if snapshot.machines.contains_key(id) => format!("it is on {id}"),
             None => format!("it is on {id}, which does not answer"),
         }
-    } else if let Some(kept) = picture.whys.get(name) {
+    } else if let Some(kept) = snapshot.whys.get(name) {
         let told = kept.record.machines.iter();
         why.machines = told.map(|(id, words)| (id.to_string(), words.clone())).collect();
         why.unplaceable = true;
         kept.record.text.clone()
-    } else if picture.leader.is_none() {
+    } else if snapshot.leader.is_none() {
         "no engine leads the cluster: nothing is scheduled".to_string()
     } else {
         "the engine has not looked at it yet".to_string()
@@ -78,13 +78,13 @@ pub fn entity(picture: &Picture, name: &UnitName) -> wire::Why {
 
 /// How a global unit fares: counts in the sentence it gives, and in `why` a line for each machine where it
 /// is not active.
-fn global(picture: &Picture, name: &UnitName, why: &mut wire::Why) -> String {
-    let Some(kept) = picture.units.get(name) else { return String::new() };
-    let states = picture.states.get(name);
+fn global(snapshot: &Snapshot, name: &UnitName, why: &mut wire::Why) -> String {
+    let Some(kept) = snapshot.units.get(name) else { return String::new() };
+    let states = snapshot.states.get(name);
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     let mut counts = [0usize; 4];
     let [active, failed, pending, refused] = &mut counts;
-    for id in picture.machines.keys() {
+    for id in snapshot.machines.keys() {
         let (count, line) = match states.and_then(|states| states.get(id)) {
             Some(state) if state.record.active == "active" => {
                 (&mut *active, state.record.reason.clone())
@@ -95,7 +95,7 @@ fn global(picture: &Picture, name: &UnitName, why: &mut wire::Why) -> String {
                 let line = format!("{active} ({sub}){}", why.unwrap_or_default());
                 (if active == "failed" { &mut *failed } else { &mut *pending }, Some(line))
             }
-            None => match picture.seat(id).takes_global(name, &kept.record.asks) {
+            None => match snapshot.seat(id).takes_global(name, &kept.record.asks) {
                 Err(refusal) => (&mut *refused, Some(refusal.to_string())),
                 Ok(()) => (&mut *pending, Some("not reported yet".to_string())),
             },
@@ -108,7 +108,7 @@ fn global(picture: &Picture, name: &UnitName, why: &mut wire::Why) -> String {
     let [active, failed, pending, refused] = counts;
     why.refusals = refused;
     let mut text =
-        format!("it is global: active on {active} of {} machines", picture.machines.len());
+        format!("it is global: active on {active} of {} machines", snapshot.machines.len());
     for (count, word) in
         [(failed, "failed on"), (pending, "not active on"), (refused, "cannot run on")]
     {

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Anew(passed)) => {
-            log::error(format_args!("to go on anew: {}", go_on_anew(&passed)));
+            log::error(format_args!("to go on anew: {}", reexec(&passed)));
             ExitCode::FAILURE
         }
         Err(why) => {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 /// The same process as a new image of the same program; comes back only with why not.
-fn go_on_anew(passed: &[OwnedFd]) -> std::io::Error {
+fn reexec(passed: &[OwnedFd]) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     for socket in passed {
         // They stand where init put them, from descriptor 3 on.

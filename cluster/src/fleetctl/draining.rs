@@ -1,6 +1,6 @@
 //! drain and undrain: a machine is emptied of all but its global units, or takes units again.
 //!
-//! Before a drain the client plays the engine's decision ([`Board`]) on what the API shows. It
+//! Before a drain the client plays the engine's decision ([`Scheduler`]) on what the API shows. It
 //! names each unit that would stop because no other machine can have it, and asks first.
 
 use super::arguments::{Drain, Machines};
@@ -10,11 +10,11 @@ use super::progress;
 use super::session::{Session, is_global, short};
 use super::trouble::Trouble;
 use super::waiting::Outage;
-use crate::board::Board;
 use crate::desired::Desired;
 use crate::machine::{self, MachineId};
 use crate::placement;
 use crate::requirement::Requirement;
+use crate::scheduler::Scheduler;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::{Machine, Unit};
@@ -92,7 +92,7 @@ fn agreed() -> Result<bool, Trouble> {
 /// The units that are to run, are on one of these machines, and have no other machine to go to;
 /// each with the reasons of the machines that stay.
 fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(String, String)> {
-    let mut board = Board::default();
+    let mut scheduler = Scheduler::default();
     for one in machines {
         let Ok(id) = MachineId::new(&one.id) else { continue };
         let seat = machine::Machine {
@@ -101,7 +101,7 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
             draining: one.draining || drained.contains(&one.id),
             ..machine::Machine::default()
         };
-        board.set_machine(&id, Some(seat));
+        scheduler.set_machine(&id, Some(seat));
     }
     let mut on_them = Vec::new();
     for unit in units {
@@ -113,16 +113,16 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
         }
         let asks = Arc::new(Requirement::of(&file, Some(&name)));
         let on = MachineId::new(&unit.machine_id).ok();
-        board.set_unit(&name, Some(placement::Unit { asks, desired, machine: on, since: 0 }));
+        scheduler.set_unit(&name, Some(placement::Unit { asks, desired, machine: on, since: 0 }));
     }
-    board.decide();
+    scheduler.decide();
     let nowhere = |name: &UnitName| {
-        let unit = board.units().get(name)?;
+        let unit = scheduler.units().get(name)?;
         if unit.machine.is_some() {
             return None;
         }
         let mut whys = Vec::new();
-        for (id, why) in board.refusals(name) {
+        for (id, why) in scheduler.refusals(name) {
             if !drained.iter().any(|drained| drained == id.as_str()) {
                 whys.push(format!("{}: {why}", short(id.as_str())));
             }

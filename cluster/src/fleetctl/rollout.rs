@@ -3,7 +3,7 @@
 //! that does not come up ends it, and what was replaced gets its old file back.
 
 mod arrival;
-mod going_back;
+mod rollback;
 
 use super::arguments::Rollout;
 use super::client::hash_of;
@@ -18,7 +18,7 @@ use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::Unit;
 use arrival::{Arrival, Runs, Seen};
-use going_back::as_before;
+use rollback::as_before;
 use std::time::Duration;
 
 /// A unit that has the new file, or may have.

@@ -1,18 +1,18 @@
-//! The daemon's tasks, wired to each other: who keeps the mirror, who says that the machine
+//! The daemon's tasks, wired to each other: who keeps the cache, who says that the machine
 //! is there, who leads, who puts what the machine was told to its init. [`super::life`]
 //! runs them on the real machine; the simulation runs the very same.
 
 use super::identity::Identity;
 use super::init::Init;
 use super::lead::Candidate;
-use super::meter::Meter;
-use super::presence::{Former, Presence, Sentry};
-use super::recollection::{Held, Keep, Recalled};
-use super::steward::{Leave, Steward, Stops};
-use super::vouching::Vouching;
+use super::machine_lease::{Former, MachineLease, Sentry};
+use super::metrics::Metrics;
+use super::persisted_identity::{Held, Keep, Recalled};
+use super::trusted_keys::TrustKeeper;
+use super::unit_runner::{Leave, Stops, UnitRunner};
 use crate::clock::Clock;
+use crate::etcd_cache::EtcdCache;
 use crate::key::Keys;
-use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
 use crate::record::MachineRecord;
 use crate::store::Store;
@@ -49,7 +49,7 @@ pub struct Wiring {
     /// Operations the engine puts into one write.
     pub room: usize,
     /// Which units are run; `None`: all.
-    pub vouching: Option<Vouching>,
+    pub trust_keeper: Option<TrustKeeper>,
     /// What is known of the time before fleetd began.
     pub recalled: Recalled,
     /// Where the next fleetd finds the same.
@@ -59,11 +59,11 @@ pub struct Wiring {
 /// See the head of the module.
 pub struct Daemon {
     /// The cluster as it is known here.
-    pub mirror: Mirror,
+    pub cache: EtcdCache,
     /// What the machine says of itself.
     pub record: watch::Sender<MachineRecord>,
     /// Whether it is in the cluster.
-    pub presence: watch::Receiver<Presence>,
+    pub machine_lease: watch::Receiver<MachineLease>,
     /// Why the cluster does not let it in, while it does not.
     pub turned_away: watch::Receiver<Option<String>>,
     /// The lease it leads by, or led by last.
@@ -71,7 +71,7 @@ pub struct Daemon {
     /// When exclusive units are given up at the latest; `None`: none runs here.
     pub guarded: watch::Receiver<Option<Duration>>,
     /// How long its engine takes to decide.
-    pub meter: Arc<Meter>,
+    pub metrics: Arc<Metrics>,
     /// Something happened at init.
     pub happened: mpsc::Sender<()>,
     /// The units are to be stopped.
@@ -92,26 +92,26 @@ impl Daemon {
             engine,
             grace,
             room,
-            vouching,
+            trust_keeper,
             recalled,
             keep,
         } = wiring;
         let recalled = remembered(recalled);
-        let (mirror, follower) = Mirror::new(store, keys, clock);
+        let (cache, follower) = EtcdCache::new(store, keys, clock);
         let Recalled { known, ran, withheld, .. } = recalled.clone();
         let (refusing, refused) = watch::channel(BTreeSet::new());
         let follower = follower.knowing(known).on(identity.id.clone()).after(ran, withheld);
         let (record, records) = watch::channel(record);
-        let (told, presence) = watch::channel(Presence::default());
+        let (told, machine_lease) = watch::channel(MachineLease::default());
         let (leading, leads) = watch::channel(None);
         let (turning_away, turned_away) = watch::channel(None);
-        let meter: Arc<Meter> = Arc::default();
+        let metrics: Arc<Metrics> = Arc::default();
         let sentry = Sentry {
-            mirror: mirror.clone(),
+            cache: cache.clone(),
             identity: identity.clone(),
             ttl,
             record: records,
-            presence: told,
+            machine_lease: told,
             turned_away: turning_away,
             former: Former::default(),
         };
@@ -119,32 +119,32 @@ impl Daemon {
         let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.stand())];
         if let Some(interval) = engine {
             let candidate = Candidate {
-                mirror: mirror.clone(),
+                cache: cache.clone(),
                 machine: identity.id.clone(),
                 interval,
                 ttl,
                 grace,
                 room,
-                presence: presence.clone(),
+                machine_lease: machine_lease.clone(),
                 leading,
-                meter: meter.clone(),
+                metrics: metrics.clone(),
             };
             tasks.push(Box::pin(candidate.stand()));
         }
         let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
-        let steward = Steward::new(mirror.clone(), identity, init, ttl, presence.clone());
-        let steward = steward.vouched_by(vouching).after(recalled).remembered_by(keep);
+        let runner = UnitRunner::new(cache.clone(), identity, init, ttl, machine_lease.clone());
+        let runner = runner.vouched_by(trust_keeper).after(recalled).remembered_by(keep);
         let (guarding, guarded) = watch::channel(None);
-        let steward = steward.telling(refusing).counted_by(meter.clone()).guarding(guarding);
-        tasks.push(Box::pin(steward.work(asked, happens)));
+        let runner = runner.telling(refusing).counted_by(metrics.clone()).guarding(guarding);
+        tasks.push(Box::pin(runner.work(asked, happens)));
         let daemon = Daemon {
-            mirror,
+            cache,
             record,
-            presence,
+            machine_lease,
             turned_away,
             leads,
             guarded,
-            meter,
+            metrics,
             happened,
             leave,
         };
@@ -154,7 +154,7 @@ impl Daemon {
     /// The leases that it lets go when it leaves: its machine's is not one of them where units may
     /// run on, for nobody is to begin them elsewhere before that has ended by itself.
     pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
-        let own = self.presence.borrow().lease.filter(|_| down);
+        let own = self.machine_lease.borrow().lease.filter(|_| down);
         own.into_iter().chain(*self.leads.borrow())
     }
 }
@@ -179,8 +179,8 @@ pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) -> bool {
 }
 
 /// Lets leases go, so that nobody waits for their end. What does not answer in time is left.
-pub async fn let_go(mirror: &Mirror, leases: Vec<i64>, within: Duration) {
+pub async fn let_go(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
     for lease in leases {
-        let _ = mirror.clock().within(within, mirror.store().revoke(lease)).await;
+        let _ = cache.clock().within(within, cache.store().revoke(lease)).await;
     }
 }

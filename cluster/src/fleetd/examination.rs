@@ -1,8 +1,8 @@
 //! etcd is looked at when it answers first, and now and then while we run: what is to be said of
 //! it ([`crate::store::standing`]) is said once, and kept for who asks this daemon.
 
+use crate::etcd_cache::EtcdCache;
 use crate::log;
-use crate::mirror::Mirror;
 use crate::store::standing::Standing;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,15 +16,15 @@ const MOST_FAULTS: usize = 16;
 const SOON: Duration = Duration::from_secs(1);
 
 /// Goes on for ever. `told`: why it is not safe; `None` before it has been looked at.
-pub async fn examine(mirror: Mirror, told: watch::Sender<Option<Vec<String>>>) {
-    let clock = mirror.clock().clone();
-    let mut health = mirror.health();
+pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>) {
+    let clock = cache.clock().clone();
+    let mut health = cache.health();
     let mut last = Standing::default();
     loop {
         if health.wait_for(|health| health.fault.is_none()).await.is_err() {
             return;
         }
-        match mirror.store().standing().await {
+        match cache.store().standing().await {
             Ok(Some(standing)) => {
                 tell(&last, &standing);
                 told.send_replace(Some(standing.insecure()));
@@ -57,8 +57,8 @@ fn tell(last: &Standing, now: &Standing) {
 }
 
 /// Says why nothing new comes from etcd, each reason once until all is well again: for ever.
-pub async fn tell_faults(mirror: Mirror) {
-    let mut health = mirror.health();
+pub async fn tell_faults(cache: EtcdCache) {
+    let mut health = cache.health();
     let mut said: BTreeSet<String> = BTreeSet::new();
     // Before the first answer its absence is nothing to tell of.
     let mut answered = false;

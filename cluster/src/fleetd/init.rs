@@ -1,4 +1,4 @@
-//! The local init as the steward needs it: what our source holds, a new set put, how its
+//! The local init as the unit runner needs it: what our source holds, a new set put, how its
 //! units fare. It is spoken to by [`super::init_socket`]; the simulation answers for one.
 
 use super::init_socket::{InitFault, InitSocket};

@@ -2,24 +2,24 @@
 //! [`Engine`]'s tasks, each fenced by the revision that made that key. All else, here, is
 //! when the engine is told what and what became of a write.
 
-mod hush;
+mod etcd_silence;
 mod writing;
 
-use super::meter::Meter;
-use super::presence::Presence;
+use super::machine_lease::MachineLease;
+use super::metrics::Metrics;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::etcd_cache::EtcdCache;
 use crate::fence;
 use crate::key::Subject;
 use crate::log;
 use crate::machine::MachineId;
-use crate::mirror::Mirror;
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
 use crate::registry::{self, Epoch};
+use crate::snapshot::Snapshot;
 use crate::store::{Batch, Fault};
 use crate::transaction::{Change, Entry};
-use hush::Hush;
+use etcd_silence::EtcdSilence;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -50,7 +50,7 @@ pub fn lease(interval: Duration, ttl: Duration) -> Duration {
 /// The task.
 pub struct Candidate {
     /// The cluster.
-    pub mirror: Mirror,
+    pub cache: EtcdCache,
     /// Who leads, if we do.
     pub machine: MachineId,
     /// `engine_reconcile_interval`
@@ -62,11 +62,11 @@ pub struct Candidate {
     /// Operations in one write.
     pub room: usize,
     /// Who is not in the cluster does not lead it.
-    pub presence: watch::Receiver<Presence>,
+    pub machine_lease: watch::Receiver<MachineLease>,
     /// The lease we lead by, or led by last, for who lets it go at the end.
     pub leading: watch::Sender<Option<i64>>,
     /// How long deciding takes.
-    pub meter: Arc<Meter>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// Why a term is over.
@@ -85,39 +85,39 @@ impl From<Fault> for Over {
 impl Candidate {
     /// Goes on for ever.
     pub async fn stand(mut self) {
-        let mut pictures = self.mirror.changes();
+        let mut snapshots = self.cache.changes();
         let mut denied = false;
         loop {
             let mut pause = AGAIN;
-            if self.presence.wait_for(|told| told.lease.is_some()).await.is_err() {
+            if self.machine_lease.wait_for(|told| told.lease.is_some()).await.is_err() {
                 return;
             }
-            let (own, led) = (self.presence.borrow().lease, *self.leading.borrow());
+            let (own, led) = (self.machine_lease.borrow().lease, *self.leading.borrow());
             let left = led.filter(|_| !planted(Mutant::LetGoOnce));
-            let free = |now: &Arc<Picture>| {
+            let free = |now: &Arc<Snapshot>| {
                 let open = !is_led(now) || is_half_won(now, &self.machine, own);
                 now.revision > 0 && (open || is_led_by(now, left))
             };
-            if pictures.wait_for(free).await.is_err() {
+            if snapshots.wait_for(free).await.is_err() {
                 return;
             }
-            if let Some(lease) = left.filter(|_| is_led_by(&self.mirror.picture(), left)) {
+            if let Some(lease) = left.filter(|_| is_led_by(&self.cache.snapshot(), left)) {
                 // Nobody leads, nor can before that lease has ended, and a quorum that comes back
                 // gives it its whole time anew: it is let go until that is seen, whoever answered.
-                let _ = self.mirror.store().revoke(lease).await;
-                self.mirror.clock().sleep(AGAIN).await;
+                let _ = self.cache.store().revoke(lease).await;
+                self.cache.clock().sleep(AGAIN).await;
                 continue;
             }
-            let first = self.comes_first(&mut pictures).await;
+            let first = self.comes_first(&mut snapshots).await;
             if matches!(first, Some(false)) {
                 continue;
             }
             if first.is_none() {
-                self.mirror.clock().sleep(AGAIN).await;
+                self.cache.clock().sleep(AGAIN).await;
                 continue;
             }
             let ended = self.term().await;
-            self.meter.leads_until(Duration::ZERO);
+            self.metrics.leads_until(Duration::ZERO);
             match ended {
                 Ok(()) | Err(Over::Lost) => {}
                 Err(Over::Fault(fault)) if fault.is_denied() => {
@@ -134,39 +134,39 @@ impl Candidate {
             let over = self.leading.borrow().filter(|now| Some(*now) != led);
             if let Some(lease) = over {
                 log::info(format_args!("engine: leadership is over"));
-                let _ = self.mirror.store().revoke(lease).await;
+                let _ = self.cache.store().revoke(lease).await;
             }
-            self.mirror.clock().sleep(pause).await;
+            self.cache.clock().sleep(pause).await;
         }
     }
 
     /// Waits for those before it in the row of machines, then asks etcd whether anybody leads: after
-    /// a power cut all machines see that nobody does, and the pictures of most are old. False:
+    /// a power cut all machines see that nobody does, and the snapshots of most are old. False:
     /// another leads by now. `None`: nobody answers, or another leads and it is not seen yet.
-    async fn comes_first(&self, pictures: &mut watch::Receiver<Arc<Picture>>) -> Option<bool> {
-        let (own, picture) = (self.presence.borrow().lease, self.mirror.picture());
-        if is_half_won(&picture, &self.machine, own) {
+    async fn comes_first(&self, snapshots: &mut watch::Receiver<Arc<Snapshot>>) -> Option<bool> {
+        let (own, snapshot) = (self.machine_lease.borrow().lease, self.cache.snapshot());
+        if is_half_won(&snapshot, &self.machine, own) {
             return Some(true);
         }
-        let before = picture.machines.range(..self.machine.clone()).count();
-        drop(picture);
+        let before = snapshot.machines.range(..self.machine.clone()).count();
+        drop(snapshot);
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = STEP.saturating_mul(before).min(LONGEST_WAIT);
-        let led = pictures.wait_for(|picture| is_led(picture));
-        if self.mirror.clock().within(wait, led).await.is_some() {
+        let led = snapshots.wait_for(|snapshot| is_led(snapshot));
+        if self.cache.clock().within(wait, led).await.is_some() {
             return Some(false);
         }
         let made = self.leader_key().await.ok()?;
         made.is_none_or(|made| made.lease == 0 || Some(made.lease) == own).then_some(true)
     }
 
-    fn hush(&self) -> Hush {
-        Hush { presence: self.presence.clone(), ttl: self.ttl }
+    fn etcd_silence(&self) -> EtcdSilence {
+        EtcdSilence { machine_lease: self.machine_lease.clone(), ttl: self.ttl }
     }
 
     async fn leader_key(&self) -> Result<Option<Entry>, Fault> {
-        let key = self.mirror.keys().of(&Subject::Leader);
-        let reading = self.mirror.store().read(&key).await?;
+        let key = self.cache.keys().of(&Subject::Leader);
+        let reading = self.cache.store().read(&key).await?;
         Ok(reading.entries.into_iter().find(|entry| entry.key == key))
     }
 
@@ -174,10 +174,10 @@ impl Candidate {
     /// win have asked etcd for nothing: the one that wins asks for the lease to lead by. Cut short
     /// between the two, it goes on there, or its machine's lease ends and the key with it.
     async fn term(&mut self) -> Result<(), Over> {
-        let store = self.mirror.store().clone();
-        let keys = self.mirror.keys().clone();
-        let Some(own) = self.presence.borrow().lease else { return Ok(()) };
-        let nobody_since = self.mirror.picture().leads_nobody_since();
+        let store = self.cache.store().clone();
+        let keys = self.cache.keys().clone();
+        let Some(own) = self.machine_lease.borrow().lease else { return Ok(()) };
+        let nobody_since = self.cache.snapshot().leads_nobody_since();
         if nobody_since.is_some() {
             let key = keys.of(&Subject::Leader);
             log::error(format_args!("engine: no lease holds {key}: it is taken for nobody's"));
@@ -193,7 +193,7 @@ impl Candidate {
         let Some(made) = made.filter(|made| made.lease == own || unwon) else {
             return Err(Over::Lost);
         };
-        let granted = self.mirror.clock().now();
+        let granted = self.cache.clock().now();
         let lease = store.grant(lease(self.interval, self.ttl)).await?;
         self.leading.send_replace(Some(lease.id));
         let renewed = registry::renew(&keys, &self.machine, lease.id, Epoch(made.modified));
@@ -209,32 +209,32 @@ impl Candidate {
             return Err(Over::Lost);
         };
         let epoch = Epoch(made.modified);
-        self.meter.elected();
-        self.meter.leads_until(granted + lease.ttl);
+        self.metrics.elected();
+        self.metrics.leads_until(granted + lease.ttl);
         log::info(format_args!("engine: {} leads, since revision {}", self.machine, epoch.0));
-        let clock = self.mirror.clock().clone();
+        let clock = self.cache.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
         let seen = reading.revision;
         // The term may last for months, and a reading has all units in it.
         drop(reading);
         let mut engine = engine.with_room_for(self.room);
-        self.hush().tell(&mut engine, clock.now());
+        self.etcd_silence().tell(&mut engine, clock.now());
         let signed = clock.now();
         let term = Term {
-            mirror: self.mirror.clone(),
+            cache: self.cache.clone(),
             engine,
             epoch,
             lease: lease.id,
             machine: self.machine.clone(),
             clock,
-            hush: self.hush(),
+            etcd_silence: self.etcd_silence(),
             behind: false,
             ttl: lease.ttl,
             signed,
             again: None,
             refusal: String::new(),
             seen,
-            meter: self.meter.clone(),
+            metrics: self.metrics.clone(),
             spent: None,
         };
         term.lead(self.interval * PROOF).await
@@ -242,30 +242,30 @@ impl Candidate {
 }
 
 /// Somebody leads, or will have led when a lease ends.
-fn is_led(picture: &Picture) -> bool {
-    picture.leader.is_some() && picture.leads_nobody_since().is_none()
+fn is_led(snapshot: &Snapshot) -> bool {
+    snapshot.leader.is_some() && snapshot.leads_nobody_since().is_none()
 }
 
 /// It was elected, and has not asked for the lease to lead by.
-fn is_half_won(picture: &Picture, machine: &MachineId, own: Option<i64>) -> bool {
-    let leader = picture.leader.as_ref();
+fn is_half_won(snapshot: &Snapshot, machine: &MachineId, own: Option<i64>) -> bool {
+    let leader = snapshot.leader.as_ref();
     leader.is_some_and(|kept| kept.record.machine == *machine && Some(kept.lease) == own)
 }
 
 /// By that lease of ours, under which no engine runs any more; and by no other's garbage in its place.
-fn is_led_by(picture: &Picture, left: Option<i64>) -> bool {
-    let lease = picture.leader.as_ref().map(|kept| kept.lease);
-    left.is_some() && lease == left && is_led(picture)
+fn is_led_by(snapshot: &Snapshot, left: Option<i64>) -> bool {
+    let lease = snapshot.leader.as_ref().map(|kept| kept.lease);
+    left.is_some() && lease == left && is_led(snapshot)
 }
 
 struct Term {
-    mirror: Mirror,
+    cache: EtcdCache,
     engine: Engine,
     epoch: Epoch,
     lease: i64,
     machine: MachineId,
     clock: Clock,
-    hush: Hush,
+    etcd_silence: EtcdSilence,
     /// A write did not land: there is something newer to come.
     behind: bool,
     ttl: Duration,
@@ -277,16 +277,16 @@ struct Term {
     refusal: String,
     /// Decide when what we wrote ourselves has been seen.
     seen: i64,
-    meter: Arc<Meter>,
+    metrics: Arc<Metrics>,
     /// What taking in took, since the last decision.
     spent: Option<Duration>,
 }
 
 impl Term {
     async fn lead(mut self, proof: Duration) -> Result<(), Over> {
-        let store = self.mirror.store().clone();
-        let keys = self.mirror.keys().clone();
-        if self.engine.picture().cluster.is_none() {
+        let store = self.cache.store().clone();
+        let keys = self.cache.keys().clone();
+        if self.engine.snapshot().cluster.is_none() {
             let id = format!("{}-{:x}", self.machine, self.lease);
             match store.commit(&registry::found(&keys, self.epoch, id)).await {
                 Ok(Some(_)) => {}
@@ -294,7 +294,7 @@ impl Term {
                 Err(fault) => return Err(fault.into()),
             }
         }
-        let mut watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+        let mut watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
         let clock = self.clock.clone();
         let mut signs = clock.every(self.ttl / SIGNS);
         let mut proofs = clock.every(proof);
@@ -317,7 +317,7 @@ impl Term {
                     Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
                     Ok(Batch::Compacted) | Err(_) => {
                         self.read_anew().await?;
-                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                        watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 },
                 () = signs.tick() => {
@@ -328,14 +328,14 @@ impl Term {
                     } else if store.turn() != turn {
                         turn = store.turn();
                         self.read_anew().await?;
-                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                        watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 }
                 () = proofs.tick() => {
                     self.read_anew().await?;
                     // A stream that is dead and says nothing would make each answer wait for a proof.
                     if !planted(Mutant::DeafForEver) {
-                        watch = store.watch(keys.root(), self.engine.picture().revision).await?;
+                        watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 }
                 () = clock.sleep_until(due) => {}
@@ -346,10 +346,10 @@ impl Term {
     /// A sign of life of the lease.
     async fn show_life(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
-        match self.mirror.store().keep_alive(self.lease).await {
+        match self.cache.store().keep_alive(self.lease).await {
             Ok(true) => {
                 self.signed = began;
-                self.meter.leads_until(began + self.ttl);
+                self.metrics.leads_until(began + self.ttl);
             }
             Ok(false) => return Err(Over::Lost),
             Err(fault) if self.clock.since(self.signed) > self.ttl => return Err(fault.into()),
@@ -360,12 +360,12 @@ impl Term {
 
     /// There is something newer to come than what could be decided on now.
     fn waits(&self) -> bool {
-        self.behind || self.engine.picture().revision < self.seen
+        self.behind || self.engine.snapshot().revision < self.seen
     }
 
     fn take_in(&mut self, changes: &[Change]) -> Result<(), Over> {
         let began = self.clock.now();
-        self.hush.tell(&mut self.engine, began);
+        self.etcd_silence.tell(&mut self.engine, began);
         self.engine.absorb(changes, began);
         self.spend(began);
         self.behind = false;
@@ -378,19 +378,18 @@ impl Term {
     }
 
     fn check(&self) -> Result<(), Over> {
-        let picture = self.engine.picture();
+        let snapshot = self.engine.snapshot();
         // What nobody can read is not what it wrote, and no write of its epoch lands any more.
-        let key = self.mirror.keys().of(&Subject::Leader);
-        let leader = picture.leader.as_ref().filter(|_| picture.unread_since(&key).is_none());
+        let key = self.cache.keys().of(&Subject::Leader);
+        let leader = snapshot.leader.as_ref().filter(|_| snapshot.unread_since(&key).is_none());
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }
     }
 
     /// A write nobody knows of: it shall not land after what is decided from now on.
     async fn begin_anew(&mut self) -> Result<(), Over> {
         if !planted(Mutant::EpochKept) {
-            let renewed =
-                registry::renew(self.mirror.keys(), &self.machine, self.lease, self.epoch);
-            match self.mirror.store().commit(&renewed).await {
+            let renewed = registry::renew(self.cache.keys(), &self.machine, self.lease, self.epoch);
+            match self.cache.store().commit(&renewed).await {
                 Ok(Some(revision)) => self.epoch = Epoch(revision),
                 Ok(None) => return Err(Over::Lost),
                 Err(fault) => return Err(fault.into()),
@@ -400,9 +399,9 @@ impl Term {
     }
 
     async fn read_anew(&mut self) -> Result<(), Over> {
-        let reading = self.mirror.store().read(self.mirror.keys().root()).await?;
+        let reading = self.cache.store().read(self.cache.keys().root()).await?;
         let began = self.clock.now();
-        self.hush.tell(&mut self.engine, began);
+        self.etcd_silence.tell(&mut self.engine, began);
         let missed = self.engine.prove(&reading, began);
         self.spend(began);
         if missed {

@@ -4,24 +4,24 @@
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
 use super::examination::{examine, tell_faults};
-use super::farewell::Fate;
 use super::identity::{self, Identity};
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
+use super::machine_lease::MachineLease;
 use super::memory;
-use super::presence::Presence;
-use super::recollection::Recollection;
-use super::steward::Stops;
-use super::vouching::Vouching;
+use super::persisted_identity::PersistedIdentity;
+use super::shutdown_policy::Fate;
+use super::trusted_keys::TrustKeeper;
+use super::unit_runner::Stops;
 use crate::api::listener::{self, Listener, Security};
-use crate::api::renewed::Renewed;
+use crate::api::reloaded_files::ReloadedFiles;
 use crate::api::server::{ApiState, Settings};
-use crate::api::{guest, logs::Logs, tls};
+use crate::api::{logs::Logs, peer_session, tls};
 use crate::clock::Clock;
+use crate::etcd_cache::EtcdCache;
 use crate::fence;
 use crate::key::Keys;
 use crate::log;
-use crate::mirror::Mirror;
 use crate::record::MachineRecord;
 use crate::store::Store;
 use crate::transaction::MOST_OPERATIONS;
@@ -66,9 +66,9 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let identity = Identity::of(&config)?;
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
-    let vouching = Vouching::of(&config)?;
-    let recollection = Recollection::of(&config, &identity);
-    let recalled = recollection.recall();
+    let trust_keeper = TrustKeeper::of(&config)?;
+    let persisted_identity = PersistedIdentity::of(&config, &identity);
+    let recalled = persisted_identity.recall();
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -81,27 +81,27 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         engine: (!config.disable_engine).then_some(config.engine_reconcile_interval),
         grace: config.reschedule_grace,
         room: MOST_OPERATIONS,
-        vouching,
+        trust_keeper,
         recalled,
-        keep: recollection.clone().keeper(),
+        keep: persisted_identity.clone().keeper(),
     });
-    let mirror = daemon.mirror.clone();
+    let cache = daemon.cache.clone();
     let (stop_api, stopped) = watch::channel(false);
     let (told, insecure) = watch::channel(None);
-    let (meter, clock) = (daemon.meter.clone(), mirror.clock().clone());
-    let metrics = Arc::new(move || meter.text(clock.now()));
+    let (metrics, clock) = (daemon.metrics.clone(), cache.clock().clone());
+    let metrics = Arc::new(move || metrics.text(clock.now()));
     let seen = Seen { turned_away: daemon.turned_away.clone(), insecure, metrics };
-    let passed = serve(&config, &identity, &mirror, &seen, stopped).await?;
+    let passed = serve(&config, &identity, &cache, &seen, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-    let telling = tokio::spawn(tell_faults(mirror.clone()));
-    let examining = tokio::spawn(examine(mirror.clone(), told));
+    let telling = tokio::spawn(tell_faults(cache.clone()));
+    let examining = tokio::spawn(examine(cache.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
-    let ready = tokio::spawn(tell_when_ready(daemon.presence.clone()));
+    let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
     // Until the process ends or executes itself: a stop may take long.
-    let life = show_life(mirror.clock().clone(), config.agent_ttl, daemon.guarded.clone());
+    let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
-    drop(tokio::spawn(memory::give_back_for_ever(mirror.clock().clone())));
-    let anew = attend(&config, &identity, &mirror, &seen, &daemon.record, read).await?;
+    drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
+    let anew = attend(&config, &identity, &cache, &seen, &daemon.record, read).await?;
     ready.abort();
     if !anew {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -112,7 +112,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
-            recollection.forget();
+            persisted_identity.forget();
         }
         daemon.leases(down).collect()
     } else {
@@ -123,7 +123,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()
     };
-    daemon::let_go(&mirror, leases, LAST_WORDS).await;
+    daemon::let_go(&cache, leases, LAST_WORDS).await;
     listening.abort();
     [examining, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
@@ -134,7 +134,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
 async fn attend(
     config: &Config,
     identity: &Identity,
-    mirror: &Mirror,
+    cache: &EtcdCache,
     seen: &Seen,
     record: &watch::Sender<MachineRecord>,
     read: impl Fn() -> Option<Config>,
@@ -145,7 +145,7 @@ async fn attend(
     let mut hangup = on(SignalKind::hangup())?;
     let mut show = on(SignalKind::user_defined1())?;
     let mut said = config.clone();
-    let mut looks = mirror.clock().every(identity::LOOKED_AT);
+    let mut looks = cache.clock().every(identity::LOOKED_AT);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(false),
@@ -174,17 +174,17 @@ async fn attend(
                 }
             }
             _ = show.recv() => {
-                let picture = mirror.picture();
-                let scheduled = picture.schedules.get(&identity.id);
+                let snapshot = cache.snapshot();
+                let scheduled = snapshot.schedules.get(&identity.id);
                 let units: Vec<String> =
                     scheduled.into_iter().flat_map(|of| of.keys().map(ToString::to_string)).collect();
                 let line = serde_json::json!({
                     "machine": identity.id.as_str(),
-                    "revision": picture.revision,
-                    "leader": picture.leader.as_ref().map(|kept| kept.record.machine.to_string()),
+                    "revision": snapshot.revision,
+                    "leader": snapshot.leader.as_ref().map(|kept| kept.record.machine.to_string()),
                     "units": units,
                     "insecure": seen.insecure.borrow().clone(),
-                    "healthy": mirror.health().borrow().fault.is_none(),
+                    "healthy": cache.health().borrow().fault.is_none(),
                 });
                 use std::io::Write;
                 let _ = writeln!(std::io::stdout().lock(), "{line}");
@@ -200,7 +200,7 @@ async fn attend(
 fn could_begin(config: &Config) -> Result<(), String> {
     Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
-    Vouching::of(config)?;
+    TrustKeeper::of(config)?;
     let (security, _) = security(config)?;
     for place in listener::places(&config.listen)? {
         security.permits(&place)?;
@@ -209,7 +209,7 @@ fn could_begin(config: &Config) -> Result<(), String> {
 }
 
 /// What we show as a client of other machines.
-type Shown = Option<Arc<Renewed<Arc<rustls::ClientConfig>>>>;
+type Shown = Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>;
 
 /// What TCP needs, and what we show as a client of other machines.
 ///
@@ -226,14 +226,14 @@ fn security(config: &Config) -> Result<(Security, Shown), String> {
         _ => None,
     };
     if let Some(path) = &config.api_roles_file {
-        guest::read_roles(path)?;
+        peer_session::read_roles(path)?;
     }
     let client = match &server {
         Some(files) => {
             let own = Some((files.cert.clone(), files.key.clone()));
             let all = vec![files.cert.clone(), files.key.clone(), files.client_ca.clone()];
             let files = tls::ClientFiles { ca: Some(files.client_ca.clone()), own };
-            Some(Arc::new(Renewed::of(all, move || tls::client(&files))?))
+            Some(Arc::new(ReloadedFiles::of(all, move || tls::client(&files))?))
         }
         None => None,
     };
@@ -246,7 +246,7 @@ fn security(config: &Config) -> Result<(Security, Shown), String> {
 async fn serve(
     config: &Config,
     identity: &Identity,
-    mirror: &Mirror,
+    cache: &EtcdCache,
     seen: &Seen,
     stopped: watch::Receiver<bool>,
 ) -> Result<Vec<OwnedFd>, String> {
@@ -261,7 +261,7 @@ async fn serve(
         more_metrics: Some(seen.metrics.clone()),
         ..Settings::default()
     };
-    let state = ApiState::new(mirror.clone(), settings);
+    let state = ApiState::new(cache.clone(), settings);
     let (mut listeners, passed) = Listener::passed(&security)?;
     for place in listener::places(&config.listen)? {
         listeners.push(Listener::bind(&place, &security).await?);
@@ -275,8 +275,8 @@ async fn serve(
     Ok(passed)
 }
 
-async fn tell_when_ready(mut presence: watch::Receiver<Presence>) {
-    if presence.wait_for(|told| told.lease.is_some()).await.is_err() {
+async fn tell_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
+    if machine_lease.wait_for(|told| told.lease.is_some()).await.is_err() {
         return;
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);

@@ -1,55 +1,55 @@
-//! What a write stands on: keys that are to be as the picture has them, or it does not land.
+//! What a write stands on: keys that are to be as the snapshot has them, or it does not land.
 
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::move_order::{Cause, Move};
-use crate::picture::Picture;
 use crate::placement::Refusal;
 use crate::requirement::Requirement;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
 /// Units that keep a global one from a machine: more are not asked for, one of them is enough.
 const KEPT_AWAY_BY: usize = 4;
 
-/// The key is as the picture has it, readable or not.
+/// The key is as the snapshot has it, readable or not.
 pub(super) fn key_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     transaction: Transaction,
     key: String,
     modified: Option<i64>,
 ) -> Transaction {
-    let modified = picture.unread_since(&key).or(modified);
+    let modified = snapshot.unread_since(&key).or(modified);
     transaction.when(Condition::as_read(key, modified))
 }
 
-/// All that a unit asks of a machine is as the picture has it: a move that was decided on
+/// All that a unit asks of a machine is as the snapshot has it: a move that was decided on
 /// what is not so any more does not land.
 pub(super) fn machine_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     transaction: Transaction,
     machine: &MachineId,
     asks: &Requirement,
 ) -> Transaction {
-    let of = |subject| picture.keys().of(&subject);
-    let there = picture.machines.get(machine).map(|kept| kept.modified);
-    let drain = picture.drains.get(machine).copied();
+    let of = |subject| snapshot.keys().of(&subject);
+    let there = snapshot.machines.get(machine).map(|kept| kept.modified);
+    let drain = snapshot.drains.get(machine).copied();
     let mut transaction =
-        key_as_read(picture, transaction, of(Subject::Machine(machine.clone())), there);
-    transaction = key_as_read(picture, transaction, of(Subject::Drain(machine.clone())), drain);
-    let over = picture.metadata.get(machine);
+        key_as_read(snapshot, transaction, of(Subject::Machine(machine.clone())), there);
+    transaction = key_as_read(snapshot, transaction, of(Subject::Drain(machine.clone())), drain);
+    let over = snapshot.metadata.get(machine);
     for key in asks.metadata.keys() {
         let Some(subject) = Subject::metadata(machine, key) else { continue };
         let modified = over.and_then(|of| of.get(key)).map(|kept| kept.modified);
-        transaction = key_as_read(picture, transaction, of(subject), modified);
+        transaction = key_as_read(snapshot, transaction, of(subject), modified);
     }
     transaction
 }
 
-/// The units it wants to be beside on machine `to` are there as the picture has them, but for
+/// The units it wants to be beside on machine `to` are there as the snapshot has them, but for
 /// those that move with it.
 pub(super) fn peers_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     mut transaction: Transaction,
     group: &[Move],
     asks: &Requirement,
@@ -57,10 +57,10 @@ pub(super) fn peers_as_read(
 ) -> Transaction {
     for peer in asks.peers.iter().filter_map(|peer| UnitName::new(peer).ok()) {
         if group.iter().all(|step| step.unit != peer) {
-            transaction = whereabouts_as_read(picture, transaction, &peer);
-            let global = picture.globals.get(&peer).and_then(|_| picture.units.get(&peer));
+            transaction = whereabouts_as_read(snapshot, transaction, &peer);
+            let global = snapshot.globals.get(&peer).and_then(|_| snapshot.units.get(&peer));
             if let Some(kept) = global {
-                transaction = machine_as_read(picture, transaction, to, &kept.record.asks);
+                transaction = machine_as_read(snapshot, transaction, to, &kept.record.asks);
             }
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn peers_as_read(
 /// The unit that drives another from its machine, or does not keep it company there, does so
 /// still, but for one that moves with it.
 pub(super) fn cause_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     transaction: Transaction,
     group: &[Move],
     cause: &Cause,
@@ -88,69 +88,69 @@ pub(super) fn cause_as_read(
     };
     match who.filter(|who| group.iter().all(|step| step.unit != *who)) {
         Some(who) => {
-            let transaction = absence_as_read(picture, transaction, machine, &who);
-            whereabouts_as_read(picture, transaction, &who)
+            let transaction = absence_as_read(snapshot, transaction, machine, &who);
+            whereabouts_as_read(snapshot, transaction, &who)
         }
         None => transaction,
     }
 }
 
-/// Where a global unit is not on a machine: its metadata is as the picture has it, and so are those
+/// Where a global unit is not on a machine: its metadata is as the snapshot has it, and so are those
 /// that keep it away.
 fn absence_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     transaction: Transaction,
     machine: &MachineId,
     name: &UnitName,
 ) -> Transaction {
-    let asks = |name: &UnitName| picture.units.get(name).map(|kept| &kept.record.asks);
+    let asks = |name: &UnitName| snapshot.units.get(name).map(|kept| &kept.record.asks);
     let Some(own) = asks(name).filter(|asks| asks.global) else { return transaction };
     let keeps_away = |other: &&UnitName| {
         own.conflict_with(other.as_str()).is_some()
             || asks(other).is_some_and(|theirs| theirs.conflict_with(name.as_str()).is_some())
     };
-    let placed = picture.schedules.get(machine).into_iter().flatten().map(|(other, _)| other);
-    let before = picture.globals.range(..name.clone()).map(|(other, _)| other);
-    let mut transaction = machine_as_read(picture, transaction, machine, own);
+    let placed = snapshot.schedules.get(machine).into_iter().flatten().map(|(other, _)| other);
+    let before = snapshot.globals.range(..name.clone()).map(|(other, _)| other);
+    let mut transaction = machine_as_read(snapshot, transaction, machine, own);
     for other in placed.chain(before).filter(keeps_away).take(KEPT_AWAY_BY) {
-        transaction = whereabouts_as_read(picture, transaction, other);
+        transaction = whereabouts_as_read(snapshot, transaction, other);
     }
     transaction
 }
 
 fn whereabouts_as_read(
-    picture: &Picture,
+    snapshot: &Snapshot,
     transaction: Transaction,
     name: &UnitName,
 ) -> Transaction {
-    let of = |subject| picture.keys().of(&subject);
-    let place = picture.places.get(name).map(|kept| kept.modified);
-    let global = picture.globals.get(name).map(|kept| kept.modified);
-    let transaction = key_as_read(picture, transaction, of(Subject::Place(name.clone())), place);
-    key_as_read(picture, transaction, of(Subject::Global(name.clone())), global)
+    let of = |subject| snapshot.keys().of(&subject);
+    let place = snapshot.places.get(name).map(|kept| kept.modified);
+    let global = snapshot.globals.get(name).map(|kept| kept.modified);
+    let transaction = key_as_read(snapshot, transaction, of(Subject::Place(name.clone())), place);
+    key_as_read(snapshot, transaction, of(Subject::Global(name.clone())), global)
 }
 
-/// The unit, its wish and its place are as the picture has them.
-pub(super) fn as_read(picture: &Picture, name: &UnitName) -> Transaction {
-    let keys = picture.keys();
+/// The unit, its wish and its place are as the snapshot has them.
+pub(super) fn as_read(snapshot: &Snapshot, name: &UnitName) -> Transaction {
+    let keys = snapshot.keys();
     let condition = |subject, revision| {
         let key = keys.of(&subject);
-        let unread = picture.unread_since(&key);
+        let unread = snapshot.unread_since(&key);
         Condition::as_read(key, unread.or(revision))
     };
     let name = name.clone();
     Transaction::default()
         .when(condition(
             Subject::Unit(name.clone()),
-            picture.units.get(&name).map(|kept| kept.modified),
+            snapshot.units.get(&name).map(|kept| kept.modified),
         ))
         .when(condition(
             Subject::Desired(name.clone()),
-            picture.desired.get(&name).map(|kept| kept.modified),
+            snapshot.desired.get(&name).map(|kept| kept.modified),
         ))
         .when(condition(
             Subject::Place(name.clone()),
-            picture.places.get(&name).map(|kept| kept.modified),
+            snapshot.places.get(&name).map(|kept| kept.modified),
         ))
 }
 
@@ -166,24 +166,24 @@ mod tests {
     #[test]
     fn a_wish_that_was_decided_on_in_a_rollout_does_not_land_after_it() {
         let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
-        let picture = |store: &MemoryStore| Picture::of(keys.clone(), &store.read(keys.root()));
+        let snapshot = |store: &MemoryStore| Snapshot::of(keys.clone(), &store.read(keys.root()));
         let name = UnitName::new("all.service").unwrap();
         let file = |text: &str| {
             let text = format!("[Service]\nExecStart={text}\n[X-Fleet]\nGlobal=true\n");
             UnitFile::parse(&text).unwrap()
         };
-        let made = create(&picture(&store), &name, &file("/old"), Desired::Launched);
+        let made = create(&snapshot(&store), &name, &file("/old"), Desired::Launched);
         store.commit(&made).unwrap();
         let first = [MachineId::new("m1").unwrap()].into();
         let (new, launched) = (file("/new"), Desired::Launched);
-        let made = create_signed(&picture(&store), &name, &new, None, launched, Some(&first));
+        let made = create_signed(&snapshot(&store), &name, &new, None, launched, Some(&first));
         store.commit(&made).unwrap();
-        let amid = picture(&store);
+        let amid = snapshot(&store);
         store.commit(&spread(&amid, &name, None).unwrap()).unwrap();
         assert_eq!(store.commit(&set_desired(&amid, &name, Desired::Loaded).unwrap()), None);
-        let anew = set_desired(&picture(&store), &name, Desired::Loaded).unwrap();
+        let anew = set_desired(&snapshot(&store), &name, Desired::Loaded).unwrap();
         assert!(store.commit(&anew).is_some());
-        let told = &picture(&store).globals[&name].record;
+        let told = &snapshot(&store).globals[&name].record;
         assert_eq!((told.first.clone(), told.before.clone()), (None, None));
     }
 }

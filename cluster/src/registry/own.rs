@@ -5,8 +5,8 @@
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
-use crate::picture::{Kept, Picture};
 use crate::record::{ClaimRecord, MachineRecord, encode};
+use crate::snapshot::{Kept, Snapshot};
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
@@ -25,12 +25,12 @@ pub struct Twin {
 /// # Errors
 /// Another machine is there under this id.
 pub fn register(
-    picture: &Picture,
+    snapshot: &Snapshot,
     id: &MachineId,
     record: &MachineRecord,
     lease: i64,
 ) -> Result<Transaction, Box<Twin>> {
-    succeed(picture, id, record, lease, None)
+    succeed(snapshot, id, record, lease, None)
 }
 
 /// The same of a machine that may have been booted anew. `silent`: the revision of a key whose
@@ -40,14 +40,14 @@ pub fn register(
 /// # Errors
 /// Another machine is there under this id, or may be.
 pub fn succeed(
-    picture: &Picture,
+    snapshot: &Snapshot,
     id: &MachineId,
     record: &MachineRecord,
     lease: i64,
     silent: Option<i64>,
 ) -> Result<Transaction, Box<Twin>> {
-    let key = picture.keys().of(&Subject::Machine(id.clone()));
-    let there = picture.machines.get(id);
+    let key = snapshot.keys().of(&Subject::Machine(id.clone()));
+    let there = snapshot.machines.get(id);
     if let Some(kept) = there
         && (kept.record.boot != record.boot || kept.record.instance != record.instance)
         && !planted(Mutant::TwinLetIn)
@@ -60,8 +60,8 @@ pub fn succeed(
     }
     // What nobody can read was somebody's, as long as a lease holds it.
     let modified = match there {
-        Some(kept) => picture.unread_since(&key).or(Some(kept.modified)),
-        None => picture.unread_and_unbound(&key),
+        Some(kept) => snapshot.unread_since(&key).or(Some(kept.modified)),
+        None => snapshot.unread_and_unbound(&key),
     };
     let condition = Condition::as_read(key.clone(), modified);
     Ok(Transaction::default().when(condition).put_bound(key, encode(record), lease))
@@ -78,21 +78,21 @@ pub fn is_own_claim(claim: &Kept<ClaimRecord>, instance: &str) -> bool {
 /// has it, or for another lease of its own. `None`: it is another machine's, or an earlier run's,
 /// or the unit's place is not here. Each machine's claim is a key of its own, and is made only while
 /// the unit's place is that machine: so where this place stands unchanged, no other claim can have
-/// been made since, and those made before are in any picture that has this place in it.
+/// been made since, and those made before are in any snapshot that has this place in it.
 pub fn claim(
-    picture: &Picture,
+    snapshot: &Snapshot,
     (machine, instance): (&MachineId, &str),
     name: &UnitName,
     lease: i64,
 ) -> Option<Transaction> {
-    let keys = picture.keys();
+    let keys = snapshot.keys();
     let key = keys.of(&Subject::Claim(machine.clone(), name.clone()));
     let place = keys.of(&Subject::Place(name.clone()));
-    let placed = picture.places.get(name).filter(|kept| kept.record.machine == *machine)?;
-    if picture.is_claimed_by_others(name, machine) && !planted(Mutant::ClaimStolen) {
+    let placed = snapshot.places.get(name).filter(|kept| kept.record.machine == *machine)?;
+    if snapshot.is_claimed_by_others(name, machine) && !planted(Mutant::ClaimStolen) {
         return None;
     }
-    let there = picture.claim_of(name, machine);
+    let there = snapshot.claim_of(name, machine);
     if there.is_some_and(|kept| !is_own_claim(kept, instance)) {
         return None;
     }
@@ -104,9 +104,9 @@ pub fn claim(
 }
 
 /// Gives that right back, when nothing of the unit runs here any more.
-pub fn release(picture: &Picture, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
-    let key = picture.keys().of(&Subject::Claim(machine.clone(), name.clone()));
-    let there = picture.claim_of(name, machine)?;
+pub fn release(snapshot: &Snapshot, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
+    let key = snapshot.keys().of(&Subject::Claim(machine.clone(), name.clone()));
+    let there = snapshot.claim_of(name, machine)?;
     let held = Condition::Unchanged(key.clone(), there.modified);
     Some(Transaction::default().when(held).delete(key))
 }

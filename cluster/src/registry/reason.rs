@@ -3,23 +3,23 @@
 
 use super::as_read::as_read;
 use super::{Epoch, fenced};
-use crate::board::Refusals;
 use crate::key::Subject;
 use crate::mutant::{Mutant, planted};
-use crate::picture::Picture;
 use crate::record::{WhyRecord, encode};
+use crate::scheduler::Refusals;
+use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 
 /// Says why a unit is on no machine; `None` when that is what it says already.
 pub fn explain(
-    picture: &Picture,
+    snapshot: &Snapshot,
     epoch: Epoch,
     name: &UnitName,
     refusals: &Refusals,
 ) -> Option<Transaction> {
-    let keys = picture.keys();
+    let keys = snapshot.keys();
     let text = match refusals.len() {
         0 => "there is no machine in the cluster".to_string(),
         n => format!("none of the {n} machines can have it{}", WhyRecord::beyond(n)),
@@ -27,31 +27,31 @@ pub fn explain(
     let told = refusals.iter().take(WhyRecord::MACHINES);
     let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
     let record = WhyRecord { text, machines };
-    let told = picture.whys.get(name).is_some_and(|kept| kept.record == record);
+    let told = snapshot.whys.get(name).is_some_and(|kept| kept.record == record);
     if told || planted(Mutant::WhyUntold) {
         return None;
     }
-    let transaction = fenced(keys, epoch).and(as_read(picture, name));
+    let transaction = fenced(keys, epoch).and(as_read(snapshot, name));
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }
 
 /// Says that a unit is on no machine because its move, with what has to land with it, is more than
 /// one write takes; `None` when that is what it says already.
 pub fn set_aside(
-    picture: &Picture,
+    snapshot: &Snapshot,
     epoch: Epoch,
     name: &UnitName,
     most: usize,
 ) -> Option<Transaction> {
-    let keys = picture.keys();
+    let keys = snapshot.keys();
     let text = format!(
         "its move, with those of the units that have to go with it, is more than the {most} \
          operations and conditions that etcd takes in one write"
     );
     let record = WhyRecord { text, machines: BTreeMap::new() };
-    if picture.whys.get(name).is_some_and(|kept| kept.record == record) {
+    if snapshot.whys.get(name).is_some_and(|kept| kept.record == record) {
         return None;
     }
-    let transaction = fenced(keys, epoch).and(as_read(picture, name));
+    let transaction = fenced(keys, epoch).and(as_read(snapshot, name));
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }

@@ -2,18 +2,18 @@
 //! was so, what was answered to whom, and what each init was told.
 
 use crate::desired::Desired;
-use crate::fleetd::recollection::Recalled;
+use crate::fleetd::persisted_identity::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::sim::continuity::Ran;
-use crate::sim::goings::Goings;
+use crate::sim::departures::Departures;
 use crate::sim::invariant::{Moment, is_member};
 use crate::sim::local_init::is_exclusive;
 use crate::sim::rebound::Rebound;
 use crate::sim::rules;
 use crate::sim::signer::Signed;
 use crate::sim::world::World;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Change, Entry, Operation, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ pub struct Book {
     /// Since when a machine is not there.
     pub gone: BTreeMap<MachineId, Duration>,
     /// Of machines that come and go.
-    pub goings: Goings,
+    pub departures: Departures,
     /// When a machine last had the leader's key.
     pub elected: BTreeMap<MachineId, Duration>,
     /// Since when the same engine leads.
@@ -108,33 +108,33 @@ impl Book {
     }
 }
 
-fn shape(picture: &Picture, name: &UnitName) -> Shape {
-    let content = &picture.units.get(name)?.record;
-    Some((picture.desired_of(name), content.hash.clone()))
+fn shape(snapshot: &Snapshot, name: &UnitName) -> Shape {
+    let content = &snapshot.units.get(name)?.record;
+    Some((snapshot.desired_of(name), content.hash.clone()))
 }
 
 /// The unit is to run on that machine.
-pub fn is_launched(picture: &Picture, id: &MachineId, name: &UnitName) -> bool {
-    is_told(picture, id, name, &rules::globals(picture, id))
+pub fn is_launched(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> bool {
+    is_told(snapshot, id, name, &rules::globals(snapshot, id))
 }
 
 /// The same, with the `globals` that are to be there.
 fn is_told(
-    picture: &Picture,
+    snapshot: &Snapshot,
     id: &MachineId,
     name: &UnitName,
     globals: &BTreeSet<UnitName>,
 ) -> bool {
-    let scheduled = picture.schedules.get(id).and_then(|of| of.get(name));
-    let told = scheduled.or_else(|| picture.globals.get(name).filter(|_| globals.contains(name)));
+    let scheduled = snapshot.schedules.get(id).and_then(|of| of.get(name));
+    let told = scheduled.or_else(|| snapshot.globals.get(name).filter(|_| globals.contains(name)));
     told.is_some_and(|kept| kept.record.desired == Desired::Launched)
 }
 
 impl World {
     /// What has landed becomes the truth, and is judged.
     pub fn take_in(&mut self, transaction: Option<&Transaction>, changes: &[Change]) {
-        // Both pictures take every change: copying one for each write cost more than all else.
-        let empty = Picture::new(self.truth.keys().clone());
+        // Both snapshots take every change: copying one for each write cost more than all else.
+        let empty = Snapshot::new(self.truth.keys().clone());
         let mut before = std::mem::replace(&mut self.before, empty);
         let subjects = self.truth.take(changes);
         let subjects: Vec<Subject> = subjects.into_iter().filter_map(|(_, about)| about).collect();
@@ -182,14 +182,14 @@ impl World {
         });
     }
 
-    fn note(&mut self, before: &Picture, subject: &Subject) {
+    fn note(&mut self, before: &Snapshot, subject: &Subject) {
         let (now, revision) = (self.now, self.truth.revision);
         let everyone =
             |world: &World| world.machines.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
         let concerned = match subject {
             Subject::State(..) | Subject::Cluster => return,
             Subject::Leader => {
-                let lease = |picture: &Picture| picture.leader.as_ref().map(|kept| kept.lease);
+                let lease = |snapshot: &Snapshot| snapshot.leader.as_ref().map(|kept| kept.lease);
                 if lease(before) != lease(&self.truth) {
                     self.book.led_since = now;
                 }
@@ -250,16 +250,16 @@ impl World {
             Some(kept) => {
                 self.book.said.insert(id.clone(), kept.record.metadata.clone());
                 self.book.gone.remove(id);
-                self.book.goings.has_come(id, self.truth.revision);
+                self.book.departures.has_come(id, self.truth.revision);
             }
             None => {
-                self.book.goings.has_gone(id, self.truth.revision, self.now);
+                self.book.departures.has_gone(id, self.truth.revision, self.now);
                 self.book.gone.insert(id.clone(), self.now);
             }
         }
     }
 
-    fn count_move(&mut self, before: &Picture, name: &UnitName) {
+    fn count_move(&mut self, before: &Snapshot, name: &UnitName) {
         let (from, to) = (before.place_of(name).cloned(), self.truth.place_of(name).cloned());
         if let (Some(from), Some(to)) = (&from, &to)
             && from != to
@@ -316,7 +316,7 @@ impl World {
     /// An init was told.
     pub fn remember_put(&mut self, machine: usize, added: &[UnitName], dropped: &[UnitName]) {
         let seen = self.machines[machine].fleetd.as_ref();
-        let Some(seen) = seen.map(|fleetd| fleetd.daemon.mirror.picture().revision) else { return };
+        let Some(seen) = seen.map(|fleetd| fleetd.daemon.cache.snapshot().revision) else { return };
         for name in added {
             let at = self.decided_at((machine, name.clone()), seen);
             self.book.put.insert((machine, name.clone()), at);
@@ -373,10 +373,10 @@ pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
 }
 
 /// The transaction puts a unit somewhere, or says why it is nowhere: only an engine may.
-pub fn is_engines(transaction: &Transaction, picture: &Picture) -> bool {
+pub fn is_engines(transaction: &Transaction, snapshot: &Snapshot) -> bool {
     transaction.operations.iter().any(|operation| match operation {
         Operation::Put { key, .. } => {
-            matches!(picture.keys().subject(key), Some(Subject::Place(_) | Subject::Why(_)))
+            matches!(snapshot.keys().subject(key), Some(Subject::Place(_) | Subject::Why(_)))
         }
         Operation::Delete(_) | Operation::DeletePrefix(_) => false,
     })

@@ -147,7 +147,7 @@ impl World {
         let run = self.run_of(at);
         let Some(fleetd) = &self.machines[at].fleetd else { return };
         let (api, shared) = (fleetd.api.clone(), world.clone());
-        let knew = fleetd.daemon.mirror.picture().cluster.is_some();
+        let knew = fleetd.daemon.cache.snapshot().cluster.is_some();
         let request = Request {
             method: method.to_string(),
             path,

@@ -2,7 +2,7 @@
 //! the one before it.
 
 use crate::desired::Desired;
-use crate::fleetd::recollection::{Keep, Recalled};
+use crate::fleetd::persisted_identity::{Keep, Recalled};
 use crate::sim::local_init::{Phase, Run, is_exclusive};
 use crate::sim::sign::Sign;
 use crate::sim::world::{Shared, World, lock};

@@ -3,7 +3,7 @@
 
 use crate::fleetd::daemon;
 use crate::fleetd::lead::lease;
-use crate::fleetd::steward::Stops;
+use crate::fleetd::unit_runner::Stops;
 use crate::sim::client::{About, file};
 use crate::sim::invariant::AFTER_A_LEASE;
 use crate::sim::plan::{Deed, UNITS};
@@ -104,7 +104,7 @@ impl World {
                 }
             }
             Deed::SilenceWatches { machine } => {
-                // Found out by the mirror's proof, which comes twice a minute at most.
+                // Found out by the cache's proof, which comes twice a minute at most.
                 self.trouble(machine, now + Duration::from_secs(36));
                 if self.each_watch(machine, WatchFault::Silent) > 0 {
                     self.coverage.count("watch silent");
@@ -134,7 +134,7 @@ impl World {
             }
             Deed::Foreign { machine, time } => {
                 // One that has just begun believes what it finds: nothing is promised of it.
-                let knows = |one: &Fleetd| one.daemon.mirror.picture().cluster.is_some();
+                let knows = |one: &Fleetd| one.daemon.cache.snapshot().cluster.is_some();
                 if !self.machines[machine].fleetd.as_ref().is_some_and(knows) {
                     return;
                 }
@@ -208,9 +208,9 @@ impl World {
 
     fn has_stopped(&mut self, machine: usize, down: bool) {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
-        let (leases, mirror) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.mirror.clone());
+        let (leases, cache) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.cache.clone());
         self.ended.push(machine);
-        let task = async move { daemon::let_go(&mirror, leases, FAREWELL).await };
+        let task = async move { daemon::let_go(&cache, leases, FAREWELL).await };
         self.begun.push((machine, Box::pin(task)));
     }
 

@@ -15,9 +15,9 @@ pub use exclusive::AFTER_A_LEASE;
 pub(in crate::sim) use engine::is_fenced;
 pub(in crate::sim) use registry::is_member;
 
-use crate::picture::Picture;
 use crate::sim::client::Asked;
 use crate::sim::world::World;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Change, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub enum Moment<'m> {
     /// Something was written.
     Landed {
         /// What etcd held before.
-        before: &'m Picture,
+        before: &'m Snapshot,
         /// What is new.
         changes: &'m [Change],
         /// The write; `None`: a lease has ended.

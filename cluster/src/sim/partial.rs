@@ -4,9 +4,9 @@
 //! [`crate::sim::invariant`].
 
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::sim::watch::WatchFault;
 use crate::sim::world::{Event, World};
+use crate::snapshot::Snapshot;
 use crate::transaction::Reading;
 use crate::unit_name::UnitName;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Hidden {
 /// It was destroyed, and nobody could tell its machine, which says so.
 pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
     let machines = world.machines.iter().filter(|machine| machine.id == *id);
-    let mut seen = machines.filter_map(|one| Some(one.fleetd.as_ref()?.daemon.mirror.picture()));
+    let mut seen = machines.filter_map(|one| Some(one.fleetd.as_ref()?.daemon.cache.snapshot()));
     !world.truth.units.contains_key(name) && seen.any(|seen| seen.withheld.contains(name))
 }
 
@@ -96,8 +96,8 @@ impl World {
         let seen: Vec<usize> = self.book.sees_part.iter().copied().collect();
         for machine in seen {
             let one = &self.machines[machine];
-            let withholds = |picture: &Picture| !picture.withheld.is_empty();
-            if one.fleetd.as_ref().is_some_and(|one| withholds(&one.daemon.mirror.picture())) {
+            let withholds = |snapshot: &Snapshot| !snapshot.withheld.is_empty();
+            if one.fleetd.as_ref().is_some_and(|one| withholds(&one.daemon.cache.snapshot())) {
                 self.coverage.count("units withheld");
             }
             if one.hidden.is_none() && self.is_calm(machine, READ_ANEW) {

@@ -5,7 +5,7 @@ use super::continuity::KEPT;
 use super::world::World;
 use crate::fleetd::daemon::Daemon;
 use crate::machine::MachineId;
-use crate::picture::Picture;
+use crate::snapshot::Snapshot;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub struct Rebound {
 }
 
 impl World {
-    pub(super) fn note_rebound(&mut self, before: &Picture, machine: &MachineId, name: &UnitName) {
-        let lease = |of: &Picture| of.claim_of(name, machine).map(|kept| kept.lease);
+    pub(super) fn note_rebound(&mut self, before: &Snapshot, machine: &MachineId, name: &UnitName) {
+        let lease = |of: &Snapshot| of.claim_of(name, machine).map(|kept| kept.lease);
         let key = (machine.clone(), name.clone());
         let has = |own: i64| {
             let mut there = self.machines.iter().filter(|one| one.id == *machine);
-            let lease = |daemon: &Daemon| daemon.presence.borrow().lease;
+            let lease = |daemon: &Daemon| daemon.machine_lease.borrow().lease;
             there.any(|one| one.fleetd.as_ref().and_then(|it| lease(&it.daemon)) == Some(own))
         };
         match (lease(before), lease(&self.truth)) {
@@ -43,16 +43,16 @@ impl World {
     pub(super) fn note_heard(&mut self, machine: usize) {
         let one = &self.machines[machine];
         let Some(fleetd) = &one.fleetd else { return };
-        let picture = fleetd.daemon.mirror.picture();
+        let snapshot = fleetd.daemon.cache.snapshot();
         let now = self.now;
         let lease =
-            |of: &Picture, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
+            |of: &Snapshot, name: &UnitName| of.claim_of(name, &one.id).map(|kept| kept.lease);
         for ((_, name), rebound) in
             self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
         {
             // While it asks for one thing after another it keeps nothing.
             let in_time = rebound.at + KEPT <= now;
-            rebound.heard |= in_time && lease(&picture, name) == lease(&self.truth, name);
+            rebound.heard |= in_time && lease(&snapshot, name) == lease(&self.truth, name);
         }
     }
 }

@@ -239,11 +239,11 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         engine: may_lead.then_some(plan.interval),
         grace: plan.grace,
         room: plan.room,
-        vouching: signer::vouching(shared, number),
+        trust_keeper: signer::trust_keeper(shared, number),
         recalled,
         keep: continuity::keeper(shared, number),
     });
-    let api = ApiState::new(daemon.mirror.clone(), Settings::default());
+    let api = ApiState::new(daemon.cache.clone(), Settings::default());
     // init tells a new listener at once.
     let _ = daemon.happened.try_send(());
     lock(shared).machines[number].fleetd = Some(Fleetd { daemon, api });

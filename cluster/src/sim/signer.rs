@@ -2,10 +2,10 @@
 //! machine has seen of it. Who trusts whom on a machine is [`crate::trust`]'s; here it is known who
 //! held the pen.
 
-use crate::fleetd::vouching::Vouching;
-use crate::picture::Content;
+use crate::fleetd::trusted_keys::TrustKeeper;
 use crate::signature::{Signature, SigningKey, TrustedKeys};
 use crate::sim::world::{Shared, World, lock};
+use crate::snapshot::Content;
 use crate::trust::{Serials, Trust};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -150,7 +150,7 @@ impl World {
 }
 
 /// What a machine goes by, where units are signed.
-pub(super) fn vouching(shared: &Shared, machine: usize) -> Option<Vouching> {
+pub(super) fn trust_keeper(shared: &Shared, machine: usize) -> Option<TrustKeeper> {
     let world = lock(shared);
     if !world.plan.signed {
         return None;
@@ -161,5 +161,5 @@ pub(super) fn vouching(shared: &Shared, machine: usize) -> Option<Vouching> {
     let keep = move |all: &Serials| {
         lock(&shared).book.signed.kept.insert(machine, all.clone());
     };
-    Some(Vouching::kept_by(trust, keys, Box::new(keep)))
+    Some(TrustKeeper::kept_by(trust, keys, Box::new(keep)))
 }

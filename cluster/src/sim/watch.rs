@@ -32,7 +32,7 @@ impl World {
     pub(super) fn begin_watch(&mut self, machine: usize, prefix: String, after: i64) -> u64 {
         let foreign = self.now < self.machines[machine].foreign_until;
         if !foreign {
-            self.book.goings.read_anew(self.task, after);
+            self.book.departures.read_anew(self.task, after);
         }
         let watched = Watched {
             machine,
@@ -159,7 +159,7 @@ impl World {
             watch.seen = to.max(watch.seen);
             if !watch.foreign {
                 let seen = watch.seen;
-                self.book.goings.has_heard(self.task, seen);
+                self.book.departures.has_heard(self.task, seen);
             }
             let of = |change: &Change| match change {
                 Change::Put(entry) => entry.key.starts_with(&watch.prefix),

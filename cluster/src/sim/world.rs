@@ -7,7 +7,6 @@ use crate::clock::{Sleep, Time};
 use crate::fleetd::daemon::{Daemon, Task};
 use crate::key::Keys;
 use crate::machine::MachineId;
-use crate::picture::Picture;
 use crate::sim::book::Book;
 use crate::sim::coverage::Coverage;
 use crate::sim::etcd::Etcd;
@@ -16,6 +15,7 @@ use crate::sim::invariant::{self, Moment};
 use crate::sim::local_init::LocalInit;
 use crate::sim::partial::Hidden;
 use crate::sim::plan::Plan;
+use crate::snapshot::Snapshot;
 use groundstate_units::sim::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -180,9 +180,9 @@ pub struct World {
     /// By number; twins at the end.
     pub machines: Vec<Machine>,
     /// What the store holds.
-    pub truth: Picture,
+    pub truth: Snapshot,
     /// What it held before the last write.
-    pub before: Picture,
+    pub before: Snapshot,
     /// What the invariants remember.
     pub book: Book,
     /// What happened.
@@ -217,8 +217,8 @@ impl World {
             plan: plan.clone(),
             etcd: Etcd::default(),
             machines: Vec::new(),
-            truth: Picture::new(keys.clone()),
-            before: Picture::new(keys),
+            truth: Snapshot::new(keys.clone()),
+            before: Snapshot::new(keys),
             book: Book::default(),
             coverage: Coverage::default(),
             failure: None,

@@ -4,9 +4,9 @@
 use cluster::desired::Desired;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
-use cluster::picture::Picture;
 use cluster::record::{MachineRecord, ScheduleRecord, StateRecord, decode};
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::store::{Batch, EtcdConfig, Store};
 use cluster::transaction::Change;
 use cluster::unit_name::UnitName;
@@ -70,8 +70,8 @@ async fn agent(
         version: "1".to_string(),
         listen: None,
     };
-    let picture = Picture::new(keys.clone());
-    let write = registry::register(&picture, &id, &record, lease).unwrap();
+    let snapshot = Snapshot::new(keys.clone());
+    let write = registry::register(&snapshot, &id, &record, lease).unwrap();
     let from = store.commit(&write).await.unwrap().unwrap();
     let mut watch = store.watch(&keys.schedule_of(&id), from).await.unwrap();
     ready.send(()).unwrap();

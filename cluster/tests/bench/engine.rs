@@ -6,9 +6,9 @@ use cluster::engine::Engine;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct World {
 fn world(machines: usize, units: usize) -> World {
     let keys = Keys::under("/bench");
     let mut store = MemoryStore::default();
-    let empty = Picture::new(keys.clone());
+    let empty = Snapshot::new(keys.clone());
     let id = |number: usize| MachineId::new(&format!("m{number:05}")).unwrap();
     for number in 0..machines {
         let record = MachineRecord {
@@ -54,7 +54,7 @@ fn world(machines: usize, units: usize) -> World {
 impl World {
     fn submit(&mut self, number: usize) {
         let name = UnitName::new(&format!("u{number:06}.service")).unwrap();
-        let empty = Picture::new(self.keys.clone());
+        let empty = Snapshot::new(self.keys.clone());
         let write = registry::create(&empty, &name, &self.file, Desired::Launched);
         self.store.commit(&write).unwrap();
     }
@@ -62,7 +62,7 @@ impl World {
     /// What is new goes to the engine, and what it says to the store: how long it took to decide,
     /// and how many transactions came of it.
     fn settle(&mut self, engine: &mut Engine) -> (Duration, usize) {
-        let new = self.store.changes_since(engine.picture().revision).unwrap();
+        let new = self.store.changes_since(engine.snapshot().revision).unwrap();
         let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
         let began = Instant::now();
         engine.absorb(&new, Duration::ZERO);
@@ -83,7 +83,7 @@ fn decide(machines: usize, units: usize) -> (Duration, Duration) {
     let mut engine = Engine::new(world.keys.clone(), &reading, Duration::ZERO, Duration::ZERO);
     let (all, _) = world.settle(&mut engine);
     world.settle(&mut engine);
-    assert_eq!(engine.picture().places.len(), units, "all have a place");
+    assert_eq!(engine.snapshot().places.len(), units, "all have a place");
     let mut times = Vec::new();
     for number in units..units + CHANGES {
         world.submit(number);

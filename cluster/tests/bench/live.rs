@@ -6,9 +6,9 @@ use super::machine::{Client, Machine};
 use super::member::{Etcd, PATIENCE, run, when_there};
 use super::{Row, median};
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
-use cluster::picture::Picture;
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,17 +26,17 @@ fn body(kind: &str) -> String {
     )
 }
 
-fn launched(picture: &Picture, prefix: &str) -> usize {
-    let ours = picture.units.keys().filter(|name| name.as_str().starts_with(prefix));
-    ours.filter(|name| picture.reached_by(name) == Desired::Launched).count()
+fn launched(snapshot: &Snapshot, prefix: &str) -> usize {
+    let ours = snapshot.units.keys().filter(|name| name.as_str().starts_with(prefix));
+    ours.filter(|name| snapshot.reached_by(name) == Desired::Launched).count()
 }
 
 /// Waits until so many units whose names begin so are launched, as etcd has it.
-async fn when_launched(mirror: &Mirror, prefix: &str, count: usize, most: Duration) {
-    let mut pictures = mirror.changes();
-    let all = pictures.wait_for(|picture| launched(picture, prefix) >= count);
+async fn when_launched(cache: &EtcdCache, prefix: &str, count: usize, most: Duration) {
+    let mut snapshots = cache.changes();
+    let all = snapshots.wait_for(|snapshot| launched(snapshot, prefix) >= count);
     let in_time = tokio::time::timeout(most, all).await.is_ok();
-    let there = launched(&mirror.picture(), prefix);
+    let there = launched(&cache.snapshot(), prefix);
     assert!(in_time, "{there} of {count} units {prefix}* are launched after {most:?}");
 }
 
@@ -109,29 +109,29 @@ pub(crate) fn measure() -> Vec<Row> {
         let store = Store::etcd(etcd.config()).unwrap();
         when_there(&store).await;
         let keys = Keys::under(KEYS);
-        let (mirror, _task) = Mirror::start(store.clone(), keys.clone());
+        let (cache, _task) = EtcdCache::start(store.clone(), keys.clone());
         let id = |digit: char| digit.to_string().repeat(32);
         let mut first = Machine::start(&etcd.folder, &id('a'), &etcd.url, "real", TTL);
-        rows.extend(small(&etcd, &keys, &mirror, &first).await);
+        rows.extend(small(&etcd, &keys, &cache, &first).await);
         eprintln!("856 units are done");
         let second = Machine::start(&etcd.folder, &id('b'), &etcd.url, "real", TTL);
-        rows.push(dies(&mirror, &mut first, &second).await);
+        rows.push(dies(&cache, &mut first, &second).await);
         eprintln!("a machine's death is done");
-        rows.extend(large(&etcd, &keys, &mirror, &second).await);
+        rows.extend(large(&etcd, &keys, &cache, &second).await);
     });
     rows
 }
 
 /// One unit, 600, 856, and nothing.
-async fn small(etcd: &Etcd, keys: &Keys, mirror: &Mirror, machine: &Machine) -> Vec<Row> {
+async fn small(etcd: &Etcd, keys: &Keys, cache: &EtcdCache, machine: &Machine) -> Vec<Row> {
     let one = one_by_one(&mut machine.client());
     let _agents = Agents::start(etcd.config(), keys, 0, 10);
     let put = put_all(machine, "s", 600, 1);
     let began = Instant::now();
-    when_launched(mirror, "s", 600, PATIENCE).await;
+    when_launched(cache, "s", 600, PATIENCE).await;
     let rest = began.elapsed();
     put_all(machine, "t", 256, 1);
-    when_launched(mirror, "t", 256, PATIENCE).await;
+    when_launched(cache, "t", 256, PATIENCE).await;
     let mut client = machine.client();
     let lists: Vec<Duration> = (0..20)
         .map(|_| {
@@ -163,29 +163,29 @@ async fn small(etcd: &Etcd, keys: &Keys, mirror: &Mirror, machine: &Machine) -> 
 }
 
 /// A machine with twenty units, whose engine leads, loses its power.
-async fn dies(mirror: &Mirror, first: &mut Machine, second: &Machine) -> Row {
+async fn dies(cache: &EtcdCache, first: &mut Machine, second: &Machine) -> Row {
     let mut client = second.client();
     for number in 0..20 {
         let path = format!("/units/r{number}.service");
         assert_eq!(client.ask("PUT", &path, &body("real")).0, 201);
     }
-    when_launched(mirror, "r", 20, PATIENCE).await;
-    let other = |picture: &Picture| {
-        let ours = picture.units.keys().filter(|name| name.as_str().starts_with('r'));
+    when_launched(cache, "r", 20, PATIENCE).await;
+    let other = |snapshot: &Snapshot| {
+        let ours = snapshot.units.keys().filter(|name| name.as_str().starts_with('r'));
         let there = |name: &&cluster::unit_name::UnitName| {
-            picture.place_of(name).is_some_and(|id| id.as_str().starts_with('b'))
-                && picture.reached_by(name) == Desired::Launched
+            snapshot.place_of(name).is_some_and(|id| id.as_str().starts_with('b'))
+                && snapshot.reached_by(name) == Desired::Launched
         };
         ours.filter(there).count()
     };
-    let leader = mirror.picture().leader.as_ref().map(|kept| kept.record.machine.to_string());
+    let leader = cache.snapshot().leader.as_ref().map(|kept| kept.record.machine.to_string());
     assert!(leader.is_some_and(|leader| leader.starts_with('a')), "the first leads");
-    assert!(other(&mirror.picture()) < 20, "it has some of them");
+    assert!(other(&cache.snapshot()) < 20, "it has some of them");
     let began = Instant::now();
     first.kill();
-    let mut pictures = mirror.changes();
-    let all = pictures.wait_for(|picture| other(picture) == 20);
-    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{}", other(&mirror.picture()));
+    let mut snapshots = cache.changes();
+    let all = snapshots.wait_for(|snapshot| other(snapshot) == 20);
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{}", other(&cache.snapshot()));
     let most = Duration::from_secs(TTL + 2);
     Row::time(
         "a leading machine dies: all its units run elsewhere, with a TTL of 5 s",
@@ -196,19 +196,19 @@ async fn dies(mirror: &Mirror, first: &mut Machine, second: &Machine) -> Row {
 }
 
 /// Ten thousand units on a hundred machines, and one more.
-async fn large(etcd: &Etcd, keys: &Keys, mirror: &Mirror, machine: &Machine) -> Vec<Row> {
+async fn large(etcd: &Etcd, keys: &Keys, cache: &EtcdCache, machine: &Machine) -> Vec<Row> {
     let agents = Agents::start(etcd.config(), keys, 10, 90);
     let began = Instant::now();
     let minute = Duration::from_secs(60);
     put_all(machine, "u", 10_000 - 876, 16);
-    when_launched(mirror, "u", 10_000 - 876, 5 * minute).await;
+    when_launched(cache, "u", 10_000 - 876, 5 * minute).await;
     let all = began.elapsed();
     pause(Duration::from_secs(2)).await;
-    let (before, woken) = (mirror.picture().revision, agents.woken.load(Ordering::Relaxed));
+    let (before, woken) = (cache.snapshot().revision, agents.woken.load(Ordering::Relaxed));
     put_all(machine, "v", 1, 1);
-    when_launched(mirror, "v", 1, PATIENCE).await;
+    when_launched(cache, "v", 1, PATIENCE).await;
     pause(Duration::from_secs(2)).await;
-    let written = mirror.picture().revision - before;
+    let written = cache.snapshot().revision - before;
     let woken = agents.woken.load(Ordering::Relaxed) - woken;
     vec![
         Row::time("10,000 units on 100 machines, first PUT to all launched", all, minute / 2)

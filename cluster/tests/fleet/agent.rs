@@ -7,10 +7,10 @@ use cluster::key::Subject;
 use cluster::native_unit;
 use cluster::record::{Ended, StateRecord};
 use cluster::registry;
+use cluster::suspicious_read_guard::Missing;
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
-use cluster::withheld::Missing;
 use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeSet;
 
@@ -24,14 +24,14 @@ fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
     }
     let before = cluster.goal(&Goal::new());
     units.iter().for_each(|own| fact(&mut cluster, own));
-    let missing = Missing::of(before, &cluster.picture(), &id("m1"));
+    let missing = Missing::of(before, &cluster.snapshot(), &id("m1"));
     if missing.are_many() { missing.units.len() } else { 0 }
 }
 
 #[test]
 fn many_units_that_are_gone_without_a_word_are_withheld_from_being_stopped() {
     let destroyed = |cluster: &mut Cluster, own: &str| {
-        let write = registry::destroy(&cluster.picture(), &name(own));
+        let write = registry::destroy(&cluster.snapshot(), &name(own));
         cluster.commit(&write.unwrap());
     };
     assert_eq!(are_withheld("", destroyed), 4);
@@ -57,11 +57,11 @@ fn units_of_which_it_is_told_why_they_are_gone_are_not_withheld() {
     type Fact = fn(&mut Cluster, &str);
     let facts: [(&str, Fact); 3] = [
         ("unwished", |cluster, own| {
-            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Inactive);
+            let write = registry::set_desired(&cluster.snapshot(), &name(own), Desired::Inactive);
             cluster.commit(&write.unwrap());
         }),
         ("loaded alone", |cluster, own| {
-            let write = registry::set_desired(&cluster.picture(), &name(own), Desired::Loaded);
+            let write = registry::set_desired(&cluster.snapshot(), &name(own), Desired::Loaded);
             cluster.commit(&write.unwrap());
         }),
         ("elsewhere", |cluster, own| cluster.put_on(own, Some("m2"))),
@@ -81,7 +81,7 @@ fn instances_of_a_native_template_have_files_of_their_own() {
     let texts = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
     for (own, text) in ["web@1.service", "web@2.service"].into_iter().zip(&texts) {
         let file = native_unit::read("web@.yaml", text).unwrap();
-        let write = registry::create(&cluster.picture(), &name(own), &file, Desired::Launched);
+        let write = registry::create(&cluster.snapshot(), &name(own), &file, Desired::Launched);
         cluster.commit(&write);
         cluster.put_on(own, Some("m1"));
     }
@@ -99,7 +99,7 @@ fn what_init_has_is_another_only_once_it_was_told_of_that() {
     let told = |text: &str| {
         let mut cluster = Cluster::new();
         let file = native_unit::read("a.yaml", text).unwrap();
-        let write = registry::create(&cluster.picture(), &own, &file, Desired::Launched);
+        let write = registry::create(&cluster.snapshot(), &own, &file, Desired::Launched);
         cluster.commit(&write);
         cluster.put_on("a.service", Some("m1"));
         let goal = cluster.goal(&Goal::new());
@@ -127,16 +127,16 @@ fn what_is_nowhere_is_stopped_for_every_fact_that_speaks_against_it() {
     let facts: [(&str, Fact); 6] = [
         ("unwished", |cluster| {
             let write =
-                registry::set_desired(&cluster.picture(), &name("a.service"), Desired::Inactive);
+                registry::set_desired(&cluster.snapshot(), &name("a.service"), Desired::Inactive);
             cluster.commit(&write.unwrap());
         }),
         ("destroyed", |cluster| {
-            let write = registry::destroy(&cluster.picture(), &name("a.service"));
+            let write = registry::destroy(&cluster.snapshot(), &name("a.service"));
             cluster.commit(&write.unwrap());
         }),
         ("another file", |cluster| cluster.launch("a.service", "Conflicts=x.service")),
         ("drained", |cluster| {
-            let write = registry::drain(&cluster.picture(), &id("m1"), true);
+            let write = registry::drain(&cluster.snapshot(), &id("m1"), true);
             cluster.commit(&write);
         }),
         ("a conflict", |cluster| {
@@ -178,29 +178,29 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
         let text = format!("[Service]\nExecStart=/bin/sleep {seconds}\n[X-Fleet]\nGlobal=true\n");
         UnitFile::parse(&text).unwrap()
     };
-    let make = registry::create(&cluster.picture(), &own, &file(1), Desired::Launched);
+    let make = registry::create(&cluster.snapshot(), &own, &file(1), Desired::Launched);
     cluster.commit(&make);
-    let before = agent::goal(&cluster.picture(), &id("m2"), &Goal::new());
+    let before = agent::goal(&cluster.snapshot(), &id("m2"), &Goal::new());
     let first = BTreeSet::from([id("m1")]);
     let launched = Desired::Launched;
     let make =
-        registry::create_signed(&cluster.picture(), &own, &file(2), None, launched, Some(&first));
+        registry::create_signed(&cluster.snapshot(), &own, &file(2), None, launched, Some(&first));
     cluster.commit(&make);
     let runs = |cluster: &Cluster, machine: &str, before: &Goal| {
-        let goal = agent::goal(&cluster.picture(), &id(machine), before);
+        let goal = agent::goal(&cluster.snapshot(), &id(machine), before);
         goal[&own].content.file.clone()
     };
     assert_eq!(runs(&cluster, "m1", &before), file(2));
     assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
     assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
     // Another wish names no machines anew.
-    let wish = registry::set_desired(&cluster.picture(), &own, Desired::Loaded).unwrap();
+    let wish = registry::set_desired(&cluster.snapshot(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);
     assert_eq!(runs(&cluster, "m2", &before), file(1));
-    let spread = registry::spread(&cluster.picture(), &own, None).unwrap();
+    let spread = registry::spread(&cluster.snapshot(), &own, None).unwrap();
     cluster.commit(&spread);
     assert_eq!(runs(&cluster, "m2", &before), file(2));
-    assert!(registry::spread(&cluster.picture(), &own, None).is_none(), "there is nothing to do");
+    assert!(registry::spread(&cluster.snapshot(), &own, None).is_none(), "there is nothing to do");
 }
 
 impl Cluster {
@@ -226,7 +226,7 @@ fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
     let mut cluster = Cluster::new();
     let lay = |cluster: &mut Cluster, value: &str| {
         let value = Some(value.to_string());
-        let set = registry::set_metadata(&cluster.picture(), &id("m1"), "role", value);
+        let set = registry::set_metadata(&cluster.snapshot(), &id("m1"), "role", value);
         cluster.commit(&set);
     };
     lay(&mut cluster, "web");
@@ -335,7 +335,7 @@ fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
     assert_eq!(names(&goal), ["logger.service"]);
     // Neither does another wish for the older one, as long as it is not inactive.
     for desired in [Desired::Loaded, Desired::Launched] {
-        let write = registry::set_desired(&cluster.picture(), &name("logger.service"), desired);
+        let write = registry::set_desired(&cluster.snapshot(), &name("logger.service"), desired);
         cluster.commit(&write.unwrap());
     }
     assert_eq!(
@@ -344,12 +344,12 @@ fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
         "of a fleetd that restarted"
     );
     let write =
-        registry::set_desired(&cluster.picture(), &name("logger.service"), Desired::Inactive);
+        registry::set_desired(&cluster.snapshot(), &name("logger.service"), Desired::Inactive);
     cluster.commit(&write.unwrap());
     let goal = cluster.goal(&goal);
     assert_eq!(names(&goal), ["app.service"]);
     let write =
-        registry::set_desired(&cluster.picture(), &name("logger.service"), Desired::Launched);
+        registry::set_desired(&cluster.snapshot(), &name("logger.service"), Desired::Launched);
     cluster.commit(&write.unwrap());
     assert_eq!(names(&cluster.goal(&goal)), ["app.service"], "now the other is the incumbent");
 }

@@ -9,7 +9,7 @@ use cluster::api::route::decide;
 use cluster::api::view::View;
 use cluster::key::Keys;
 use cluster::memory_store::MemoryStore;
-use cluster::picture::Picture;
+use cluster::snapshot::Snapshot;
 use cluster::transaction::{MOST_OPERATIONS, Transaction};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -19,13 +19,13 @@ fn keys() -> Keys {
     Keys::under("/test")
 }
 
-fn picture(store: &MemoryStore) -> Picture {
-    Picture::of(keys(), &store.read(keys().root()))
+fn snapshot(store: &MemoryStore) -> Snapshot {
+    Snapshot::of(keys(), &store.read(keys().root()))
 }
 
 /// The shell's loop, without a socket.
 fn answer(store: &mut MemoryStore, request: &Request) -> Answer {
-    let now = picture(store);
+    let now = snapshot(store);
     match decide(request, &View { now: &now, then: None, limit: 3, insecure: false }) {
         Outcome::Answer(answer) => answer,
         Outcome::Write(transaction, answer) => {
@@ -156,7 +156,7 @@ proptest! {
         for (key, value) in stored {
             store.commit(&Transaction::default().put(key, value));
         }
-        let before = picture(&store).set_aside.len();
+        let before = snapshot(&store).set_aside.len();
         for request in &requests {
             let answer = answer(&mut store, request);
             prop_assert!(answer.status < 500, "{request:?}: {answer:?}");
@@ -164,7 +164,7 @@ proptest! {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok());
             }
         }
-        prop_assert!(picture(&store).set_aside.len() <= before, "it wrote what it can not read");
+        prop_assert!(snapshot(&store).set_aside.len() <= before, "it wrote what it can not read");
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::hostile::{GOOD, PUT, refused, reply};
 use crate::stand::{Plan, Reply, Stand};
 use cluster::api::change_stream::STREAMS_OF_ONE;
-use cluster::api::crowd::MOST_OF_ONE;
+use cluster::api::connection_limits::MOST_OF_ONE;
 use cluster::api::listener::{HEAD_TIME, Security};
 use cluster::api::server::BODY_TIME;
 use std::io::{ErrorKind, Read, Write};

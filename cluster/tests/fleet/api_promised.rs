@@ -6,8 +6,8 @@ use cluster::api::caller::Caller;
 use cluster::api::request::Request;
 use cluster::api::server::{ApiState, Settings};
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::record::WhyRecord;
 use cluster::registry;
 use cluster::store::Store;
@@ -179,20 +179,20 @@ fn a_token_of_another_list_or_of_an_older_form_is_refused() {
 #[tokio::test]
 async fn a_list_that_one_daemon_began_another_goes_on_with() {
     let (store, keys) = (Store::memory(), Keys::under("/f"));
-    let mirrors = [(); 2].map(|()| Mirror::start(store.clone(), keys.clone()).0);
+    let caches = [(); 2].map(|()| EtcdCache::start(store.clone(), keys.clone()).0);
     for number in 1..=5 {
         let name = UnitName::new(&format!("u{number}.service")).unwrap();
         let file = UnitFile::parse(HELLO).unwrap();
-        let make = |picture: &cluster::picture::Picture| {
-            Ok::<_, ()>(Some(registry::create(picture, &name, &file, Desired::Inactive)))
+        let make = |snapshot: &cluster::snapshot::Snapshot| {
+            Ok::<_, ()>(Some(registry::create(snapshot, &name, &file, Desired::Inactive)))
         };
-        let made = mirrors[0].write(make).await.unwrap();
-        for mirror in &mirrors {
-            assert!(mirror.reached(made, Duration::from_secs(30)).await);
+        let made = caches[0].write(make).await.unwrap();
+        for cache in &caches {
+            assert!(cache.reached(made, Duration::from_secs(30)).await);
         }
     }
     let settings = || Settings { token_limit: 3, ..Settings::default() };
-    let [one, other] = mirrors.map(|mirror| ApiState::new(mirror, settings()));
+    let [one, other] = caches.map(|cache| ApiState::new(cache, settings()));
     let list = async |api: &ApiState, query: String| {
         let (method, path) = ("GET".to_string(), "/fleet/v1/units".to_string());
         let caller = Caller::local();

@@ -8,8 +8,8 @@ use cluster::api::route::{PREFIXES, Resource, resource};
 use cluster::api::server::{ApiState, router};
 use cluster::api::settings::Settings;
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::registry;
 use cluster::store::Store;
 use cluster::unit_file::UnitFile;
@@ -113,15 +113,15 @@ struct Stand {
 impl Stand {
     async fn new() -> Stand {
         let (store, keys) = (Store::memory(), Keys::under("/test"));
-        let (mirror, _following) = Mirror::start(store.clone(), keys.clone());
+        let (cache, _following) = EtcdCache::start(store.clone(), keys.clone());
         for name in &NAMES[..2] {
             let file = UnitFile::parse("[Service]\nExecStart=/bin/a\n").unwrap();
-            let (name, picture) = (UnitName::new(name).unwrap(), mirror.read().await.unwrap());
-            let write = registry::create(&picture, &name, &file, Desired::Inactive);
+            let (name, snapshot) = (UnitName::new(name).unwrap(), cache.read().await.unwrap());
+            let write = registry::create(&snapshot, &name, &file, Desired::Inactive);
             let revision = store.commit(&write).await.unwrap().unwrap();
-            assert!(mirror.reached(revision, Duration::from_secs(10)).await);
+            assert!(cache.reached(revision, Duration::from_secs(10)).await);
         }
-        Stand { store, keys, state: ApiState::new(mirror, Settings::default()) }
+        Stand { store, keys, state: ApiState::new(cache, Settings::default()) }
     }
 
     async fn ask(&self, caller: &Caller, method: &str, path: &str, body: &'static str) -> u16 {

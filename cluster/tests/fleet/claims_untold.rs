@@ -3,8 +3,8 @@
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
-use cluster::fleetd::recollection::Recalled;
-use cluster::picture::Picture;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::snapshot::Snapshot;
 use cluster::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
 use cluster::store::{Batch, Fault, Store, Watch};
 use cluster::transaction::{Operation, Transaction};
@@ -74,10 +74,10 @@ fn what_runs_by_a_claim_that_is_not_known_to_be_made_anew_is_not_stopped() {
     soon(async {
         let (memory, init) = (Store::memory(), Told::new());
         let fleetd = Fleetd::begin(&memory, &init, Recalled::default());
-        fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
         init.has(&["x.service"]).await;
-        fleetd.mirror.changes().wait_for(|picture| picture.states.len() == 1).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| snapshot.states.len() == 1).await.unwrap();
         fleetd.crash();
         let puts = init.set.borrow().0;
         let lost = Arc::new(watch::channel(Some(0)).0);
@@ -90,12 +90,12 @@ fn what_runs_by_a_claim_that_is_not_known_to_be_made_anew_is_not_stopped() {
         let is_put = |set: &(u64, _)| set.0 > puts;
         init.set.subscribe().wait_for(is_put).await.unwrap();
         init.has(&["x.service"]).await;
-        let own = |picture: &Picture| {
-            let lease = picture.machines.values().next().map(|kept| kept.lease);
-            let mut claims = picture.claims.values().flat_map(|by| by.values());
+        let own = |snapshot: &Snapshot| {
+            let lease = snapshot.machines.values().next().map(|kept| kept.lease);
+            let mut claims = snapshot.claims.values().flat_map(|by| by.values());
             claims.any(|claim| Some(claim.lease) == lease)
         };
-        fleetd.mirror.changes().wait_for(|picture| own(picture)).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| own(snapshot)).await.unwrap();
         assert_eq!(init.set.borrow().0, puts + 1, "it was stopped on the way");
         fleetd.crash();
     });

@@ -3,11 +3,11 @@
 use crate::told::{Fleetd, TTL, Told, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::recollection::Recalled;
-use cluster::fleetd::steward::Stops;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::unit_runner::Stops;
 use cluster::native_unit;
-use cluster::picture::Picture;
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
@@ -18,14 +18,14 @@ use std::time::Instant;
 /// A fleetd with one unit that runs, one that is loaded, and one that runs by its claim.
 async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
-    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("l.service", "", Desired::Loaded).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "l.service", "x.service"]).await;
     // What is told later is known of by then.
-    let said = |picture: &Arc<Picture>| picture.states.len() == 3;
-    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 3;
+    fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
@@ -98,8 +98,8 @@ fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
         let fleetd = runs(&store, &init).await;
         init.most.send_replace(2);
         fleetd.submit("b.service", "", Desired::Launched).await;
-        let told = |picture: &Arc<Picture>| picture.states.len() == 4;
-        fleetd.mirror.changes().wait_for(told).await.unwrap();
+        let told = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 4;
+        fleetd.cache.changes().wait_for(told).await.unwrap();
         store.set_reachable(false);
         init.has(&["a.service", "l.service"]).await;
         store.set_reachable(true);
@@ -130,11 +130,11 @@ fn is_stopped_though_the_rest_is_refused(begins_anew: bool) {
         init.noes.subscribe().wait_for(|now| *now > noes).await.unwrap();
         init.most.send_replace(2);
         let name = UnitName::new("x.service").unwrap();
-        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
         init.has(&["a.service", "l.service"]).await;
-        let gone = |picture: &Arc<Picture>| picture.claims.is_empty();
-        fleetd.mirror.changes().wait_for(gone).await.unwrap();
+        let gone = |snapshot: &Arc<Snapshot>| snapshot.claims.is_empty();
+        fleetd.cache.changes().wait_for(gone).await.unwrap();
         init.most.send_replace(3);
         init.has(&["a.service", "b.service", "l.service"]).await;
         fleetd.crash();
@@ -158,7 +158,7 @@ fn what_was_moved_away_is_given_up_by_the_next_fleetd_where_init_has_not_taken_i
         let fleetd = runs(&store, &init).await;
         init.refused.send_replace(Some(0));
         let name = UnitName::new("x.service").unwrap();
-        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
         let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
         init.refused.subscribe().wait_for(once).await.unwrap();
@@ -215,18 +215,18 @@ fn native(text: &str) -> UnitFile {
     native_unit::read("a.yaml", text).unwrap()
 }
 
-async fn sees(fleetd: &Fleetd, what: fn(&Picture) -> bool) {
-    fleetd.mirror.changes().wait_for(|picture| what(picture)).await.unwrap();
+async fn sees(fleetd: &Fleetd, what: fn(&Snapshot) -> bool) {
+    fleetd.cache.changes().wait_for(|snapshot| what(snapshot)).await.unwrap();
 }
 
 /// A fleetd with one native unit, which runs by its claim.
 async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
-    sees(&fleetd, |picture| picture.machines.len() == 1).await;
+    sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
     let own = "unit: a\nexec-start: /bin/true\nstop-timeout: 1s\nstop-promptly: yes\n\
                x-fleet:\n  Exclusive: true\n";
     fleetd.put("a.service", native(own), Desired::Launched).await;
-    sees(&fleetd, |picture| picture.states.len() == 1 && picture.claims.len() == 1).await;
+    sees(&fleetd, |snapshot| snapshot.states.len() == 1 && snapshot.claims.len() == 1).await;
     fleetd
 }
 
@@ -238,11 +238,11 @@ fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
         let fleetd = runs_native(&store, &init).await;
         let other = "unit: a\ntype: timer\n";
         fleetd.put("a.timer", native(other), Desired::Launched).await;
-        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        sees(&fleetd, |snapshot| snapshot.states.len() == 2).await;
         let name = UnitName::new("a.service").unwrap();
-        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
-        sees(&fleetd, |picture| picture.claims.is_empty()).await;
+        sees(&fleetd, |snapshot| snapshot.claims.is_empty()).await;
         assert_eq!(init.set.borrow().1.files.values().collect::<Vec<_>>(), [other]);
         fleetd.crash();
     });
@@ -259,7 +259,7 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
         for keeps in ["on-change: keep", "essential: yes"] {
             let other = format!("unit: a\nexec-start: /bin/false\n{keeps}\n");
             fleetd.put("a.service", native(&other), Desired::Launched).await;
-            sees(&fleetd, |picture| picture.claims.is_empty()).await;
+            sees(&fleetd, |snapshot| snapshot.claims.is_empty()).await;
             let has_it = |set: &(u64, SourceSet)| set.1.files.values().eq([&other]);
             init.set.subscribe().wait_for(has_it).await.unwrap();
         }
@@ -273,18 +273,18 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() 
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
-        sees(&fleetd, |picture| picture.machines.len() == 1).await;
+        sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
         fleetd.submit("a.service", "Exclusive=true", Desired::Launched).await;
-        sees(&fleetd, |picture| picture.states.len() == 1 && picture.claims.len() == 1).await;
+        sees(&fleetd, |snapshot| snapshot.states.len() == 1 && snapshot.claims.len() == 1).await;
         init.has(&["a.service"]).await;
         init.stale.send_replace(true);
         let heir = native("unit: a.service\nexec-start: /bin/false\non-change: keep\n");
         fleetd.put("a.service.service", heir, Desired::Launched).await;
-        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        sees(&fleetd, |snapshot| snapshot.states.len() == 2).await;
         let (puts, name) = (init.set.borrow().0, UnitName::new("a.service").unwrap());
-        let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+        let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
-        sees(&fleetd, |picture| picture.claims.is_empty()).await;
+        sees(&fleetd, |snapshot| snapshot.claims.is_empty()).await;
         init.has(&["a.service.yaml"]).await;
         assert_eq!(init.set.borrow().0, puts + 2, "init had neither of them in between");
         fleetd.crash();
@@ -299,7 +299,7 @@ fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
         let mut fleetd = runs_native(&store, &init).await;
         let beside = native("unit: a.service\nexec-start: /bin/false\non-change: keep\n");
         fleetd.put("a.service.service", beside, Desired::Launched).await;
-        sees(&fleetd, |picture| picture.states.len() == 2).await;
+        sees(&fleetd, |snapshot| snapshot.states.len() == 2).await;
         for stale in [false, true] {
             init.stale.send_replace(stale);
             let puts = init.set.borrow().0;
@@ -336,11 +336,11 @@ fn what_was_told_of_a_withheld_unit_while_no_fleetd_ran_is_heard_by_the_next_one
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
         let name = UnitName::new("a.service").unwrap();
-        let mirror = fleetd.mirror.clone();
+        let cache = fleetd.cache.clone();
         let mut recalled = fleetd.crash();
         assert!(recalled.ran.contains_key(&name));
         recalled.withheld.insert(name.clone());
-        let write = registry::destroy(&mirror.picture(), &name).unwrap();
+        let write = registry::destroy(&cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
         let fleetd = Fleetd::begin(&store, &init, recalled);
         init.has(&["l.service", "x.service"]).await;

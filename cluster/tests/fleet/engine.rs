@@ -31,7 +31,7 @@ fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {
         "a machine that has it is told without an engine"
     );
     assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Loaded)]));
-    let gone = registry::destroy(&cluster.picture(), &name("a.service")).unwrap();
+    let gone = registry::destroy(&cluster.snapshot(), &name("a.service")).unwrap();
     cluster.store.commit(&gone).unwrap();
     cluster.run(&mut engine, epoch);
     assert_eq!(cluster.schedule("m1"), BTreeMap::new());
@@ -57,7 +57,7 @@ fn another_file_under_the_same_name_is_a_new_unit() {
     );
     cluster.run(&mut engine, epoch);
     assert_eq!(cluster.schedule("m1"), BTreeMap::new());
-    assert_eq!(cluster.picture().globals.len(), 1);
+    assert_eq!(cluster.snapshot().globals.len(), 1);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
     let mut engine = cluster.engine(Duration::from_secs(30));
     let lay = |cluster: &mut Cluster, value: &str| {
         let value = Some(value.to_string());
-        let write = registry::set_metadata(&cluster.picture(), &id("m1"), "k", value);
+        let write = registry::set_metadata(&cluster.snapshot(), &id("m1"), "k", value);
         cluster.store.commit(&write).unwrap();
     };
     lay(&mut cluster, "1");
@@ -144,7 +144,7 @@ fn move_after_global_unit_does_not_land_once_that_unit_is_back() {
     cluster.run(&mut engine, epoch);
     let rival = asking("Global=true");
     cluster.submit("rival.service", &rival, Desired::Inactive);
-    let new = cluster.store.changes_since(engine.picture().revision).unwrap();
+    let new = cluster.store.changes_since(engine.snapshot().revision).unwrap();
     let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
     engine.absorb(&new, cluster.now);
     let tasks = engine.tasks(epoch, cluster.now);
@@ -172,10 +172,10 @@ fn nothing_of_an_engine_lands_once_another_leads() {
 fn a_second_machine_under_the_same_id_is_refused() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
-    let picture = cluster.picture();
-    let again = registry::register(&picture, &id("m1"), &record("m1", "first"), 0);
+    let snapshot = cluster.snapshot();
+    let again = registry::register(&snapshot, &id("m1"), &record("m1", "first"), 0);
     assert!(again.is_ok(), "fleetd restarted: it is the same machine");
-    let twin = registry::register(&picture, &id("m1"), &record("m1", "second"), 0).unwrap_err();
+    let twin = registry::register(&snapshot, &id("m1"), &record("m1", "second"), 0).unwrap_err();
     assert_eq!(twin.there.record.instance, "first");
     assert!(!twin.is_of_our_disk);
 }
@@ -189,18 +189,18 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
     let text = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=region=moon\n";
     cluster.submit("a.service", text, Desired::Launched);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
-    let why = &cluster.picture().whys[&name("a.service")].record;
+    let why = &cluster.snapshot().whys[&name("a.service")].record;
     assert_eq!(why.text, "none of the 1 machines can have it");
     assert_eq!(why.machines[&id("m1")], "its metadata has no region=moon");
     let write =
-        registry::set_metadata(&cluster.picture(), &id("m1"), "region", Some("mars".into()));
+        registry::set_metadata(&cluster.snapshot(), &id("m1"), "region", Some("mars".into()));
     cluster.store.commit(&write).unwrap();
     assert_eq!(cluster.run(&mut engine, epoch), 1, "the reason changed");
     let write =
-        registry::set_metadata(&cluster.picture(), &id("m1"), "region", Some("moon".into()));
+        registry::set_metadata(&cluster.snapshot(), &id("m1"), "region", Some("moon".into()));
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
-    assert!(cluster.picture().whys.is_empty());
+    assert!(cluster.snapshot().whys.is_empty());
     assert!(cluster.schedule("m1").contains_key("a.service"));
 }
 
@@ -208,11 +208,11 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
 fn a_new_engine_keeps_the_grace_of_a_machine_it_has_never_seen() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
-    let write = registry::set_metadata(&cluster.picture(), &id("m1"), "disk", Some("ssd".into()));
+    let write = registry::set_metadata(&cluster.snapshot(), &id("m1"), "disk", Some("ssd".into()));
     cluster.store.commit(&write).unwrap();
     let own = BTreeMap::from([("region".to_string(), "moon".to_string())]);
     let record = MachineRecord { metadata: own, ..record("m1", "first") };
-    let write = registry::register(&cluster.picture(), &id("m1"), &record, lease).unwrap();
+    let write = registry::register(&cluster.snapshot(), &id("m1"), &record, lease).unwrap();
     cluster.store.commit(&write).unwrap();
     let (epoch, leads) = cluster.lead("m2");
     let asks = "[X-Fleet]\nMachineMetadata=region=moon\n";
@@ -257,12 +257,12 @@ fn a_reason_does_not_outlive_its_unit_whoever_removes_it() {
     let mut cluster = Cluster::new();
     let (epoch, _) = cluster.lead("m1");
     cluster.submit("a.service", PLAIN, Desired::Launched);
-    let old = cluster.picture();
+    let old = cluster.snapshot();
     cluster.run(&mut cluster.engine(Duration::ZERO), epoch);
-    assert!(cluster.picture().whys.contains_key(&name("a.service")));
+    assert!(cluster.snapshot().whys.contains_key(&name("a.service")));
     let gone = registry::destroy(&old, &name("a.service")).unwrap();
     assert!(cluster.store.commit(&gone).is_some(), "the reason is no ground to refuse it");
-    assert!(cluster.picture().whys.is_empty());
+    assert!(cluster.snapshot().whys.is_empty());
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn a_unit_made_anew_says_again_why_it_is_nowhere() {
     cluster.submit("a.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
     cluster.submit("a.service", "[Service]\nExecStart=/bin/true\n", Desired::Launched);
-    assert!(cluster.picture().whys.is_empty());
+    assert!(cluster.snapshot().whys.is_empty());
     cluster.run(&mut engine, epoch);
-    assert!(cluster.picture().whys.contains_key(&name("a.service")));
+    assert!(cluster.snapshot().whys.contains_key(&name("a.service")));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
     cluster.submit("a.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
     let why = |cluster: &Cluster| {
-        cluster.picture().whys[&name("c.service")].record.machines[&id("m1")].clone()
+        cluster.snapshot().whys[&name("c.service")].record.machines[&id("m1")].clone()
     };
     assert_eq!(why(&cluster), "b.service is on it (Conflicts=[ab].service)");
     engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
@@ -343,14 +343,14 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
         let reading = cluster.store.read(cluster.keys.root());
         engine.prove(&reading, cluster.now);
         assert_eq!(cluster.run(&mut engine, epoch), 0, "{subject:?}: what it said before stays");
-        assert_eq!(engine.picture().set_aside.len(), subject.len(), "{subject:?} is told");
-        assert!(engine.picture().is_told(&id("m1"), &own), "{subject:?}");
+        assert_eq!(engine.snapshot().set_aside.len(), subject.len(), "{subject:?} is told");
+        assert!(engine.snapshot().is_told(&id("m1"), &own), "{subject:?}");
         let mut next = cluster.engine(Duration::ZERO);
         assert_eq!(cluster.run(&mut next, epoch), 0, "{subject:?}: who leads next moves nothing");
         assert_eq!(cluster.store.revision(), before);
         cluster.submit("b.service", PLAIN, Desired::Launched);
         cluster.run(&mut next, epoch);
-        assert!(cluster.picture().place_of(&name("b.service")).is_some(), "{subject:?}");
+        assert!(cluster.snapshot().place_of(&name("b.service")).is_some(), "{subject:?}");
     }
 }
 

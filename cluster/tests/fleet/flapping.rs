@@ -1,19 +1,19 @@
 //! Machines that come and go without end: the engine moves their units a few times and then
 //! leaves them, and who is calm is not made to wait for it. On a store in memory and a clock of
-//! the test's own; what one machine's unrest is worth stands in `unrest.rs`.
+//! the test's own; what one machine's unrest is worth stands in `flap_damping.rs`.
 
 use cluster::desired::Desired;
 use cluster::engine::Engine;
+use cluster::flap_damping;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::transaction::Change;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
-use cluster::unrest;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Cluster {
         let lease = store.grant(u64::MAX);
         let epoch = Epoch(store.commit(&registry::lead(&keys, &id(0), lease)).unwrap());
         let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep 1000\n").unwrap();
-        let empty = Picture::new(keys.clone());
+        let empty = Snapshot::new(keys.clone());
         for number in 0..units {
             let write = registry::create(&empty, &unit(number), &file, Desired::Launched);
             store.commit(&write).unwrap();
@@ -74,7 +74,7 @@ impl Cluster {
             version: "1".to_string(),
             listen: None,
         };
-        let empty = Picture::new(self.keys.clone());
+        let empty = Snapshot::new(self.keys.clone());
         let write = registry::register(&empty, &id(number), &record, lease).unwrap();
         self.store.commit(&write).unwrap();
         self.leases[number] = Some(lease);
@@ -89,7 +89,7 @@ impl Cluster {
     /// The engine hears of all that is new, and what it says is done.
     fn settle(&mut self) {
         loop {
-            let new = self.store.changes_since(self.engine.picture().revision).unwrap();
+            let new = self.store.changes_since(self.engine.snapshot().revision).unwrap();
             let new: Vec<Change> = new.into_iter().map(|(_, change)| change).collect();
             self.engine.absorb(&new, self.now);
             let tasks = self.engine.tasks(self.epoch, self.now);
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     fn place(&self, number: usize) -> Option<MachineId> {
-        self.engine.picture().place_of(&unit(number)).cloned()
+        self.engine.snapshot().place_of(&unit(number)).cloned()
     }
 }
 
@@ -177,7 +177,7 @@ fn who_is_calm_does_not_wait_for_who_flaps_and_a_dead_one_is_given_up() {
     cluster.settle();
     let on = cluster.place(kept);
     assert_eq!(on, Some(id(dead)), "it may come back");
-    cluster.now += unrest::LONGEST + SECOND;
+    cluster.now += flap_damping::LONGEST + SECOND;
     cluster.settle();
     assert_ne!(cluster.place(kept), on, "it has not");
     let schedule = Subject::Schedule(id(dead), unit(kept));

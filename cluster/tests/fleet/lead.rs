@@ -3,14 +3,14 @@
 
 use cluster::clock::Clock;
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::fleetd::lead::{Candidate, lease};
-use cluster::fleetd::presence::Presence;
+use cluster::fleetd::machine_lease::MachineLease;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
-use cluster::mirror::Mirror;
-use cluster::picture::Picture;
 use cluster::record::{Leader, MachineRecord, encode};
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
@@ -29,7 +29,7 @@ struct Machine {
     keys: Keys,
     id: MachineId,
     lease: i64,
-    mirror: Mirror,
+    cache: EtcdCache,
 }
 
 impl Machine {
@@ -46,27 +46,27 @@ impl Machine {
             version: "1".to_string(),
             listen: None,
         };
-        let come = registry::register(&Picture::new(keys.clone()), &id, &record, lease);
+        let come = registry::register(&Snapshot::new(keys.clone()), &id, &record, lease);
         store.commit(&come.unwrap()).await.unwrap().unwrap();
-        let (mirror, follower) = Mirror::new(store.clone(), keys.clone(), Clock::system());
+        let (cache, follower) = EtcdCache::new(store.clone(), keys.clone(), Clock::system());
         tokio::spawn(follower.follow());
-        Machine { store, keys, id, lease, mirror }
+        Machine { store, keys, id, lease, cache }
     }
 
     fn stand(&self) {
-        let presence = Presence { lease: Some(self.lease), ..Presence::default() };
+        let machine_lease = MachineLease { lease: Some(self.lease), ..MachineLease::default() };
         // Nobody changes it.
-        let (told, presence) = watch::channel(presence);
+        let (told, machine_lease) = watch::channel(machine_lease);
         let candidate = Candidate {
-            mirror: self.mirror.clone(),
+            cache: self.cache.clone(),
             machine: self.id.clone(),
             interval: Duration::from_secs(2),
             ttl: Duration::from_secs(30),
             grace: Duration::ZERO,
             room: 128,
-            presence,
+            machine_lease,
             leading: watch::channel(None).0,
-            meter: Arc::default(),
+            metrics: Arc::default(),
         };
         tokio::spawn(async move {
             let _told = told;
@@ -80,12 +80,12 @@ impl Machine {
     }
 
     async fn has_placed(&self, own: &str) {
-        let (name, now) = (UnitName::new(own).unwrap(), self.mirror.picture());
+        let (name, now) = (UnitName::new(own).unwrap(), self.cache.snapshot());
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let write = registry::create(&now, &name, &file, Desired::Launched);
         self.store.commit(&write).await.unwrap().unwrap();
-        let placed = |picture: &Arc<Picture>| picture.place_of(&name).is_some();
-        self.mirror.changes().wait_for(placed).await.unwrap();
+        let placed = |snapshot: &Arc<Snapshot>| snapshot.place_of(&name).is_some();
+        self.cache.changes().wait_for(placed).await.unwrap();
     }
 }
 

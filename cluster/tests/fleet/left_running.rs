@@ -4,10 +4,10 @@
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::recollection::Recalled;
-use cluster::fleetd::steward::Stops;
-use cluster::picture::Picture;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::unit_runner::Stops;
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use cluster::unit_name::UnitName;
 use serde_json::{Value, json};
@@ -18,18 +18,18 @@ const OWN: &str = "x.service";
 /// A fleetd with one unit that runs, and one that runs by its claim.
 async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
-    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", OWN]).await;
-    let said = |picture: &Arc<Picture>| picture.states.len() == 2;
-    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
+    fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
 async fn destroy(fleetd: &Fleetd, store: &Store) {
     let name = UnitName::new(OWN).unwrap();
-    let write = registry::destroy(&fleetd.mirror.picture(), &name).unwrap();
+    let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
     store.commit(&write).await.unwrap().unwrap();
 }
 
@@ -52,11 +52,11 @@ fn a_process_that_can_not_be_killed_keeps_its_claim_though_its_file_is_gone() {
         init.has(&["a.service", "b.service"]).await;
         fleetd.submit("c.service", "", Desired::Launched).await;
         init.has(&["a.service", "b.service", "c.service"]).await;
-        let claims = |picture: &Picture| picture.claims.len();
-        assert_eq!(claims(&fleetd.mirror.picture()), 1);
+        let claims = |snapshot: &Snapshot| snapshot.claims.len();
+        assert_eq!(claims(&fleetd.cache.snapshot()), 1);
         init.says.send_replace(Vec::new());
         fleetd.submit("d.service", "", Desired::Launched).await;
-        fleetd.mirror.changes().wait_for(|picture| claims(picture) == 0).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| claims(snapshot) == 0).await.unwrap();
         fleetd.crash();
     });
 }
@@ -143,7 +143,7 @@ fn an_init_that_takes_nothing_and_has_nothing_is_not_waited_for() {
         let (store, init) = (Store::memory(), Told::new());
         init.knows_us.send_replace(false);
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
-        fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
         init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
         let stopped = daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await;
@@ -159,7 +159,7 @@ fn where_there_is_no_init_and_none_took_anything_there_is_nothing_to_wait_for() 
         init.mute.send_replace(Some(0));
         init.refused.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
-        fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+        fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("a.service", "", Desired::Launched).await;
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;

@@ -5,8 +5,8 @@
 use cluster::api::caller::Caller;
 use cluster::api::request::Request;
 use cluster::api::server::{ApiState, Settings};
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
 use cluster::store::{Batch, Fault, Store, Watch};
 use std::sync::Arc;
@@ -100,9 +100,9 @@ fn request(method: &str, body: &str) -> Request {
 }
 
 async fn api(store: Store) -> ApiState {
-    let (mirror, _) = Mirror::start(store, Keys::under("/fleet"));
-    mirror.health().wait_for(|health| health.last_contact.is_some()).await.unwrap();
-    ApiState::new(mirror, Settings::default())
+    let (cache, _) = EtcdCache::start(store, Keys::under("/fleet"));
+    cache.health().wait_for(|health| health.last_contact.is_some()).await.unwrap();
+    ApiState::new(cache, Settings::default())
 }
 
 /// What `asked` is answered on a unit that is there, where the answer to its write is lost, and

@@ -17,7 +17,7 @@ fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
     let odd = native("unit: z.service\nexec-start: /bin/serve\n");
     let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let mut put = |own: &str, file: &UnitFile| {
-        let write = registry::create(&cluster.picture(), &name(own), file, Desired::Launched);
+        let write = registry::create(&cluster.snapshot(), &name(own), file, Desired::Launched);
         cluster.commit(&write);
         cluster.put_on(own, Some("m1"));
     };
@@ -27,7 +27,7 @@ fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
     let mut first = cluster.goal(&Goal::new());
     agent::part_namesakes(&mut first, &Goal::new());
     let write =
-        registry::create(&cluster.picture(), &name("web.service"), &service, Desired::Launched);
+        registry::create(&cluster.snapshot(), &name("web.service"), &service, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on("web.service", Some("m1"));
     let parted = |cluster: &Cluster, before: &Goal| {
@@ -61,7 +61,7 @@ fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
     let parted = |runs: &[(&str, &UnitFile)]| {
         let mut cluster = Cluster::new();
         for (own, file) in runs {
-            let write = registry::create(&cluster.picture(), &name(own), file, Desired::Launched);
+            let write = registry::create(&cluster.snapshot(), &name(own), file, Desired::Launched);
             cluster.commit(&write);
             cluster.put_on(own, Some("m1"));
         }
@@ -117,7 +117,7 @@ fn a_new_name_of_one_that_runs_displaces_nobody() {
     let text = "[Service]\nExecStart=/bin/true\n";
     let plain = UnitFile::parse(text).unwrap();
     for own in ["a.service", "b.service"] {
-        let write = registry::create(&cluster.picture(), &name(own), &plain, Desired::Launched);
+        let write = registry::create(&cluster.snapshot(), &name(own), &plain, Desired::Launched);
         cluster.commit(&write);
         cluster.put_on(own, Some("m1"));
     }
@@ -138,7 +138,7 @@ fn a_unit_that_took_over_the_name_of_another_is_its_heir() {
     let mut cluster = Cluster::new();
     let native = native_unit::read("web.yaml", "exec-start: /bin/serve\n").unwrap();
     let own = "web.service";
-    let write = registry::create(&cluster.picture(), &name(own), &native, Desired::Launched);
+    let write = registry::create(&cluster.snapshot(), &name(own), &native, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on(own, Some("m1"));
     let goal = cluster.goal(&Goal::new());
@@ -152,13 +152,13 @@ fn who_runs_and_has_another_name_by_now_is_not_displaced_by_one_that_does_not_ru
     let mut cluster = Cluster::new();
     let timer = native_unit::read("backup.yaml", "type: timer\nactivates: x\n").unwrap();
     let write =
-        registry::create(&cluster.picture(), &name("backup.timer"), &timer, Desired::Launched);
+        registry::create(&cluster.snapshot(), &name("backup.timer"), &timer, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on("backup.timer", Some("m1"));
     let runs = cluster.goal(&Goal::new());
     let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let write =
-        registry::create(&cluster.picture(), &name("backup.service"), &plain, Desired::Launched);
+        registry::create(&cluster.snapshot(), &name("backup.service"), &plain, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on("backup.service", Some("m1"));
     let mut before = cluster.goal(&runs);

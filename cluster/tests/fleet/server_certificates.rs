@@ -4,11 +4,11 @@
 
 use crate::authority::{Issued, WRONG, authorities, issue, show};
 use crate::stand::{Plan, Stand, fleetctl, folder, stderr};
-use cluster::api::crowd::MOST_CONNECTIONS;
+use cluster::api::connection_limits::MOST_CONNECTIONS;
 use cluster::api::handshakes;
 use cluster::api::listener::Security;
 use cluster::api::logs::Logs;
-use cluster::api::renewed::Renewed;
+use cluster::api::reloaded_files::ReloadedFiles;
 use cluster::api::settings::Settings;
 use cluster::api::tls::{self, ClientFiles, ServerFiles};
 use cluster::machine::MachineId;
@@ -51,7 +51,7 @@ fn a_server_that_shows_the_wrong_certificate_is_refused() {
     let address = server.tcp.unwrap().to_string();
     let client =
         ClientFiles { ca: Some(at("ca.crt")), own: Some((at("client.crt"), at("client.key"))) };
-    let shown = Renewed::of(Vec::new(), move || tls::client(&client)).unwrap();
+    let shown = ReloadedFiles::of(Vec::new(), move || tls::client(&client)).unwrap();
     let logs = Logs {
         machine: MachineId::new("m1").unwrap(),
         socket: at("no-logger"),

@@ -5,8 +5,8 @@ use cluster::api::request::Request;
 use cluster::api::server::{ApiState, Settings};
 use cluster::clock::{Clock, Sleep, Time};
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
-use cluster::mirror::Mirror;
 use cluster::registry;
 use cluster::store::Store;
 use cluster::unit_file::UnitFile;
@@ -36,30 +36,30 @@ fn snapshot_of_a_list_is_freed_though_no_other_list_is_asked_for() {
     runtime.block_on(async {
         let clock = Clock::of(Arc::new(Fast(Instant::now())));
         let store = Store::memory();
-        let (mirror, follower) = Mirror::new(store.clone(), Keys::under("/f"), clock);
+        let (cache, follower) = EtcdCache::new(store.clone(), Keys::under("/f"), clock);
         tokio::spawn(follower.follow());
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let mut last = 0;
         for number in 0..3 {
             let name = UnitName::new(&format!("a{number}.service")).unwrap();
-            let picture = mirror.read().await.unwrap();
-            let create = registry::create(&picture, &name, &file, Desired::Inactive);
+            let snapshot = cache.read().await.unwrap();
+            let create = registry::create(&snapshot, &name, &file, Desired::Inactive);
             last = store.commit(&create).await.unwrap().unwrap();
         }
-        mirror.changes().wait_for(|picture| picture.revision >= last).await.unwrap();
-        let api = ApiState::new(mirror.clone(), Settings { token_limit: 2, ..Settings::default() });
+        cache.changes().wait_for(|snapshot| snapshot.revision >= last).await.unwrap();
+        let api = ApiState::new(cache.clone(), Settings { token_limit: 2, ..Settings::default() });
         let list = Request {
             method: "GET".to_string(),
             path: "/fleet/v1/units".to_string(),
             caller: Caller::local(),
             ..Request::default()
         };
-        let snapshot = Arc::downgrade(&mirror.picture());
+        let snapshot = Arc::downgrade(&cache.snapshot());
         let answer = api.answer(&list).await;
         assert!(String::from_utf8_lossy(&answer.body).contains("nextPageToken"), "{answer:?}");
-        // The mirror goes on to another picture, beside which the API keeps this one.
+        // The cache goes on to another snapshot, beside which the API keeps this one.
         let gone = UnitName::new("a0.service").unwrap();
-        let destroy = registry::destroy(&mirror.picture(), &gone);
+        let destroy = registry::destroy(&cache.snapshot(), &gone);
         store.commit(&destroy.unwrap()).await.unwrap().unwrap();
         let freed = async {
             while snapshot.upgrade().is_some() {

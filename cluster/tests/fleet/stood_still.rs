@@ -5,8 +5,8 @@ use crate::told::{Fleetd, Told, soon};
 use cluster::clock::{Clock, Sleep, Time};
 use cluster::desired::Desired;
 use cluster::fence;
-use cluster::fleetd::recollection::Recalled;
-use cluster::picture::Picture;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,13 +89,13 @@ impl Time for StoodStill {
 async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
     let clock = Clock::of(Arc::new(time.clone()));
     let fleetd = Fleetd::begin_as("m1", store, init, Recalled::default(), (TTL, clock));
-    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "x.service"]).await;
     // What is told later is known of by then.
-    let said = |picture: &Arc<Picture>| picture.states.len() == 2;
-    fleetd.mirror.changes().wait_for(said).await.unwrap();
+    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
+    fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
@@ -147,11 +147,11 @@ fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_
         // That it was given up it has tried to tell.
         time.passes(PULSE * 4).await;
         time.passes(PULSE * 4).await;
-        let looked = fleetd.meter.reconciled();
+        let looked = fleetd.metrics.reconciled();
         for _ in 0..40 {
             time.passes(PULSE).await;
         }
-        assert_eq!(fleetd.meter.reconciled(), looked);
+        assert_eq!(fleetd.metrics.reconciled(), looked);
         store.set_reachable(true);
         while !has_it() {
             time.passes(PULSE).await;

@@ -3,9 +3,9 @@
 use crate::led::{Cluster, id, name, record};
 use cluster::desired::Desired;
 use cluster::key::Subject;
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry;
+use cluster::snapshot::Snapshot;
 use cluster::transaction::Transaction;
 use std::time::Duration;
 
@@ -17,25 +17,25 @@ fn a_machine_booted_anew_takes_the_key_of_its_silent_last_run_and_of_no_other() 
         ..record("m1", instance)
     };
     let lease = cluster.store.grant(u64::MAX);
-    let first = registry::register(&cluster.picture(), &id("m1"), &on("d", "first"), lease);
+    let first = registry::register(&cluster.snapshot(), &id("m1"), &on("d", "first"), lease);
     cluster.store.commit(&first.unwrap()).unwrap();
-    let picture = cluster.picture();
-    let seen = Some(picture.machines[&id("m1")].modified);
-    let come = |picture: &Picture, record: &MachineRecord, silent: Option<i64>| {
-        registry::succeed(picture, &id("m1"), record, 0, silent)
+    let snapshot = cluster.snapshot();
+    let seen = Some(snapshot.machines[&id("m1")].modified);
+    let come = |snapshot: &Snapshot, record: &MachineRecord, silent: Option<i64>| {
+        registry::succeed(snapshot, &id("m1"), record, 0, silent)
     };
-    let of_the_disk = come(&picture, &on("d", "second"), None).unwrap_err();
+    let of_the_disk = come(&snapshot, &on("d", "second"), None).unwrap_err();
     assert!(of_the_disk.is_of_our_disk, "it may be silent, or it may not");
-    assert!(!come(&picture, &on("e", "second"), seen).unwrap_err().is_of_our_disk);
-    assert!(!come(&picture, &record("m1", "second"), seen).unwrap_err().is_of_our_disk);
-    let heir = come(&picture, &on("d", "second"), seen).unwrap();
+    assert!(!come(&snapshot, &on("e", "second"), seen).unwrap_err().is_of_our_disk);
+    assert!(!come(&snapshot, &record("m1", "second"), seen).unwrap_err().is_of_our_disk);
+    let heir = come(&snapshot, &on("d", "second"), seen).unwrap();
     // The first one lives, and has written its key again.
-    let again = registry::register(&picture, &id("m1"), &on("d", "first"), lease).unwrap();
+    let again = registry::register(&snapshot, &id("m1"), &on("d", "first"), lease).unwrap();
     cluster.store.commit(&again).unwrap();
     assert_eq!(cluster.store.commit(&heir), None, "a write that was on its way does not land");
-    assert!(come(&cluster.picture(), &on("d", "second"), seen).is_err(), "what was seen is old");
-    let seen = Some(cluster.picture().machines[&id("m1")].modified);
-    let heir = come(&cluster.picture(), &on("d", "second"), seen).unwrap();
+    assert!(come(&cluster.snapshot(), &on("d", "second"), seen).is_err(), "what was seen is old");
+    let seen = Some(cluster.snapshot().machines[&id("m1")].modified);
+    let heir = come(&cluster.snapshot(), &on("d", "second"), seen).unwrap();
     assert!(cluster.store.commit(&heir).is_some());
 }
 
@@ -48,16 +48,16 @@ fn a_claim_of_the_last_run_of_a_machine_is_not_taken_over() {
     let text = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nExclusive=true\n";
     cluster.submit("a.service", text, Desired::Launched);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
-    let claim = |picture: &Picture, instance: &str, lease: i64| {
-        registry::claim(picture, (&id("m1"), instance), &name("a.service"), lease)
+    let claim = |snapshot: &Snapshot, instance: &str, lease: i64| {
+        registry::claim(snapshot, (&id("m1"), instance), &name("a.service"), lease)
     };
-    let first = claim(&cluster.picture(), "first", lease).unwrap();
+    let first = claim(&cluster.snapshot(), "first", lease).unwrap();
     cluster.store.commit(&first).unwrap();
     let fresh = cluster.store.grant(u64::MAX);
-    assert!(claim(&cluster.picture(), "first", fresh).is_some(), "fleetd restarted");
-    assert_eq!(claim(&cluster.picture(), "second", fresh), None);
+    assert!(claim(&cluster.snapshot(), "first", fresh).is_some(), "fleetd restarted");
+    assert_eq!(claim(&cluster.snapshot(), "second", fresh), None);
     cluster.store.revoke(lease);
-    assert!(claim(&cluster.picture(), "second", fresh).is_some(), "it ended with its lease");
+    assert!(claim(&cluster.snapshot(), "second", fresh).is_some(), "it ended with its lease");
 }
 
 #[test]
@@ -69,21 +69,21 @@ fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it()
         let write = Transaction::default().put_bound(own.clone(), b"{".to_vec(), lease);
         cluster.store.commit(&write).unwrap();
     };
-    let come = |cluster: &mut Cluster, picture: &Picture| {
+    let come = |cluster: &mut Cluster, snapshot: &Snapshot| {
         let lease = cluster.store.grant(u64::MAX);
-        let write = registry::register(picture, &id("m1"), &record("m1", "first"), lease);
+        let write = registry::register(snapshot, &id("m1"), &record("m1", "first"), lease);
         cluster.store.commit(&write.unwrap()).is_some()
     };
     garble(&mut cluster, first);
-    let picture = cluster.picture();
-    assert!(!come(&mut cluster, &picture), "somebody shows life under it, whoever that is");
+    let snapshot = cluster.snapshot();
+    assert!(!come(&mut cluster, &snapshot), "somebody shows life under it, whoever that is");
     garble(&mut cluster, 0);
-    let picture = cluster.picture();
-    assert!(come(&mut cluster, &picture));
+    let snapshot = cluster.snapshot();
+    assert!(come(&mut cluster, &snapshot));
     // Who runs knows what it was.
-    let known = cluster.picture();
+    let known = cluster.snapshot();
     let lease = known.machines[&id("m1")].lease;
     garble(&mut cluster, lease);
-    let picture = known.read_anew(&cluster.store.read(cluster.keys.root()));
-    assert!(come(&mut cluster, &picture), "its own is put right");
+    let snapshot = known.read_anew(&cluster.store.read(cluster.keys.root()));
+    assert!(come(&mut cluster, &snapshot), "its own is put right");
 }

@@ -26,14 +26,14 @@ fn why_names_what_nobody_can_read_and_a_drain_counts_all_the_same() {
     let mut engine = cluster.engine(Duration::from_secs(9));
     cluster.run(&mut engine, epoch);
     let told = |cluster: &Cluster, own: &str| {
-        let picture = cluster.picture();
-        picture.whys.get(&name(own)).unwrap().record.machines.get(&id("m1")).cloned().unwrap()
+        let snapshot = cluster.snapshot();
+        snapshot.whys.get(&name(own)).unwrap().record.machines.get(&id("m1")).cloned().unwrap()
     };
     assert_eq!(told(&cluster, "b.service"), format!("what stands in {key} can not be read"));
     assert!(cluster.schedule("m1").contains_key("a.service"), "it keeps what it has");
     cluster.machine("m2");
     cluster.run(&mut engine, epoch);
-    let drain = registry::drain(&cluster.picture(), &id("m1"), true);
+    let drain = registry::drain(&cluster.snapshot(), &id("m1"), true);
     cluster.store.commit(&drain).unwrap();
     cluster.run(&mut engine, epoch);
     assert!(cluster.schedule("m1").is_empty(), "{:?}", cluster.schedule("m1"));
@@ -58,7 +58,7 @@ fn garbage_where_global_units_stand_makes_no_other_unit_one() {
         garbage(&mut cluster, Subject::Global(name(own)));
     }
     let there = |cluster: &Cluster, on: &str| {
-        let goal = agent::goal(&cluster.picture(), &id(on), &Goal::new());
+        let goal = agent::goal(&cluster.snapshot(), &id(on), &Goal::new());
         goal.keys().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(there(&cluster, "m1"), ["a.service"]);

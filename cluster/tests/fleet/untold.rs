@@ -4,8 +4,8 @@
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::recollection::Recalled;
-use cluster::fleetd::steward::Stops;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::unit_runner::Stops;
 use cluster::machine::MachineId;
 use cluster::record::StateRecord;
 use cluster::registry;
@@ -17,18 +17,18 @@ impl Fleetd {
     /// Until it says that of the unit.
     async fn says(&self, own: &str, so: impl Fn(&StateRecord) -> bool) -> StateRecord {
         let (name, me) = (UnitName::new(own).unwrap(), MachineId::new("m1").unwrap());
-        let mut changes = self.mirror.changes();
-        let said = |picture: &cluster::picture::Picture| {
-            picture.states.get(&name).and_then(|by| Some(by.get(&me)?.record.clone()))
+        let mut changes = self.cache.changes();
+        let said = |snapshot: &cluster::snapshot::Snapshot| {
+            snapshot.states.get(&name).and_then(|by| Some(by.get(&me)?.record.clone()))
         };
-        let picture = changes.wait_for(|picture| said(picture).is_some_and(|state| so(&state)));
-        said(&picture.await.unwrap()).unwrap()
+        let snapshot = changes.wait_for(|snapshot| said(snapshot).is_some_and(|state| so(&state)));
+        said(&snapshot.await.unwrap()).unwrap()
     }
 }
 
 async fn begun(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
-    fleetd.mirror.changes().wait_for(|picture| picture.machines.len() == 1).await.unwrap();
+    fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.says("a.service", |state| state.active == "active").await;
     fleetd
@@ -65,7 +65,7 @@ fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
         fleetd.submit("b.service", "", Desired::Launched).await;
         fleetd.says("b.service", |state| state.reason.is_some()).await;
         let write =
-            registry::destroy(&fleetd.mirror.picture(), &UnitName::new("b.service").unwrap());
+            registry::destroy(&fleetd.cache.snapshot(), &UnitName::new("b.service").unwrap());
         store.commit(&write.unwrap()).await.unwrap().unwrap();
         fleetd.submit("x.service", "Exclusive=true", Desired::Loaded).await;
         let said = fleetd.says("x.service", |_| true).await;
@@ -175,12 +175,12 @@ fn is_known_after_the_lease(meanwhile: bool) {
             fleetd.put("g.service", new.clone(), Desired::Launched).await;
             fleetd.says("g.service", drifts).await;
         }
-        let (mirror, recalled) = (fleetd.mirror.clone(), fleetd.crash());
-        let picture = mirror.picture();
-        store.revoke(picture.machines.values().next().unwrap().lease).await.unwrap();
+        let (cache, recalled) = (fleetd.cache.clone(), fleetd.crash());
+        let snapshot = cache.snapshot();
+        store.revoke(snapshot.machines.values().next().unwrap().lease).await.unwrap();
         if meanwhile {
             let name = UnitName::new("g.service").unwrap();
-            let write = registry::create(&picture, &name, &new, Desired::Launched);
+            let write = registry::create(&snapshot, &name, &new, Desired::Launched);
             store.commit(&write).await.unwrap().unwrap();
         }
         let fleetd = Fleetd::begin(&store, &init, recalled);
@@ -226,12 +226,12 @@ fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
         noes.wait_for(|noes| *noes > 0).await.unwrap();
         let began = std::time::Instant::now();
         noes.wait_for(|noes| *noes > 2).await.unwrap();
-        let looked = fleetd.meter.reconciled();
+        let looked = fleetd.metrics.reconciled();
         noes.wait_for(|noes| *noes > 3).await.unwrap();
         let took = began.elapsed();
         assert!(took > std::time::Duration::from_secs(3), "{took:?}");
         // Nor is all looked at meanwhile to find that it is too soon.
-        let looks = fleetd.meter.reconciled() - looked;
+        let looks = fleetd.metrics.reconciled() - looked;
         assert!(looks < 5, "{looks}");
         // Another set is put at once, however long the pause is by then.
         init.most.send_replace(3);

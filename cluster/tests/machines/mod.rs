@@ -5,7 +5,7 @@ use cluster::clock::Clock;
 use cluster::fleetd::daemon::{Daemon, Wiring};
 use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
-use cluster::fleetd::meter::Meter;
+use cluster::fleetd::metrics::Metrics;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::record::MachineRecord;
@@ -73,7 +73,7 @@ impl DrivenInit for Prompt {
 pub(crate) struct Crowd {
     stop: tokio::sync::watch::Sender<()>,
     /// How long each machine's engine took to decide, whenever it led.
-    pub(crate) meters: Vec<Arc<Meter>>,
+    pub(crate) metrics: Vec<Arc<Metrics>>,
     /// The thread that all of them are, under /proc.
     task: PathBuf,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -111,15 +111,15 @@ impl Crowd {
                         tasks.into_iter().for_each(|task| drop(tokio::spawn(task)));
                     }
                 }
-                let meters = kept.iter().map(|daemon: &Daemon| daemon.meter.clone());
+                let metrics = kept.iter().map(|daemon: &Daemon| daemon.metrics.clone());
                 let task =
                     PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
-                begun.send((meters.collect(), task)).unwrap();
+                begun.send((metrics.collect(), task)).unwrap();
                 let _ = stopped.changed().await;
             });
         });
-        let (meters, task) = known.recv().unwrap();
-        Crowd { stop, meters, task, thread: Some(thread) }
+        let (metrics, task) = known.recv().unwrap();
+        Crowd { stop, metrics, task, thread: Some(thread) }
     }
 
     /// Time on a processor that all of them have had.
@@ -167,7 +167,7 @@ fn wiring(
         engine: Some(interval),
         grace: Duration::ZERO,
         room: MOST_OPERATIONS,
-        vouching: None,
+        trust_keeper: None,
         recalled: Default::default(),
         keep: Box::new(|_| {}),
     }

@@ -7,12 +7,12 @@ use cluster::api::listener::{Listener, Place, Security};
 use cluster::api::server::{ApiState, Settings};
 use cluster::desired::Desired;
 use cluster::engine::Engine;
+use cluster::etcd_cache::EtcdCache;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
-use cluster::mirror::Mirror;
-use cluster::picture::Picture;
 use cluster::record::{Ended, MachineRecord, StateRecord};
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use cluster::unit_name::UnitName;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -244,7 +244,7 @@ async fn run(
     ready: mpsc::Sender<Option<SocketAddr>>,
     stopped: tokio::sync::watch::Receiver<bool>,
 ) {
-    let (mirror, _task) = Mirror::start(store.clone(), keys.clone());
+    let (cache, _task) = EtcdCache::start(store.clone(), keys.clone());
     let mut leases = BTreeMap::new();
     for (id, metadata) in &plan.machines {
         let listen = plan.listen.get(id).cloned();
@@ -260,12 +260,12 @@ async fn run(
             version: "1".to_string(),
             listen,
         };
-        let picture = Picture::new(keys.clone());
-        let write = registry::register(&picture, &id, &record, lease).unwrap();
+        let snapshot = Snapshot::new(keys.clone());
+        let write = registry::register(&snapshot, &id, &record, lease).unwrap();
         store.commit(&write).await.unwrap().unwrap();
         leases.insert(id, lease);
     }
-    let state = ApiState::new(mirror.clone(), plan.settings);
+    let state = ApiState::new(cache.clone(), plan.settings);
     let security = plan.security.clone().unwrap_or_default();
     let local = Listener::bind(&Place::Unix(socket), &security).await.unwrap();
     let mut tcp = None;
@@ -283,22 +283,22 @@ async fn run(
         None => None,
     };
     let last = store.read(keys.root()).await.unwrap().revision;
-    assert!(mirror.reached(last, Duration::from_secs(10)).await);
-    tokio::spawn(drive(mirror, store, keys, lead, leases, plan.failing));
+    assert!(cache.reached(last, Duration::from_secs(10)).await);
+    tokio::spawn(drive(cache, store, keys, lead, leases, plan.failing));
     ready.send(tcp).unwrap();
     local.serve(state, stopped).await;
 }
 
 /// Engine and machines: at each change all that follows from it.
 async fn drive(
-    mirror: Mirror,
+    cache: EtcdCache,
     store: Store,
     keys: Keys,
     lead: Option<Epoch>,
     leases: BTreeMap<MachineId, i64>,
     failing: bool,
 ) {
-    let mut changes = mirror.changes();
+    let mut changes = cache.changes();
     loop {
         changes.mark_unchanged();
         loop {
@@ -311,13 +311,13 @@ async fn drive(
                     engine.tasks(epoch, Duration::ZERO).into_iter().map(|task| task.transaction),
                 );
             }
-            let picture = Picture::of(keys.clone(), &reading);
+            let snapshot = Snapshot::of(keys.clone(), &reading);
             for (id, lease) in &leases {
-                let states = told(&picture, id, failing);
-                let known = picture.states.iter().filter(|(_, on)| on.contains_key(id));
+                let states = told(&snapshot, id, failing);
+                let known = snapshot.states.iter().filter(|(_, on)| on.contains_key(id));
                 let known: BTreeSet<&UnitName> = known.map(|(name, _)| name).collect();
                 for name in states.keys().chain(known.iter().copied()) {
-                    let old = picture.states.get(name).and_then(|on| on.get(id));
+                    let old = snapshot.states.get(name).and_then(|on| on.get(id));
                     let new = states.get(name);
                     if old.map(|kept| &kept.record) != new {
                         let last = old.map(|kept| kept.modified);
@@ -340,17 +340,17 @@ async fn drive(
 }
 
 /// What a machine says once it has done what it was told.
-fn told(picture: &Picture, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
-    let seat = picture.seat(id);
-    let global = picture.globals.iter().filter(|(name, _)| seat.globals.contains_key(*name));
-    let own = picture.schedules.get(id).into_iter().flatten();
+fn told(snapshot: &Snapshot, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
+    let seat = snapshot.seat(id);
+    let global = snapshot.globals.iter().filter(|(name, _)| seat.globals.contains_key(*name));
+    let own = snapshot.schedules.get(id).into_iter().flatten();
     let all = own.chain(global).map(|(name, kept)| {
-        let said = picture.states.get(name).and_then(|on| on.get(id));
+        let said = snapshot.states.get(name).and_then(|on| on.get(id));
         let waits = kept.record.first.as_ref().is_some_and(|first| !first.contains(id));
         if let Some(said) = said.filter(|_| waits) {
             return (name.clone(), said.record.clone());
         }
-        let text = picture.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
+        let text = snapshot.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
         let here = text.contains(&format!("/bin/fails/{name}/{id}"));
         let bad = failing && (here || text.contains("/bin/false"));
         let ended = match text.lines().find_map(|line| line.strip_prefix("Ends=")) {

@@ -4,16 +4,16 @@
 
 use cluster::clock::Clock;
 use cluster::desired::Desired;
+use cluster::etcd_cache::EtcdCache;
 use cluster::fleetd::daemon::{Daemon, Wiring};
 use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
 use cluster::fleetd::init_socket::InitFault;
-use cluster::fleetd::meter::Meter;
-use cluster::fleetd::recollection::Recalled;
-use cluster::fleetd::steward::Leave;
+use cluster::fleetd::metrics::Metrics;
+use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::unit_runner::Leave;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
-use cluster::mirror::Mirror;
 use cluster::record::MachineRecord;
 use cluster::registry;
 use cluster::store::Store;
@@ -174,13 +174,13 @@ impl DrivenInit for Told {
 
 /// A fleetd; what it keeps for the next one.
 pub(crate) struct Fleetd {
-    pub(crate) mirror: Mirror,
+    pub(crate) cache: EtcdCache,
     pub(crate) tasks: Vec<JoinHandle<()>>,
     pub(crate) leave: mpsc::Sender<Leave>,
     /// Something happened at init.
     pub(crate) happened: mpsc::Sender<()>,
     pub(crate) kept: Arc<Mutex<Recalled>>,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Fleetd {
@@ -229,19 +229,19 @@ impl Fleetd {
             engine: Some(Duration::from_secs(1)),
             grace: Duration::ZERO,
             room: MOST_OPERATIONS,
-            vouching: None,
+            trust_keeper: None,
             recalled,
             keep: Box::new(move |recalled| *keeps.lock().unwrap() = recalled.clone()),
         });
-        let (mirror, leave) = (daemon.mirror.clone(), daemon.leave.clone());
-        let (meter, happened) = (daemon.meter.clone(), daemon.happened.clone());
+        let (cache, leave) = (daemon.cache.clone(), daemon.leave.clone());
+        let (metrics, happened) = (daemon.metrics.clone(), daemon.happened.clone());
         let mut tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
         // The handle is there as long as it runs.
         tasks.push(tokio::spawn(async move {
             let _daemon = daemon;
             std::future::pending().await
         }));
-        Fleetd { mirror, tasks, leave, happened, kept, meter }
+        Fleetd { cache, tasks, leave, happened, kept, metrics }
     }
 
     pub(crate) fn crash(self) -> Recalled {
@@ -258,8 +258,8 @@ impl Fleetd {
 
     pub(crate) async fn put(&self, own: &str, file: UnitFile, desired: Desired) {
         let name = UnitName::new(own).unwrap();
-        let write = registry::create(&self.mirror.picture(), &name, &file, desired);
-        self.mirror.store().commit(&write).await.unwrap().unwrap();
+        let write = registry::create(&self.cache.snapshot(), &name, &file, desired);
+        self.cache.store().commit(&write).await.unwrap().unwrap();
     }
 }
 

@@ -18,12 +18,12 @@ use cluster::engine::Engine;
 use cluster::key::Subject;
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
-use cluster::picture::{Kept, Picture};
 use cluster::record::{
     self, ClaimRecord, ClusterRecord, DesiredRecord, DrainRecord, LARGEST, Leader, MachineRecord,
     MetadataRecord, PlaceRecord, ScheduleRecord, StateRecord, UnitRecord, WhyRecord,
 };
 use cluster::registry::Epoch;
+use cluster::snapshot::{Kept, Snapshot};
 use cluster::transaction::{Change, MOST_OPERATIONS, Transaction};
 use cluster::unit_name::UnitName;
 use serde::Serialize;
@@ -39,7 +39,7 @@ const MOST_WRITES: usize = 8;
 /// What came of the writes.
 pub struct Found {
     /// The cluster as it is read anew.
-    pub picture: Picture,
+    pub snapshot: Snapshot,
     /// Records that were read.
     pub read: Vec<Subject>,
 }
@@ -61,44 +61,44 @@ pub fn stored_value(bytes: &[u8]) -> Option<Found> {
         assert!(store.commit(&write).is_some());
         touched.insert(key, value);
     }
-    let changes = store.changes_since(work.picture.revision).expect("nothing was compacted");
+    let changes = store.changes_since(work.snapshot.revision).expect("nothing was compacted");
     let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
-    let mut watched = work.picture.clone();
+    let mut watched = work.snapshot.clone();
     watched.take(&changes);
-    let anew = work.picture.read_anew(&store.read(keys().root()));
+    let anew = work.snapshot.read_anew(&store.read(keys().root()));
     let read = judged(&touched, [&watched, &anew]);
     if read.is_empty() {
-        for picture in [&watched, &anew] {
-            let goal = agent::goal(picture, &machine("m2"), &work.goal);
+        for snapshot in [&watched, &anew] {
+            let goal = agent::goal(snapshot, &machine("m2"), &work.goal);
             assert_eq!(goal, work.goal, "what runs is let go");
         }
     }
     led(&store, read.is_empty());
     asked(&mut store, &touched, &changes);
-    (!read.is_empty()).then_some(Found { picture: anew, read })
+    (!read.is_empty()).then_some(Found { snapshot: anew, read })
 }
 
-/// The records among what was written; each picture has taken them in, and nothing else.
-fn judged(touched: &BTreeMap<String, Vec<u8>>, pictures: [&Picture; 2]) -> Vec<Subject> {
+/// The records among what was written; each snapshot has taken them in, and nothing else.
+fn judged(touched: &BTreeMap<String, Vec<u8>>, snapshots: [&Snapshot; 2]) -> Vec<Subject> {
     let mut read = Vec::new();
     for (key, value) in touched {
         let subject = keys().subject(key);
         assert!(subject.as_ref().is_none_or(|subject| keys().of(subject) == *key), "{key}");
         let is_read = subject.as_ref().is_some_and(|subject| is_record(subject, value));
-        for picture in pictures {
-            let is_aside = picture.set_aside.contains_key(key);
-            assert_eq!(is_aside, subject.is_some() && !is_read, "{key}: {:?}", picture.set_aside);
+        for snapshot in snapshots {
+            let is_aside = snapshot.set_aside.contains_key(key);
+            assert_eq!(is_aside, subject.is_some() && !is_read, "{key}: {:?}", snapshot.set_aside);
         }
         read.extend(subject.filter(|_| is_read));
     }
     let was = &at_work().facts;
-    for picture in pictures {
-        assert!(picture.set_aside.keys().all(|key| touched.contains_key(key)));
-        let now = facts(picture);
+    for snapshot in snapshots {
+        assert!(snapshot.set_aside.keys().all(|key| touched.contains_key(key)));
+        let now = facts(snapshot);
         // A claim is there whatever it says.
         let is_claim = |key: &String| matches!(keys().subject(key), Some(Subject::Claim(..)));
         let stays = |key: &String| {
-            !touched.contains_key(key) || (picture.set_aside.contains_key(key) && !is_claim(key))
+            !touched.contains_key(key) || (snapshot.set_aside.contains_key(key) && !is_claim(key))
         };
         for (key, said) in was.iter().filter(|(key, _)| stays(key)) {
             assert_eq!(now.get(key), Some(said), "{key}");
@@ -115,7 +115,7 @@ fn led(store: &MemoryStore, is_garbage: bool) {
     let mut engine = Engine::new(keys(), &reading, Duration::ZERO, Duration::ZERO);
     for task in engine.tasks(Epoch(1), Duration::ZERO) {
         assert!(task.transaction.fits_in(MOST_OPERATIONS));
-        let placed = &at_work().picture.places;
+        let placed = &at_work().snapshot.places;
         let mut left = task.moves.iter().filter(|it| placed.contains_key(&it.unit));
         let left = left.find(|it| it.from.is_some() && is_garbage);
         assert!(left.is_none(), "moved for what nobody can read: {left:?}");
@@ -138,7 +138,7 @@ fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: 
         paths.insert(("DELETE", format!("/fleet/v1/units/{name}")));
         paths.insert(("DELETE", format!("/fleet/v1/drain/{name}")));
     }
-    let mut picture = Picture::of(keys(), &store.read(keys().root()));
+    let mut snapshot = Snapshot::of(keys(), &store.read(keys().root()));
     for (method, path) in paths {
         let request = Request {
             method: method.to_string(),
@@ -148,16 +148,16 @@ fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: 
             caller: Caller::local(),
             ..Request::default()
         };
-        let view = View { now: &picture, then: None, limit: 3, insecure: false };
+        let view = View { now: &snapshot, then: None, limit: 3, insecure: false };
         let answer = match decide(&request, &view) {
             Outcome::Answer(answer) => answer,
             Outcome::Write(transaction, answer) => {
                 assert!(transaction.fits_in(MOST_OPERATIONS), "{request:?}");
                 assert!(store.commit(&transaction).is_some(), "{request:?}");
-                let after = Picture::of(keys(), &store.read(keys().root()));
-                let known = |key: &String| picture.set_aside.contains_key(key);
+                let after = Snapshot::of(keys(), &store.read(keys().root()));
+                let known = |key: &String| snapshot.set_aside.contains_key(key);
                 assert!(after.set_aside.keys().all(known), "{request:?} wrote what is no record");
-                picture = after;
+                snapshot = after;
                 answer
             }
         };
@@ -171,7 +171,7 @@ fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: 
 
 /// The cluster before anything was written to it.
 struct Work {
-    picture: Picture,
+    snapshot: Snapshot,
     store: MemoryStore,
     facts: BTreeMap<String, String>,
     /// What is to run on its second machine.
@@ -186,14 +186,14 @@ fn at_work() -> &'static Work {
             store.commit(&Transaction::default().put(key, value));
         }
         let reading = store.read(keys().root());
-        let picture = Picture::of(keys(), &reading);
-        assert!(picture.set_aside.is_empty(), "{:?}", picture.set_aside);
+        let snapshot = Snapshot::of(keys(), &reading);
+        assert!(snapshot.set_aside.is_empty(), "{:?}", snapshot.set_aside);
         let mut engine = Engine::new(keys(), &reading, Duration::ZERO, Duration::ZERO);
         let tasks = engine.tasks(Epoch(1), Duration::ZERO);
         assert!(tasks.iter().all(|task| task.moves.is_empty()), "it is at rest: {tasks:?}");
-        let goal = agent::goal(&picture, &machine("m2"), &Goal::new());
+        let goal = agent::goal(&snapshot, &machine("m2"), &Goal::new());
         assert_eq!(goal.len(), 3, "{:?}", goal.keys());
-        Work { facts: facts(&picture), picture, store, goal }
+        Work { facts: facts(&snapshot), snapshot, store, goal }
     })
 }
 
@@ -244,41 +244,41 @@ fn is_record(subject: &Subject, value: &[u8]) -> bool {
     }
 }
 
-/// What a picture says, by the key that says it.
-fn facts(picture: &Picture) -> BTreeMap<String, String> {
+/// What a snapshot says, by the key that says it.
+fn facts(snapshot: &Snapshot) -> BTreeMap<String, String> {
     fn said<T: Debug>(kept: &Kept<T>) -> String {
         format!("{:?} {} {}", kept.record, kept.created, kept.modified)
     }
     let mut all = BTreeMap::new();
     let mut note = |subject: Subject, said: String| {
-        all.insert(picture.keys().of(&subject), said);
+        all.insert(snapshot.keys().of(&subject), said);
     };
-    picture.cluster.iter().for_each(|kept| note(Subject::Cluster, said(kept)));
-    picture.leader.iter().for_each(|kept| note(Subject::Leader, said(kept)));
-    for (name, kept) in &picture.units {
+    snapshot.cluster.iter().for_each(|kept| note(Subject::Cluster, said(kept)));
+    snapshot.leader.iter().for_each(|kept| note(Subject::Leader, said(kept)));
+    for (name, kept) in &snapshot.units {
         let Kept { record, modified, .. } = kept;
         let file = format!("{:?} {:?} {modified}", record.file, record.signature);
         note(Subject::Unit(name.clone()), file);
     }
-    picture.desired.iter().for_each(|(it, kept)| note(Subject::Desired(it.clone()), said(kept)));
-    picture.places.iter().for_each(|(it, kept)| note(Subject::Place(it.clone()), said(kept)));
-    picture.globals.iter().for_each(|(it, kept)| note(Subject::Global(it.clone()), said(kept)));
-    picture.whys.iter().for_each(|(it, kept)| note(Subject::Why(it.clone()), said(kept)));
-    picture.machines.iter().for_each(|(it, kept)| note(Subject::Machine(it.clone()), said(kept)));
-    picture.drains.iter().for_each(|(it, at)| note(Subject::Drain(it.clone()), at.to_string()));
-    for (id, told) in &picture.schedules {
+    snapshot.desired.iter().for_each(|(it, kept)| note(Subject::Desired(it.clone()), said(kept)));
+    snapshot.places.iter().for_each(|(it, kept)| note(Subject::Place(it.clone()), said(kept)));
+    snapshot.globals.iter().for_each(|(it, kept)| note(Subject::Global(it.clone()), said(kept)));
+    snapshot.whys.iter().for_each(|(it, kept)| note(Subject::Why(it.clone()), said(kept)));
+    snapshot.machines.iter().for_each(|(it, kept)| note(Subject::Machine(it.clone()), said(kept)));
+    snapshot.drains.iter().for_each(|(it, at)| note(Subject::Drain(it.clone()), at.to_string()));
+    for (id, told) in &snapshot.schedules {
         let subject = |it: &UnitName| Subject::Schedule(id.clone(), it.clone());
         told.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
     }
-    for (name, by) in &picture.claims {
+    for (name, by) in &snapshot.claims {
         let subject = |it: &MachineId| Subject::Claim(it.clone(), name.clone());
         by.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
     }
-    for (id, over) in &picture.metadata {
+    for (id, over) in &snapshot.metadata {
         let subject = |it: &String| Subject::Metadata(id.clone(), it.clone());
         over.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
     }
-    for (name, on) in &picture.states {
+    for (name, on) in &snapshot.states {
         let subject = |it: &MachineId| Subject::State(it.clone(), name.clone());
         on.iter().for_each(|(it, kept)| note(subject(it), said(kept)));
     }

@@ -139,7 +139,7 @@ pub fn turn<A>(
     panic!("it is awake for ever")
 }
 
-/// The whole of a connection. `follow` is what keeps the API's picture up to date. Where requests are
+/// The whole of a connection. `follow` is what keeps the API's snapshot up to date. Where requests are
 /// left behind a stream of changes nobody sees that the other side is gone until there is a change:
 /// `news` makes one.
 pub fn converse(

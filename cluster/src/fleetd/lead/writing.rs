@@ -24,7 +24,7 @@ impl Term {
         let began = self.clock.now();
         let tasks = self.engine.tasks(self.epoch, began);
         if let Some(spent) = self.spent.take() {
-            self.meter.note(spent.saturating_add(self.clock.since(began)));
+            self.metrics.note(spent.saturating_add(self.clock.since(began)));
         }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
@@ -32,17 +32,17 @@ impl Term {
                 // Thousands of writes take longer than the lease that they are made under.
                 self.show_life().await?;
             }
-            let landed = self.mirror.store().commit(&task.transaction).await;
+            let landed = self.cache.store().commit(&task.transaction).await;
             if let Ok(Some(revision)) = landed {
                 self.seen = revision;
-                self.meter.carried_out(&task);
+                self.metrics.carried_out(&task);
                 tell(&task);
                 continue;
             }
             if planted(Mutant::GoesOnAfterLoss) && landed == Ok(None) {
                 continue;
             }
-            self.meter.failed(&task);
+            self.metrics.failed(&task);
             // The rest stood on this one.
             self.engine.undo(&task.units);
             tasks.for_each(|task| self.engine.undo(&task.units));

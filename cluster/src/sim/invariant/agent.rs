@@ -7,8 +7,8 @@ use crate::sim::book::{goes_on, is_launched};
 use crate::sim::local_init::{Phase, is_exclusive};
 use crate::sim::rules;
 use crate::sim::world::World;
+use crate::suspicious_read_guard::WITHHELD;
 use crate::unit_name::UnitName;
-use crate::withheld::WITHHELD;
 use std::time::Duration;
 
 /// So long after a pause a machine may not have heard of its lease.
@@ -51,11 +51,11 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
             let one = &world.machines[*machine];
             let Some(fleetd) = one.fleetd.as_ref().filter(|_| !one.leaving) else { return Ok(()) };
             // Before it has heard anything it gives up what the one before it had claimed.
-            let heard = fleetd.daemon.mirror.health().borrow().last_contact.is_some();
+            let heard = fleetd.daemon.cache.health().borrow().last_contact.is_some();
             if !heard && added.is_empty() {
                 return Ok(());
             }
-            let seen = fleetd.daemon.mirror.picture().revision;
+            let seen = fleetd.daemon.cache.snapshot().revision;
             let acted = world.book.acted.get(machine).copied().unwrap_or_default();
             let acts = seen >= acted;
             must(acts, || format!("machine {machine} acts on {seen} after {acted}"))
@@ -64,13 +64,13 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
             for (number, machine) in world.machines.iter().enumerate() {
                 let Some(fleetd) = &machine.fleetd else { continue };
                 // One that has just begun knows no more than how far its cluster had come.
-                let begins = fleetd.daemon.mirror.health().borrow().last_contact.is_none();
+                let begins = fleetd.daemon.cache.health().borrow().last_contact.is_none();
                 // What stands for a value that nobody can read was not written when that was.
                 let garbled = !world.truth.set_aside.is_empty();
                 if begins || garbled || world.book.sees_part.contains(&number) {
                     continue;
                 }
-                let (seen, truth) = (fleetd.daemon.mirror.picture(), &world.truth);
+                let (seen, truth) = (fleetd.daemon.cache.snapshot(), &world.truth);
                 if seen.revision != truth.revision {
                     continue;
                 }
@@ -154,9 +154,9 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
         return Some(lease);
     };
     let on_its_way = Duration::from_millis(world.plan.rates.latency) + WAY_TO_INIT;
-    let picture = one.fleetd.as_ref().map(|fleetd| fleetd.daemon.mirror.picture());
-    let seen = picture.is_none_or(|picture| {
-        picture.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
+    let snapshot = one.fleetd.as_ref().map(|fleetd| fleetd.daemon.cache.snapshot());
+    let seen = snapshot.is_none_or(|snapshot| {
+        snapshot.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
     });
     // Another fleetd may have asked for that, which was gone before it was answered: what was kept is
     // the lesser of the two, and how that lease fares this one does not hear.

@@ -7,14 +7,14 @@ use crate::fleetd::lead::lease;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::move_order::Move;
-use crate::picture::Picture;
 use crate::registry::{self, Epoch};
 use crate::sim::book::is_engines;
-use crate::sim::goings::unrest;
+use crate::sim::departures::flap_damping;
 use crate::sim::local_init::is_exclusive;
 use crate::sim::partial::is_withheld;
 use crate::sim::rules;
 use crate::sim::world::World;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Change, Condition, Operation, Transaction};
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const ONE_GOING: Duration = Duration::from_secs(10);
 const TERM: u32 = 10;
 
 /// The units a write put somewhere, and where.
-fn placed(after: &Picture, changes: &[Change]) -> Vec<(UnitName, MachineId)> {
+fn placed(after: &Snapshot, changes: &[Change]) -> Vec<(UnitName, MachineId)> {
     let put = changes.iter().filter_map(|change| match change {
         Change::Put(entry) => after.keys().subject(&entry.key),
         Change::Delete { .. } => None,
@@ -142,10 +142,10 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
         let Some(content) = world.truth.units.get(name) else { continue };
         let machine = &kept.record.machine;
         for peer in &content.record.asks.peers {
-            let beside = |picture: &Picture| {
-                let on = rules::on(picture, machine);
+            let beside = |snapshot: &Snapshot| {
+                let on = rules::on(snapshot, machine);
                 on.contains(peer.as_str())
-                    || rules::globals(picture, machine).contains(peer.as_str())
+                    || rules::globals(snapshot, machine).contains(peer.as_str())
             };
             let was = before.place_of(name) == Some(machine) && beside(before);
             // As with C3: which global units are there follows from all that was written just now.
@@ -225,8 +225,11 @@ fn is_decided(world: &World) -> bool {
     let Some(leader) = world.leader() else { return false };
     let term = world.plan.interval * TERM + PROMPT;
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
-    let restless =
-        world.book.gone.keys().map(|id| unrest(&world.book.goings.of(id), Duration::ZERO));
+    let restless = world
+        .book
+        .gone
+        .keys()
+        .map(|id| flap_damping(&world.book.departures.of(id), Duration::ZERO));
     let restless = restless.max();
     let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
     // An engine that leads anew gives who is away a grace of its own.
@@ -284,7 +287,7 @@ pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
 
 fn stays_or_has_cause(
     world: &World,
-    before: &Picture,
+    before: &Snapshot,
     name: &UnitName,
     from: &MachineId,
 ) -> Verdict {
@@ -294,28 +297,28 @@ fn stays_or_has_cause(
     }
     // What a machine that is away says of itself was so when it was there.
     let said = world.book.said.get(from);
-    let refused = |picture: &Picture| match (picture.machines.contains_key(from), said) {
-        (false, Some(said)) => rules::away_refused(picture, from, name, said),
-        _ => rules::stays_refused(picture, from, name),
+    let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), said) {
+        (false, Some(said)) => rules::away_refused(snapshot, from, name, said),
+        _ => rules::stays_refused(snapshot, from, name),
     };
     if refused(before).is_some() || refused(after).is_some() {
         return Ok(());
     }
     // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
     let counted = world.book.led_since + MOMENT;
-    let goings = match world.leader() {
+    let departures = match world.leader() {
         Some(leads) => {
             // What came to an end a moment ago it may not have heard of when it decided this.
             let late = world.calm_since(leads) + MOMENT >= world.now;
-            world.book.goings.seen_by(leads, from, late)
+            world.book.departures.seen_by(leads, from, late)
         }
-        None => world.book.goings.of(from),
+        None => world.book.departures.of(from),
     };
-    let restless = unrest(&goings, counted).saturating_sub(ONE_GOING);
+    let restless = flap_damping(&departures, counted).saturating_sub(ONE_GOING);
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
     // What came and went while its watch had ended it can not know of: for it, it was gone all along.
-    let seen = goings.last().filter(|_| gone.is_some()).map(|going| going.at);
+    let seen = departures.last().filter(|_| gone.is_some()).map(|going| going.at);
     let seen = seen.map(|since| since.max(world.book.led_since));
     let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
     // One that leads and hears nothing does not know that the machine was back for a moment.

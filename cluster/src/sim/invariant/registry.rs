@@ -3,13 +3,13 @@
 use super::{Moment, Verdict, must};
 use crate::desired::Desired;
 use crate::key::Subject;
-use crate::picture::{Kept, Picture};
 use crate::record::MachineRecord;
 use crate::sim::book::Shape;
 use crate::sim::client::Asked;
 use crate::sim::partial::is_withheld;
 use crate::sim::rules;
 use crate::sim::world::World;
+use crate::snapshot::{Kept, Snapshot};
 use crate::transaction::Change;
 use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
 }
 
 /// No ring of Replaces comes to stand, for its units would drive each other about for ever.
-fn no_ring(truth: &Picture, changes: &[Change]) -> Verdict {
+fn no_ring(truth: &Snapshot, changes: &[Change]) -> Verdict {
     let is_file = |change: &Change| match change {
         Change::Put(entry) => entry.key.starts_with(&truth.keys().units()),
         Change::Delete { .. } => false,
@@ -78,7 +78,7 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-fn schedule_is_place(truth: &Picture) -> Verdict {
+fn schedule_is_place(truth: &Snapshot) -> Verdict {
     for (machine, told) in &truth.schedules {
         for name in told.keys() {
             let place = truth.place_of(name);

@@ -6,9 +6,9 @@ use cluster::engine::Engine;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -25,25 +25,25 @@ impl Cluster {
         Cluster { keys: Keys::under("/test"), store: MemoryStore::default(), now: Duration::ZERO }
     }
 
-    pub(crate) fn picture(&self) -> Picture {
-        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.keys.clone(), &self.store.read(self.keys.root()))
     }
 
     pub(crate) fn submit(&mut self, own: &str, text: &str, desired: Desired) {
         let file = UnitFile::parse(text).unwrap();
-        let write = registry::create(&self.picture(), &name(own), &file, desired);
+        let write = registry::create(&self.snapshot(), &name(own), &file, desired);
         self.store.commit(&write).unwrap();
     }
 
     pub(crate) fn wish(&mut self, own: &str, desired: Desired) {
-        let write = registry::set_desired(&self.picture(), &name(own), desired).unwrap();
+        let write = registry::set_desired(&self.snapshot(), &name(own), desired).unwrap();
         self.store.commit(&write).unwrap();
     }
 
     pub(crate) fn machine(&mut self, own: &str) -> i64 {
         let lease = self.store.grant(u64::MAX);
         let record = record(own, "first");
-        let write = registry::register(&self.picture(), &id(own), &record, lease).unwrap();
+        let write = registry::register(&self.snapshot(), &id(own), &record, lease).unwrap();
         self.store.commit(&write).unwrap();
         lease
     }
@@ -62,7 +62,7 @@ impl Cluster {
     pub(crate) fn run(&mut self, engine: &mut Engine, epoch: Epoch) -> usize {
         let mut written = 0;
         loop {
-            let new = self.store.changes_since(engine.picture().revision).unwrap();
+            let new = self.store.changes_since(engine.snapshot().revision).unwrap();
             let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
             engine.absorb(&new, self.now);
             let tasks = engine.tasks(epoch, self.now);
@@ -82,8 +82,8 @@ impl Cluster {
     }
 
     pub(crate) fn schedule(&self, machine: &str) -> BTreeMap<String, Desired> {
-        let picture = self.picture();
-        let own = picture.schedules.get(&id(machine)).into_iter().flatten();
+        let snapshot = self.snapshot();
+        let own = snapshot.schedules.get(&id(machine)).into_iter().flatten();
         own.map(|(name, kept)| (name.to_string(), kept.record.desired)).collect()
     }
 }

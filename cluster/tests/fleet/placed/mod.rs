@@ -7,9 +7,9 @@ use cluster::key::Keys;
 use cluster::machine::MachineId;
 use cluster::memory_store::MemoryStore;
 use cluster::move_order::{Cause, Move};
-use cluster::picture::Picture;
 use cluster::record::MachineRecord;
 use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
 use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
@@ -48,14 +48,14 @@ impl Cluster {
                 listen: None,
             };
             let lease = cluster.store.grant(u64::MAX);
-            let there = registry::register(&cluster.picture(), &id(own), &record, lease);
+            let there = registry::register(&cluster.snapshot(), &id(own), &record, lease);
             cluster.commit(&there.unwrap());
         }
         cluster
     }
 
-    pub(crate) fn picture(&self) -> Picture {
-        Picture::of(self.keys.clone(), &self.store.read(self.keys.root()))
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.keys.clone(), &self.store.read(self.keys.root()))
     }
 
     pub(crate) fn commit(&mut self, transaction: &Transaction) {
@@ -65,19 +65,19 @@ impl Cluster {
     pub(crate) fn launch(&mut self, own: &str, asks: &str) {
         let text = format!("[Service]\nExecStart=/bin/true\n\n[X-Fleet]\n{asks}\n");
         let file = UnitFile::parse(&text).unwrap();
-        let write = registry::create(&self.picture(), &name(own), &file, Desired::Launched);
+        let write = registry::create(&self.snapshot(), &name(own), &file, Desired::Launched);
         self.commit(&write);
     }
 
     pub(crate) fn put_on(&mut self, own: &str, machine: Option<&str>) {
-        let picture = self.picture();
-        let from = picture.place_of(&name(own)).cloned();
+        let snapshot = self.snapshot();
+        let from = snapshot.place_of(&name(own)).cloned();
         let step = Move { unit: name(own), from, to: machine.map(id), cause: Cause::Unplaced };
-        self.commit(&registry::carry_out(&picture, self.epoch, &[step]).unwrap());
+        self.commit(&registry::carry_out(&snapshot, self.epoch, &[step]).unwrap());
     }
 
     pub(crate) fn goal(&self, before: &Goal) -> Goal {
-        agent::goal(&self.picture(), &id("m1"), before)
+        agent::goal(&self.snapshot(), &id("m1"), before)
     }
 
     /// What `m1` had of these, that are nowhere since.

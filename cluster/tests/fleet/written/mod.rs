@@ -1,4 +1,4 @@
-//! Names, machines and units of a board from the texts a test writes.
+//! Names, machines and units of a scheduler from the texts a test writes.
 
 use cluster::desired::Desired;
 use cluster::machine::{Machine, MachineId};

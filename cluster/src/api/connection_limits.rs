@@ -1,0 +1,105 @@
+//! Limits on the connections and streams that one peer may hold at once, so that no peer takes all
+//! places, and on those of one listener in all. For streams see [`super::change_stream`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Connections of one listener at once; more wait to be accepted.
+pub const MOST_CONNECTIONS: usize = 512;
+/// Connections from one address, or of one user on a unix socket.
+pub const MOST_OF_ONE: usize = 128;
+
+/// From where a connection comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Over TCP.
+    Address(IpAddr),
+    /// Over a unix socket.
+    User(u32),
+}
+
+impl Side {
+    /// Who has one address of version 6 has all that begin with the same 64 bits; one of version
+    /// 4 in the clothes of the other is what it is.
+    pub fn of(address: IpAddr) -> Side {
+        Side::Address(match address.to_canonical() {
+            IpAddr::V6(six) => {
+                let network = u128::from(six) >> 64 << 64;
+                IpAddr::V6(network.into())
+            }
+            four @ IpAddr::V4(_) => four,
+        })
+    }
+}
+
+/// Who is there; clones count together.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimits {
+    most: usize,
+    by: Arc<Mutex<BTreeMap<Side, usize>>>,
+}
+
+/// One connection; it counts until it is dropped.
+#[derive(Debug)]
+pub struct Seat {
+    crowd: ConnectionLimits,
+    side: Side,
+}
+
+impl ConnectionLimits {
+    /// In which one side has so many places at most.
+    pub fn with(most: usize) -> ConnectionLimits {
+        ConnectionLimits { most, by: Arc::default() }
+    }
+
+    /// `None`: that side has enough of them.
+    pub fn enter(&self, side: Side) -> Option<Seat> {
+        let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = by.entry(side).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Seat { crowd: self.clone(), side })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut by = self.crowd.by.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = by.get_mut(&self.side) {
+            *count -= 1;
+            if *count == 0 {
+                by.remove(&self.side);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_side_can_not_take_the_places_of_another() {
+        let crowd = ConnectionLimits::with(MOST_OF_ONE);
+        let (near, far) = (Side::User(1), Side::Address([10, 0, 0, 1].into()));
+        let mut seats: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
+        assert_eq!(seats.len(), MOST_OF_ONE);
+        assert!(crowd.enter(far).is_some());
+        seats.pop();
+        assert!(crowd.enter(near).is_some());
+        drop(seats);
+        assert!(crowd.by.lock().unwrap().is_empty(), "nobody is remembered");
+    }
+
+    #[test]
+    fn one_who_has_many_addresses_is_one() {
+        let of = |text: &str| Side::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Damping for machines that come and go. The first time a machine goes, its units move at once. Each
+//! further time in short order adds a delay, which wears off, so that its units stop moving.
+//! Pure; only the engine that leads knows it, for as long as it leads.
+
+use crate::machine::MachineId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one going adds, and the time that wears it off.
+const ONE: Duration = Duration::from_secs(30);
+/// So much of it is of no consequence.
+const FREE: Duration = ONE.saturating_mul(4);
+/// More of it is not remembered.
+const MOST: Duration = ONE.saturating_mul(8);
+/// What is beyond the free part is waited for, divided by this.
+const SHARE: u32 = 3;
+/// The longest that a machine keeps its units for its unrest.
+pub const LONGEST: Duration = Duration::from_secs(40);
+
+/// See the head of the module.
+#[derive(Clone, Debug, Default)]
+pub struct FlapDamping {
+    of: BTreeMap<MachineId, Level>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    height: Duration,
+    at: Duration,
+}
+
+impl Level {
+    fn height(self, now: Duration) -> Duration {
+        self.height.saturating_sub(now.saturating_sub(self.at))
+    }
+}
+
+impl FlapDamping {
+    /// A machine that was there went.
+    pub fn went(&mut self, id: &MachineId, now: Duration) {
+        let before = self.height(id, now);
+        let height = before.saturating_add(ONE).min(MOST);
+        self.of.insert(id.clone(), Level { height, at: now });
+    }
+
+    /// How much longer than others it keeps its units.
+    pub fn patience(&self, id: &MachineId, now: Duration) -> Duration {
+        (self.height(id, now).saturating_sub(FREE) / SHARE).min(LONGEST)
+    }
+
+    /// Forgets those that have been calm for long.
+    pub fn forget(&mut self, now: Duration) {
+        self.of.retain(|_, level| !level.height(now).is_zero());
+    }
+
+    fn height(&self, id: &MachineId, now: Duration) -> Duration {
+        self.of.get(id).map_or(Duration::ZERO, |level| level.height(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_often_is_waited_for_and_who_is_calm_again_is_not() {
+        let id = MachineId::new("m").unwrap();
+        let second = Duration::from_secs(1);
+        let (mut flap_damping, mut waited) = (FlapDamping::default(), Vec::new());
+        for turn in 0..20 {
+            let now = second * 5 * turn;
+            flap_damping.went(&id, now);
+            waited.push(flap_damping.patience(&id, now).as_secs());
+        }
+        assert_eq!(waited[..4], [0; 4], "now and then is free");
+        assert!(waited.is_sorted() && waited[19] == LONGEST.as_secs(), "{waited:?}");
+        let later = second * 95 + (MOST - FREE);
+        assert_eq!(flap_damping.patience(&id, later), Duration::ZERO);
+        flap_damping.forget(later);
+        assert_eq!(flap_damping.of.len(), 1, "half of it is left");
+        flap_damping.forget(second * 95 + MOST);
+        assert!(flap_damping.of.is_empty(), "nothing is kept of who is calm");
+    }
+}

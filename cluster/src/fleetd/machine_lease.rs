@@ -1,0 +1,445 @@
+//! The machine's key in etcd, bound to a lease that this task keeps alive. Two machines with one id
+//! exclude each other. A rebooted machine takes over its own former key once that has shown no sign of
+//! life for two thirds of its lease. When etcd is away for longer than the lease, the machine registers
+//! again by itself; units that run here are not touched.
+
+use super::identity::Identity;
+use crate::etcd_cache::{EtcdCache, WriteFault};
+use crate::fence;
+use crate::key::Subject;
+use crate::log;
+use crate::mutant::{Mutant, planted};
+use crate::record::MachineRecord;
+use crate::registry::{self, Twin};
+use crate::snapshot::Kept;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two tries to come in.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Signs of life in one lease.
+const SIGNS: u32 = 3;
+
+/// Why nothing was written.
+const CONTENDED: &str = "others write the same key";
+
+/// As the other tasks see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineLease {
+    /// The lease that everything of this machine is bound to; `None`: not in the cluster.
+    pub lease: Option<i64>,
+    /// The lease lives a TTL from here on at least, by the cache's clock.
+    pub proof: Option<Duration>,
+    /// When etcd answered again after it had said nothing for so long that leases of others may have
+    /// ended with it.
+    pub heard_again: Option<Duration>,
+}
+
+impl MachineLease {
+    /// Until when a machine that went is not taken for gone, for it may have lost its lease as etcd
+    /// said nothing, and be on its way back. `ttl`: of our own lease.
+    pub fn nobody_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
+        let silence_limit = fence::silence_limit(ttl);
+        // The news is here before the answer to our own sign of life.
+        let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
+        let silent = old || self.lease.is_none();
+        let since = if silent { Some(now) } else { self.heard_again };
+        since.map(|since| since.saturating_add(silence_limit)).filter(|until| *until > now)
+    }
+}
+
+/// The task.
+pub struct Sentry {
+    /// The cluster.
+    pub cache: EtcdCache,
+    /// Who we are.
+    pub identity: Identity,
+    /// How long silence is allowed.
+    pub ttl: Duration,
+    /// What we say of ourselves.
+    pub record: watch::Receiver<MachineRecord>,
+    /// Where we tell.
+    pub machine_lease: watch::Sender<MachineLease>,
+    /// Why the cluster does not let us in, while it does not.
+    pub turned_away: watch::Sender<Option<String>>,
+    /// The last run of this machine, which may not be over yet.
+    pub former: Former,
+}
+
+/// See [`Sentry::former`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Former {
+    /// The revision of its key, where it was found silent for long.
+    silent: Option<i64>,
+    /// Before then it can not be, as it was seen last.
+    not_before: Duration,
+    /// The revision of its key, and when that was seen first.
+    seen: Option<(i64, Duration)>,
+}
+
+impl Sentry {
+    /// Goes on for ever.
+    pub async fn stand(mut self) {
+        let mut was_in = false;
+        let mut said = String::new();
+        let clock = self.cache.clock().clone();
+        loop {
+            match self.enter().await {
+                Ok((lease, since)) => {
+                    if std::mem::replace(&mut was_in, true) {
+                        let now = clock.now();
+                        self.machine_lease.send_modify(|told| told.heard_again = Some(now));
+                    }
+                    let id = self.identity.id.clone();
+                    log::info(format_args!("machine {id} is registered, lease {lease:x}"));
+                    said.clear();
+                    self.stay(lease, since).await;
+                    self.machine_lease.send_replace(MachineLease::default());
+                    log::error(format_args!("machine {id} is out of the cluster"));
+                }
+                Err(why) if why != said => {
+                    log::error(format_args!("not registered: {why}"));
+                    said = why;
+                    clock.sleep(AGAIN).await;
+                }
+                Err(_) => clock.sleep(AGAIN).await,
+            }
+        }
+    }
+
+    /// The lease, and the revision at which the key was bound to it.
+    async fn enter(&mut self) -> Result<(i64, i64), String> {
+        let store = self.cache.store().clone();
+        self.could_enter().await?;
+        let proof = self.cache.clock().now();
+        let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
+        match self.write(lease.id).await {
+            Ok(revision) => {
+                let told =
+                    MachineLease { lease: Some(lease.id), proof: Some(proof), heard_again: None };
+                self.machine_lease.send_replace(told);
+                self.turned_away.send_replace(None);
+                Ok((lease.id, revision))
+            }
+            Err(fault) => {
+                let _ = store.revoke(lease.id).await;
+                Err(match fault {
+                    WriteFault::Refused(twin) => self.turn_away(&twin),
+                    WriteFault::Store(fault) => fault.to_string(),
+                    WriteFault::Contended => CONTENDED.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Who has to wait for the end of another's key asks for no lease meanwhile: after a power cut
+    /// all machines wait for their own. Whether it has to is known once etcd was read.
+    async fn could_enter(&mut self) -> Result<(), String> {
+        let mut snapshots = self.cache.changes();
+        let read = snapshots.wait_for(|snapshot| snapshot.revision > 0);
+        let _ = self.cache.clock().within(AGAIN, read).await;
+        let record = self.record.borrow().clone();
+        self.former.silent = None;
+        let Err(twin) = registry::register(&self.cache.snapshot(), &self.identity.id, &record, 0)
+        else {
+            return Ok(());
+        };
+        if twin.is_of_our_disk && self.is_over(&twin).await {
+            self.former.silent = Some(twin.there.modified);
+            return Ok(());
+        }
+        Err(self.turn_away(&twin))
+    }
+
+    /// It has been silent for so long that it is our last run, and not a machine that lives.
+    async fn is_over(&mut self, twin: &Twin) -> bool {
+        let now = self.cache.clock().now();
+        let key = twin.there.modified;
+        let seen = self.former.seen.filter(|(modified, _)| *modified == key);
+        let (_, since) = *self.former.seen.insert(seen.unwrap_or((key, now)));
+        // Who has just written it anew may be about to show itself, by its own `agent_ttl`.
+        let stirs = |ttl| now.saturating_sub(since) < fence::key_settle_time(ttl);
+        if now < self.former.not_before || stirs(self.ttl) {
+            return false;
+        }
+        match self.cache.store().remainder(twin.there.lease).await {
+            Ok(Some(left)) => {
+                self.former.not_before = now + left.missing();
+                left.is_silent() && !stirs(left.granted)
+            }
+            // Its key goes with it.
+            Ok(None) => false,
+            Err(fault) => {
+                log::debug(format_args!("the last run is not known to be over: {fault}"));
+                false
+            }
+        }
+    }
+
+    fn turn_away(&self, twin: &Twin) -> String {
+        let why = self.about(twin);
+        self.turned_away.send_replace(Some(why.clone()));
+        why
+    }
+
+    fn about(&self, twin: &Twin) -> String {
+        let (us, them) = (&self.identity, &twin.there.record);
+        let waits = match twin.is_of_our_disk {
+            true => "has been silent for two thirds of agent_ttl: it runs, or ran, from this disk",
+            false => "is gone",
+        };
+        format!(
+            "another machine is there under the id {}: at {:?}, boot {}, instance {}; this one is \
+             boot {}, instance {}. Each machine needs its own id; a machine that has just been \
+             booted anew waits until its old key {waits}",
+            us.id, them.ip, them.boot, them.instance, us.boot, us.instance
+        )
+    }
+
+    async fn write(&mut self, lease: i64) -> Result<i64, WriteFault<Box<Twin>>> {
+        let record = self.record.borrow_and_update().clone();
+        let (id, silent) = (self.identity.id.clone(), self.former.silent);
+        let key = self.key();
+        self.cache
+            .write(|snapshot| {
+                let there = snapshot.machines.get(&id);
+                let is_so = |kept: &Kept<_>| kept.lease == lease && kept.record == record;
+                if there.is_some_and(is_so) && snapshot.unread_since(&key).is_none() {
+                    return Ok(None);
+                }
+                registry::succeed(snapshot, &id, &record, lease, silent).map(Some)
+            })
+            .await
+    }
+
+    fn key(&self) -> String {
+        self.cache.keys().of(&Subject::Machine(self.identity.id.clone()))
+    }
+
+    /// A sign of life: when it was given. `None`: the lease has ended, or our key is another's.
+    ///
+    /// # Errors
+    /// Nobody knows: why not.
+    async fn show(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
+        let clock = self.cache.clock();
+        let proof = self.machine_lease.borrow().proof.unwrap_or_default();
+        let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
+        let stirs = was_long_silent && !planted(Mutant::SignBeforeKey);
+        let asked = clock.now();
+        if stirs && !self.stir(lease, since).await? {
+            return Ok(None);
+        }
+        let began = clock.now();
+        let alive = self.cache.store().keep_alive(lease).await;
+        let alive = alive.map_err(|fault| fault.to_string())?;
+        // Where that took long, a successor may have waited for it and found it silent all the same. It
+        // has not come in where the key is still ours to write, and sees from then on that we live.
+        let late = stirs && clock.since(asked) > fence::renew_grace(self.ttl);
+        let stays = !alive || !late || self.stir(lease, since).await?;
+        Ok((alive && stays).then_some(began))
+    }
+
+    /// Before it shows itself again, a machine that was silent for long writes its key once more: a
+    /// successor that is on its way finds another revision than the one it saw, and does not come in.
+    /// False: it has come in. A snapshot older than `since` does not show the key that is there: who
+    /// stood still from when it came in has no other.
+    async fn stir(&self, lease: i64, since: i64) -> Result<bool, String> {
+        let (id, record) = (&self.identity.id, self.record.borrow().clone());
+        let written = self.cache.write(|snapshot| {
+            let may_be_there = snapshot.machines.contains_key(id) || snapshot.revision < since;
+            if !may_be_there || record.disk.is_none() {
+                return Ok(None);
+            }
+            registry::register(snapshot, id, &record, lease).map(Some)
+        });
+        match self.cache.clock().within(self.ttl / SIGNS, written).await {
+            Some(Ok(_)) => Ok(true),
+            Some(Err(WriteFault::Refused(_))) => Ok(false),
+            Some(Err(WriteFault::Store(fault))) => Err(fault.to_string()),
+            Some(Err(WriteFault::Contended)) => Err(CONTENDED.to_string()),
+            None => Err("etcd is slow".to_string()),
+        }
+    }
+
+    /// Until the lease has ended. A snapshot older than `since` shows what was there before us.
+    async fn stay(&mut self, lease: i64, since: i64) {
+        let clock = self.cache.clock().clone();
+        let mut signs = clock.every(self.ttl / SIGNS);
+        // What we say of ourselves did not get through.
+        let mut unsaid = false;
+        let mut snapshots = self.cache.changes();
+        loop {
+            tokio::select! {
+                biased;
+                () = signs.tick() => {
+                    match self.show(lease, since).await {
+                        Ok(Some(began)) => {
+                            let now = clock.now();
+                            let silence_limit = fence::silence_limit(self.ttl);
+                            self.machine_lease.send_modify(|told| {
+                                let before = told.proof.replace(began).unwrap_or(began);
+                                if now.saturating_sub(before) > silence_limit {
+                                    told.heard_again = Some(now);
+                                }
+                            });
+                            unsaid = unsaid && self.write(lease).await.is_err();
+                        }
+                        Ok(None) => return,
+                        Err(why) => {
+                            log::debug(format_args!("no sign of life: {why}"));
+                            signs.reset_after(AGAIN);
+                        }
+                    }
+                }
+                _ = self.record.changed() => {
+                    unsaid = self.write(lease).await.is_err();
+                }
+                _ = snapshots.changed() => {
+                    let snapshot = self.cache.snapshot();
+                    let there = snapshot.machines.get(&self.identity.id);
+                    // Somebody took the key away, or took it over.
+                    let is_news = snapshot.revision >= since;
+                    let is_ours = there.is_some_and(|kept| kept.lease == lease)
+                        && snapshot.unread_since(&self.key()).is_none();
+                    if snapshot.revision > 0 && is_news && !is_ours
+                        && self.write(lease).await.is_err()
+                        && self.cache.health().borrow().fault.is_none()
+                    {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::Keys;
+    use crate::machine::MachineId;
+    use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
+    use crate::store::{Remainder, Store};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn record(rack: &str) -> MachineRecord {
+        MachineRecord {
+            ip: String::new(),
+            metadata: BTreeMap::from([("rack".to_string(), rack.to_string())]),
+            boot: "boot".to_string(),
+            instance: "instance".to_string(),
+            disk: None,
+            version: "1".to_string(),
+            listen: None,
+        }
+    }
+
+    async fn is_told(cache: &EtcdCache, rack: &str) {
+        let one = |kept: &crate::snapshot::Kept<MachineRecord>| kept.record == record(rack);
+        let told = |snapshot: &std::sync::Arc<crate::snapshot::Snapshot>| {
+            snapshot.machines.values().any(one)
+        };
+        cache.changes().wait_for(told).await.unwrap();
+    }
+
+    fn sentry(cache: &EtcdCache, record: watch::Receiver<MachineRecord>) -> Sentry {
+        let id = MachineId::new("m1").unwrap();
+        let (boot, instance, disk) = ("boot".to_string(), "instance".to_string(), None);
+        Sentry {
+            cache: cache.clone(),
+            identity: Identity { id, boot, instance, disk },
+            ttl: Duration::from_secs(3),
+            record,
+            machine_lease: watch::channel(MachineLease::default()).0,
+            turned_away: watch::channel(None).0,
+            former: Former::default(),
+        }
+    }
+
+    #[test]
+    fn who_was_silent_for_long_writes_its_key_again_though_its_snapshot_does_not_show_it_yet() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::memory();
+            // It came in and stood still at once: nothing has followed since.
+            let (cache, _still) = EtcdCache::new(store.clone(), Keys::under("/f"), Clock::system());
+            let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
+            let (_say, records) = watch::channel(own);
+            let mut sentry = sentry(&cache, records);
+            let lease = store.grant(sentry.ttl).await.unwrap().id;
+            let since = sentry.write(lease).await.unwrap();
+            assert_eq!(sentry.stir(lease, since).await, Ok(true));
+            let there = cache.read().await.unwrap().machines[&sentry.identity.id].clone();
+            assert!(there.modified > since, "a successor would come in by {since}: {there:?}");
+        });
+    }
+
+    /// A store of which only what is left of a lease is asked, and the time that a test says it is.
+    struct Stopped(Duration);
+
+    impl crate::clock::Time for Stopped {
+        fn now(&self) -> Duration {
+            self.0
+        }
+
+        fn sleep_until(&self, _: Duration) -> crate::clock::Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Driven for Stopped {
+        fn call(&self, _: Call) -> Answered<'static, Reply> {
+            let (granted, left) = (Duration::from_secs(30), Duration::from_secs(5));
+            Box::pin(async move { Ok(Reply::Left(Some(Remainder { granted, left }))) })
+        }
+
+        fn watch(&self, _: &str, _: i64) -> Answered<'static, Box<dyn DrivenWatch>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn who_wrote_its_key_anew_has_the_time_to_show_itself_that_its_own_lease_gives() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (_say, records) = watch::channel(record("1"));
+            let (lease, created, modified) = (1, 7, 7);
+            let there = Kept { record: record("1"), created, modified, lease };
+            let twin = Twin { there, is_of_our_disk: true };
+            for (seconds, is_over) in [(2, false), (7, false), (8, true)] {
+                let now = Arc::new(Stopped(Duration::from_secs(100 + seconds)));
+                let (store, clock) = (Store::driven(now.clone()), Clock::of(now));
+                let (cache, _still) = EtcdCache::new(store, Keys::under("/f"), clock);
+                let mut sentry = sentry(&cache, records.clone());
+                sentry.ttl = Duration::from_secs(6);
+                sentry.former.seen = Some((modified, Duration::from_secs(100)));
+                assert_eq!(sentry.is_over(&twin).await, is_over, "after {seconds} s");
+            }
+        });
+    }
+
+    #[test]
+    fn what_could_not_be_said_is_said_with_the_next_sign_of_life() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::memory();
+            let (cache, _following) = EtcdCache::start(store.clone(), Keys::under("/f"));
+            let (say, records) = watch::channel(record("1"));
+            tokio::spawn(sentry(&cache, records).stand());
+            timeout(SOON, is_told(&cache, "1")).await.unwrap();
+            store.set_reachable(false);
+            say.send_replace(record("2"));
+            // The store refuses at once: the sentry has tried when all tasks had their turns.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            store.set_reachable(true);
+            timeout(SOON, is_told(&cache, "2")).await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,289 @@
+//! The cluster, its revision and the units of this machine, kept in fleetd's runtime directory for as
+//! long as units run, so that a restarted fleetd judges its first reading as the former one would
+//! ([`crate::snapshot::Snapshot::doubt`], [`crate::suspicious_read_guard`]). Without it a wrong prefix, or
+//! an etcd that is another's, emptied or restored to an earlier day, would stop all units.
+
+use super::config::Config;
+use super::identity::Identity;
+use crate::agent::{self, Goal, Wanted};
+use crate::desired::Desired;
+use crate::fence::Worth;
+use crate::log;
+use crate::machine::MachineId;
+use crate::record::UnitRecord;
+use crate::snapshot::{Content, Known, Snapshot};
+use crate::unit_name::UnitName;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of the file, in the folder above `units_directory`. Who removes it, and starts fleetd
+/// anew, says that whatever etcd shows is right.
+pub const FILE: &str = "cluster";
+/// The file beside it, of the units: JSON, name to what [`UnitRecord`] has. It counts with the other
+/// alone.
+const RAN: &str = "ran";
+
+/// The file of the claims: JSON, counts with the other two alone.
+const HELD: &str = "held";
+
+/// The claims that exclusive units run by here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Of these.
+    pub units: BTreeSet<UnitName>,
+    /// The lease they are made under.
+    pub lease: i64,
+    /// When that was proved last, by a clock that goes on for as long as the machine is up.
+    pub proof: Option<Duration>,
+    /// How long that was granted for; `None`: an older fleetd did not say.
+    #[serde(default)]
+    pub ttl: Option<Duration>,
+    /// Those that may be made under an earlier lease still, and what they are worth.
+    #[serde(default)]
+    pub earlier: BTreeMap<UnitName, Worth>,
+}
+
+/// What is known of the time before this run of fleetd.
+#[derive(Clone, Debug, Default)]
+pub struct Recalled {
+    /// The cluster.
+    pub known: Option<Known>,
+    /// What was to be here, and was not refused.
+    pub ran: Goal,
+    /// What of that ran by a claim.
+    pub held: Held,
+    /// What of it went on though etcd had no word of it.
+    pub withheld: BTreeSet<UnitName>,
+    /// The hashes of the files by which what of it runs was begun, where that are others than it has.
+    pub running: BTreeMap<UnitName, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RanRecord {
+    #[serde(flatten)]
+    unit: UnitRecord,
+    #[serde(default = "launched")]
+    desired: Desired,
+    #[serde(default)]
+    withheld: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running: Option<String>,
+}
+
+/// What an older fleetd kept.
+fn launched() -> Desired {
+    Desired::Launched
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeldRecord {
+    boot: String,
+    held: Held,
+}
+
+impl Recalled {
+    /// What is to be recalled of that goal, which follows from that snapshot; `None`: that this
+    /// machine is in no cluster.
+    pub fn of(snapshot: &Snapshot, goal: Goal) -> Option<Recalled> {
+        let ran: Goal = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
+        let withheld = snapshot.withheld.iter().filter(|name| ran.contains_key(*name)).cloned();
+        let withheld = withheld.collect();
+        Some(Recalled { known: Some(snapshot.known()?), ran, withheld, ..Recalled::default() })
+    }
+
+    /// The same by a later snapshot, of a goal that nothing was done for since: what is told anew was
+    /// not judged, and does not run here.
+    pub fn later(snapshot: &Snapshot, me: &MachineId, goal: &Goal) -> Option<Recalled> {
+        let now = agent::goal(snapshot, me, goal);
+        let stays = goal.iter().filter(|(name, _)| now.contains_key(*name));
+        Recalled::of(snapshot, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
+    }
+
+    /// The same was to run, and to go on, and was begun by the same files.
+    pub fn ran_the_same(&self, other: &Recalled) -> bool {
+        let what = |of: &Recalled| {
+            let one = |(name, one): (&UnitName, &Wanted)| {
+                (name.clone(), one.desired, one.content.clone())
+            };
+            of.ran.iter().map(one).collect::<Vec<_>>()
+        };
+        what(self) == what(other)
+            && self.withheld == other.withheld
+            && self.running == other.running
+    }
+}
+
+/// Has it kept for a fleetd that begins anew.
+pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
+
+/// See the head of the module.
+#[derive(Clone)]
+pub struct PersistedIdentity {
+    folder: PathBuf,
+    boot: String,
+}
+
+impl PersistedIdentity {
+    /// Of a machine.
+    pub fn of(config: &Config, identity: &Identity) -> PersistedIdentity {
+        let folder = config.units_directory.parent().unwrap_or(&config.units_directory);
+        PersistedIdentity { folder: folder.to_path_buf(), boot: identity.boot.clone() }
+    }
+
+    /// What was kept in this boot. Of a cluster of which nothing ran here nothing is held to: any other
+    /// may follow it.
+    pub fn recall(&self) -> Recalled {
+        let known = self.known();
+        let ran = known.as_ref().and_then(|_| self.ran());
+        if ran.as_ref().is_some_and(|ran| ran.ran.is_empty()) {
+            return Recalled::default();
+        }
+        // Without it nobody knows what is to run on while something is given up.
+        let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
+        Recalled { known, held, ..ran.unwrap_or_default() }
+    }
+
+    fn held(&self) -> Option<Held> {
+        let text = std::fs::read(self.folder.join(HELD)).ok()?;
+        let record: HeldRecord = serde_json::from_slice(&text).ok()?;
+        (record.boot == self.boot).then_some(record.held)
+    }
+
+    fn known(&self) -> Option<Known> {
+        let text = std::fs::read_to_string(self.folder.join(FILE)).ok()?;
+        let mut words = text.strip_suffix('\n')?.split(' ');
+        let (boot, revision, id) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        (boot == self.boot && words.next().is_none() && !id.is_empty())
+            .then(|| Known { cluster: id.to_string(), revision })
+    }
+
+    /// Whether it runs still is init's to say.
+    fn ran(&self) -> Option<Recalled> {
+        let text = std::fs::read(self.folder.join(RAN)).ok()?;
+        let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
+        let mut all = Recalled::default();
+        for (name, RanRecord { unit, desired, withheld, running }) in units {
+            let content = Content::of(&name, unit.options).signed(unit.signature);
+            let refusal = agent::refusal(&name, &content.file);
+            let content = Arc::new(content);
+            if withheld {
+                all.withheld.insert(name.clone());
+            }
+            all.running.extend(running.map(|hash| (name.clone(), hash)));
+            all.ran.insert(name, Wanted { content, desired, refusal });
+        }
+        Some(all)
+    }
+
+    /// Nothing of it runs any more, and the machine has left its cluster.
+    pub fn forget(&self) {
+        for name in [FILE, RAN, HELD] {
+            let removed = std::fs::remove_file(self.folder.join(name));
+            if let Err(error) = removed
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                log::error(format_args!("{}: {error}", self.folder.join(name).display()));
+            }
+        }
+    }
+
+    /// Writes what is to be kept, each time it is told.
+    pub fn keeper(self) -> Keep {
+        let mut kept = self.recall();
+        let mut fault = String::new();
+        Box::new(move |next| {
+            let others = !kept.ran_the_same(next) || !fault.is_empty();
+            let claims = kept.held != next.held || !fault.is_empty();
+            let written = self.write(next, others, claims);
+            let said = written.err().map(|error| error.to_string()).unwrap_or_default();
+            if !said.is_empty() && said != fault {
+                log::error(format_args!("{}: {said}", self.folder.display()));
+            }
+            fault = said;
+            kept = next.clone();
+        })
+    }
+
+    fn write(&self, recalled: &Recalled, others: bool, claims: bool) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.folder)?;
+        if others {
+            let record = |(name, one): (&UnitName, &Wanted)| {
+                let Content { file, signature, .. } = &*one.content;
+                let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
+                let withheld = recalled.withheld.contains(name);
+                let running = recalled.running.get(name).cloned();
+                (name.clone(), RanRecord { unit, desired: one.desired, withheld, running })
+            };
+            let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
+            self.replace(RAN, &serde_json::to_vec(&units)?)?;
+        }
+        if claims {
+            let record = HeldRecord { boot: self.boot.clone(), held: recalled.held.clone() };
+            self.replace(HELD, &serde_json::to_vec(&record)?)?;
+        }
+        let Some(known) = &recalled.known else { return Ok(()) };
+        let line = format!("{} {} {}\n", self.boot, known.revision, known.cluster);
+        self.replace(FILE, line.as_bytes())
+    }
+
+    /// What units say may be secret: nobody else reads it.
+    fn replace(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let fresh = self.folder.join(format!("{name}.new"));
+        let mut options = std::fs::File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(bytes)?;
+        std::fs::rename(&fresh, self.folder.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit_file::UnitFile;
+
+    #[test]
+    fn what_ran_is_recalled_in_the_same_boot_and_with_the_cluster_alone() {
+        let folder = std::env::temp_dir().join(format!("fleet-ran.{}", std::process::id()));
+        let of = |boot: &str| PersistedIdentity { folder: folder.clone(), boot: boot.to_string() };
+        let name = UnitName::new("a.service").unwrap();
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+        let content = Arc::new(Content::of(&name, file));
+        let one = Wanted { content, desired: Desired::Launched, refusal: None };
+        let known = Some(Known { cluster: "c".to_string(), revision: 7 });
+        let held = Held {
+            units: BTreeSet::from([name.clone()]),
+            lease: i64::MAX,
+            proof: Some(Duration::from_millis(12_345)),
+            ttl: Some(Duration::from_secs(6)),
+            earlier: BTreeMap::from([(name.clone(), Worth { proof: None, ttl: Duration::ZERO })]),
+        };
+        let idle = Wanted { desired: Desired::Loaded, ..one.clone() };
+        let withheld = BTreeSet::from([name.clone()]);
+        let running = BTreeMap::from([(name.clone(), "0a".to_string())]);
+        let ran = Goal::from([(name, one), (UnitName::new("b.service").unwrap(), idle)]);
+        let recalled = Recalled { known, ran, held, withheld, running };
+        of("now").write(&recalled, true, true).unwrap();
+        let found = of("now").recall();
+        assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
+        assert_eq!((&found.held, &found.withheld), (&recalled.held, &recalled.withheld));
+        assert_eq!(found.running, recalled.running);
+        let later = of("later").recall();
+        assert!(later.ran.is_empty(), "of another boot nothing runs any more");
+        assert_eq!(later.held, Held::default());
+        std::fs::remove_file(folder.join(FILE)).unwrap();
+        assert!(of("now").recall().ran.is_empty(), "who removes that file believes etcd");
+        of("now").write(&recalled, true, true).unwrap();
+        of("now").forget();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "it has left for good");
+        of("now").forget();
+        let idle = Recalled { known: recalled.known, ..Recalled::default() };
+        of("now").write(&idle, true, true).unwrap();
+        assert!(of("now").recall().known.is_none(), "there is nothing that another could stop");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

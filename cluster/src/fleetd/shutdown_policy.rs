@@ -1,0 +1,139 @@
+//! Whether init only restarts a fleetd that was told to end. The question is repeated until init has
+//! answered; no answer is no reason to stop a unit.
+
+use super::init_socket::{InitFault, InitSocket};
+use groundstate_units::control::answer::{Status, System, Whose};
+use groundstate_units::control::request::Verb;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Between two questions that were not answered.
+const AGAIN: Duration = Duration::from_millis(100);
+/// So often nobody listened: one that begins anew is back by then.
+const ABSENT: u32 = 10;
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Init needs the unit that it is the process of, and does not shut down.
+    BegunAnew,
+    /// It is not, or there is no init.
+    Over,
+    /// Somebody is there, and does not say.
+    Unknown,
+}
+
+impl Fate {
+    /// As init says within that time.
+    pub(super) async fn told_by(init: &InitSocket, within: Duration) -> Fate {
+        let mut untold = Fate::Unknown;
+        let asking = async {
+            let mut absent = 0;
+            while absent < ABSENT {
+                untold = Fate::Unknown;
+                if let Ok(fate) = ask(init).await {
+                    return fate;
+                }
+                let is_absent = init.is_absent().await;
+                absent = if is_absent { absent + 1 } else { 0 };
+                if is_absent {
+                    untold = Fate::Over;
+                }
+                sleep(AGAIN).await;
+            }
+            Fate::Over
+        };
+        let told = timeout(within, asking).await;
+        told.unwrap_or(untold)
+    }
+}
+
+async fn ask(init: &InitSocket) -> Result<Fate, InitFault> {
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    let whose: Whose = init.ask(Verb::Whose { pid }).await?;
+    let Some(name) = whose.unit else { return Ok(Fate::Over) };
+    let status: Status = init.ask(Verb::Status { targets: Vec::new() }).await?;
+    let is_needed = status.units.iter().any(|unit| unit.unit == name && unit.needed);
+    Ok(if is_needed && status.system != System::Stopping { Fate::BegunAnew } else { Fate::Over })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::path::{Path, PathBuf};
+
+    const LONG: Duration = Duration::from_secs(60);
+    const BUSY: &str = r#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many","hint":""}}"#;
+    const OURS: &str = r#"{"v":1,"id":1,"ok":{"unit":"fleetd"}}"#;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("farewell-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn status(needed: bool, system: &str) -> String {
+        let unit = serde_json::json!({
+            "unit": "fleetd", "type": "foreground-notified", "state": "running", "needed": needed, "file": "f",
+        });
+        let overlay = serde_json::json!({ "with": [], "without": [] });
+        let status = serde_json::json!({ "overlay": overlay, "system": system, "units": [unit] });
+        serde_json::json!({ "v": 1, "id": 1, "ok": status }).to_string()
+    }
+
+    /// An init that says these, a line to who asks, and then only hangs up.
+    fn saying(folder: &Path, lines: &[&str]) -> InitSocket {
+        let path = folder.join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        std::thread::spawn(move || {
+            let mut lines = lines.into_iter();
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                let mut asked = String::new();
+                let _ = BufReader::new(&stream).read_line(&mut asked);
+                if asked.is_empty() {
+                    continue;
+                }
+                if let Some(line) = lines.next().filter(|line| !line.is_empty()) {
+                    let _ = writeln!(&stream, "{line}");
+                }
+            }
+        });
+        InitSocket::new(path)
+    }
+
+    #[tokio::test]
+    async fn an_init_that_does_not_answer_at_once_is_asked_again() {
+        let needed = status(true, "running");
+        for (name, lines, fate) in [
+            ("busy", vec![BUSY, OURS, "", OURS, &needed], Fate::BegunAnew),
+            ("torn", vec!["", "{", OURS, BUSY, OURS, &needed], Fate::BegunAnew),
+            ("not", vec![BUSY, OURS, &status(false, "running")], Fate::Over),
+            ("ending", vec![OURS, BUSY, OURS, &status(true, "stopping")], Fate::Over),
+            ("stranger", vec![r#"{"v":1,"id":1,"ok":{"unit":null}}"#], Fate::Over),
+        ] {
+            let folder = folder(name);
+            assert_eq!(Fate::told_by(&saying(&folder, &lines), LONG).await, fate, "{name}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_init_that_is_there_and_says_nothing_has_not_said_that_it_is_over() {
+        let folder = folder("silent");
+        let within = AGAIN * 3;
+        let nobody = InitSocket::new(folder.join("nobody.sock"));
+        assert_eq!(Fate::told_by(&nobody, within).await, Fate::Over);
+        assert_eq!(Fate::told_by(&saying(&folder, &[BUSY, OURS]), within).await, Fate::Unknown);
+        // It takes nobody in.
+        let path = folder.join("hangs.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(Fate::told_by(&InitSocket::new(path.clone()), within).await, Fate::Unknown);
+        drop(listener);
+        assert_eq!(Fate::told_by(&InitSocket::new(path), within).await, Fate::Over);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

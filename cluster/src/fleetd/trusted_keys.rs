@@ -1,0 +1,363 @@
+//! Keeps what [`crate::trust`] knows over restarts: the keys are read again when their file has
+//! changed, the newest serials stand in a file of lines `SERIAL NAME` that is only added to, and
+//! written anew when it has grown long.
+
+use super::config::Config;
+use crate::agent::{self, Goal, Wanted};
+use crate::api::reloaded_files::ReloadedFiles;
+use crate::log;
+use crate::mutant::{Mutant, planted};
+use crate::signature::{LARGEST_FILE, TrustedKeys};
+use crate::snapshot::Snapshot;
+use crate::trust::{Serials, Trust};
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Lines that may stand in the file for each name, before it is written anew.
+const LINES_A_NAME: usize = 4;
+/// And so many more.
+const MORE_LINES: usize = 1024;
+/// Bytes of the file; far more than it ever has.
+const LARGEST: u64 = 128 * 1024 * 1024;
+
+/// See the head of the module.
+pub struct TrustKeeper {
+    trust: Trust,
+    keys: Box<dyn Fn() -> Arc<TrustedKeys> + Send>,
+    keep: Keep,
+}
+
+/// Keeps what is news, and all.
+type Keep = Box<dyn FnMut(&[(UnitName, u64)], &Serials) + Send>;
+
+struct SerialsFile {
+    path: PathBuf,
+    lines: usize,
+    fault: String,
+}
+
+impl TrustKeeper {
+    /// As it is configured; `None`: everything is run.
+    ///
+    /// # Errors
+    /// The keys or what was seen can not be read, or not be kept.
+    pub fn of(config: &Config) -> Result<Option<TrustKeeper>, String> {
+        let Some(path) = config.trusted_keys_file.clone() else { return Ok(None) };
+        let shown = path.display().to_string();
+        let read = move || {
+            let told = |why: String| format!("{shown}: {why}");
+            let pem =
+                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| told(why.to_string()))?;
+            TrustedKeys::of(&pem).map(Arc::new).map_err(told)
+        };
+        let files = config.trusted_keys_file.clone().into_iter().collect();
+        let keys = ReloadedFiles::of(files, read)?;
+        let path = config.state_directory.join("serials");
+        let (serials, mut file) = SerialsFile::open(&path)?;
+        let trust = Trust::new(&config.cluster_name, keys.get(), serials);
+        let keep = move |news: &[(UnitName, u64)], all: &Serials| file.keep(news, all);
+        Ok(Some(TrustKeeper { trust, keys: Box::new(move || keys.get()), keep: Box::new(keep) }))
+    }
+
+    /// Of what somebody else keeps over restarts.
+    pub fn kept_by(
+        trust: Trust,
+        keys: Arc<TrustedKeys>,
+        keep: Box<dyn Fn(&Serials) + Send>,
+    ) -> TrustKeeper {
+        let keep = move |_: &[(UnitName, u64)], all: &Serials| keep(all);
+        TrustKeeper { trust, keys: Box::new(move || keys.clone()), keep: Box::new(keep) }
+    }
+
+    /// Looks at all that is signed, and says of each unit that is to be here why it is not run. `before`:
+    /// what was to be here.
+    pub fn judge(&mut self, snapshot: &Snapshot, goal: &mut Goal, before: &Goal) {
+        self.trust.set_keys((self.keys)());
+        let news = self.trust.observe(snapshot);
+        if !news.is_empty() && !planted(Mutant::SerialsForgotten) {
+            (self.keep)(&news, self.trust.serials());
+        }
+        for (name, wanted) in goal {
+            let is_rolled_out =
+                snapshot.globals.get(name).is_some_and(|told| told.record.first.is_some());
+            let now = snapshot.units.get(name).map(|kept| &kept.record);
+            let goes_on = is_rolled_out && now.is_none_or(|now| now.hash != wanted.content.hash);
+            if goes_on && self.is_too_old(name, wanted, before) {
+                wanted.content = now.unwrap_or(&wanted.content).clone();
+            } else if goes_on {
+                // It goes on until its new file is for this machine. How old its signature is was
+                // judged when it came; that it has one is looked at still.
+                if wanted.refusal.is_none() && !planted(Mutant::UnsignedRuns) {
+                    wanted.refusal = self.trust.vouch_for(name, &wanted.content).err();
+                }
+                continue;
+            }
+            let unsigned = self.trust.judge(name, &wanted.content).err();
+            let unsigned = unsigned.filter(|_| !planted(Mutant::UnsignedRuns));
+            wanted.refusal = unsigned.or_else(|| agent::refusal(name, &wanted.content.file));
+        }
+    }
+
+    /// What the cluster says stood there before, on a machine that has nothing of it: whoever writes to
+    /// etcd may have chosen it among all that was ever signed.
+    fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
+        !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
+    }
+}
+
+fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The serials of that text, and how many lines it has. A line that was cut off by a fall of
+/// the machine is none.
+fn parse(text: &str) -> (Serials, usize) {
+    let (mut floor, mut newest, mut lines) = (0, BTreeMap::new(), 0);
+    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        lines += 1;
+        let Some((serial, name)) = line.split_once(' ') else { continue };
+        let Ok(serial) = serial.parse::<u64>() else { continue };
+        if name == "*" {
+            floor = serial.max(floor);
+        } else if let Ok(name) = UnitName::new(name) {
+            let known: &mut u64 = newest.entry(name).or_default();
+            *known = serial.max(*known);
+        }
+    }
+    (Serials::of(floor, newest), lines)
+}
+
+impl SerialsFile {
+    fn open(path: &Path) -> Result<(Serials, SerialsFile), String> {
+        let told = |error: std::io::Error| format!("{}: {error}", path.display());
+        let text = match bounded(path, LARGEST) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(told(error)),
+        };
+        let (serials, lines) = parse(&text);
+        let mut file = SerialsFile { path: path.to_path_buf(), lines, fault: String::new() };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(told)?;
+        }
+        // Told now rather than when a unit waits for it; and a line that was cut off is gone.
+        file.write_anew(&serials).map_err(told)?;
+        Ok((serials, file))
+    }
+
+    fn keep(&mut self, news: &[(UnitName, u64)], all: &Serials) {
+        let grown = self.lines + news.len() > LINES_A_NAME * all.newest().len() + MORE_LINES;
+        let kept = if grown { self.write_anew(all) } else { self.add(news) };
+        let fault = kept.err().map(|error| error.to_string()).unwrap_or_default();
+        if !fault.is_empty() && fault != self.fault {
+            let path = self.path.display();
+            log::error(format_args!(
+                "what was signed is not remembered over a restart: {path}: {fault}"
+            ));
+        }
+        self.fault = fault;
+    }
+
+    fn add(&mut self, news: &[(UnitName, u64)]) -> std::io::Result<()> {
+        let mut text = String::new();
+        for (name, serial) in news {
+            let _ = writeln!(text, "{serial} {name}");
+        }
+        let mut file = std::fs::File::options().append(true).create(true).open(&self.path)?;
+        file.write_all(text.as_bytes())?;
+        self.lines += news.len();
+        Ok(())
+    }
+
+    fn write_anew(&mut self, all: &Serials) -> std::io::Result<()> {
+        let mut text = format!("{} *\n", all.floor());
+        for (name, serial) in all.newest() {
+            let _ = writeln!(text, "{serial} {name}");
+        }
+        let fresh = self.path.with_extension("new");
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_data()?;
+        std::fs::rename(&fresh, &self.path)?;
+        self.lines = all.newest().len() + 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent;
+    use crate::desired::Desired;
+    use crate::fleetd::persisted_identity::Recalled;
+    use crate::key::{Keys, Subject};
+    use crate::machine::MachineId;
+    use crate::record::{ClusterRecord, ScheduleRecord, UnitRecord, encode};
+    use crate::signature::SigningKey;
+    use crate::snapshot::Kept;
+    use crate::transaction::{Change, Entry};
+    use crate::unit_file::UnitFile;
+    use std::collections::BTreeSet;
+
+    // Of `openssl genpkey -algorithm ed25519`, made for these tests, and what is public of it.
+    const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n";
+    const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
+
+    const ANOTHER: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3OklpE9cy3KY3YbIeK1duITXrcDkmzogsEQjZtqZoJY=\n-----END PUBLIC KEY-----\n";
+
+    fn trusting(key: &[u8]) -> TrustKeeper {
+        let keys = Arc::new(TrustedKeys::of(key).unwrap());
+        let trust = Trust::new("c", keys.clone(), Serials::default());
+        TrustKeeper::kept_by(trust, keys, Box::new(|_| {}))
+    }
+
+    /// A global unit gets that file, signed as of that serial or by nobody, for those machines alone.
+    fn roll_out(snapshot: &mut Snapshot, text: &str, serial: Option<u64>, to: Option<&str>) {
+        let name = UnitName::new("a.service").unwrap();
+        let options = UnitFile::parse(&format!("[Service]\nExecStart={text}\n")).unwrap();
+        let key = SigningKey::of(KEY, "c").unwrap();
+        let signature = serial.map(|serial| key.sign(&name, &options, serial));
+        let first = to.map(|to| BTreeSet::from([MachineId::new(to).unwrap()]));
+        let told =
+            ScheduleRecord { first, ..ScheduleRecord::new(Desired::Launched, options.hash()) };
+        let revision = snapshot.revision + 1;
+        let keys = snapshot.keys().clone();
+        for (subject, value) in [
+            (Subject::Unit(name.clone()), encode(&UnitRecord { options, signature })),
+            (Subject::Global(name), encode(&told)),
+        ] {
+            let key = keys.of(&subject);
+            let entry = Entry { key, value, created: revision, modified: revision, lease: 0 };
+            snapshot.apply(&Change::Put(entry));
+        }
+    }
+
+    #[test]
+    fn what_goes_on_until_its_new_file_is_for_this_machine_is_not_judged_anew() {
+        let mut trust_keeper = trusting(PUBLIC);
+        let mut snapshot = Snapshot::new(Keys::under("/p"));
+        let me = MachineId::new("m1").unwrap();
+        let mut goal = Goal::new();
+        // Which file is to be here, and whether it is run.
+        let mut judged = |snapshot: &Snapshot| {
+            let next = agent::goal(snapshot, &me, &goal);
+            let had = std::mem::replace(&mut goal, next);
+            trust_keeper.judge(snapshot, &mut goal, &had);
+            let one = goal.values().next().unwrap();
+            (one.content.file.text().contains("/old"), one.refusal.is_none())
+        };
+        roll_out(&mut snapshot, "/old", Some(7), None);
+        assert_eq!(judged(&snapshot), (true, true));
+        // A newer serial of its name has been seen by now.
+        roll_out(&mut snapshot, "/new", Some(8), Some("m2"));
+        assert_eq!(judged(&snapshot), (true, true), "the old file goes on as it was judged");
+        assert_eq!(judged(&snapshot), (true, true), "and at every look");
+        roll_out(&mut snapshot, "/bad", None, Some("m2"));
+        assert_eq!(judged(&snapshot), (true, true), "whatever the new one is signed by");
+        roll_out(&mut snapshot, "/bad", None, Some("m1"));
+        assert_eq!(judged(&snapshot), (false, false), "what is for this machine is judged");
+        roll_out(&mut snapshot, "/new", Some(8), Some("m1"));
+        assert_eq!(judged(&snapshot), (false, true));
+        roll_out(&mut snapshot, "/old", Some(7), None);
+        assert_eq!(judged(&snapshot), (true, false), "and an old one does not come again");
+    }
+
+    #[test]
+    fn what_nobody_signed_does_not_run_by_way_of_a_rollout_and_a_fleetd_begun_anew() {
+        let mut trust_keeper = trusting(PUBLIC);
+        let mut snapshot = Snapshot::new(Keys::under("/p"));
+        let record = ClusterRecord { id: "c".to_string() };
+        snapshot.cluster = Some(Kept { record, created: 1, modified: 1, lease: 0 });
+        let me = MachineId::new("m1").unwrap();
+        roll_out(&mut snapshot, "/good", Some(7), None);
+        let mut goal = agent::goal(&snapshot, &me, &Goal::new());
+        trust_keeper.judge(&snapshot, &mut goal, &Goal::new());
+        let text = |goal: &Goal| goal.values().next().unwrap().content.file.text();
+        let is_run = |goal: &Goal| goal.values().next().unwrap().refusal.is_none();
+        // For some time the machine can do nothing of what it is told.
+        for (text, to) in [("/evil", None), ("/other", Some("nobody"))] {
+            roll_out(&mut snapshot, text, None, to);
+            goal = Recalled::later(&snapshot, &me, &goal).unwrap().ran;
+        }
+        assert!(text(&goal).contains("/good"), "what is kept is what ran: {}", text(&goal));
+        let mut begun_anew = trusting(PUBLIC);
+        let mut next = agent::goal(&snapshot, &me, &goal);
+        begun_anew.judge(&snapshot, &mut next, &goal);
+        assert!(text(&next).contains("/good") && is_run(&next));
+        // Whatever is found there, it is run by a signature of its own.
+        let mut evil = Snapshot::new(Keys::under("/p"));
+        roll_out(&mut evil, "/evil", None, None);
+        let mut next = agent::goal(&snapshot, &me, &agent::goal(&evil, &me, &Goal::new()));
+        begun_anew.judge(&snapshot, &mut next, &goal);
+        assert!(text(&next).contains("/evil") && !is_run(&next));
+        assert!(Recalled::of(&snapshot, next).unwrap().ran.is_empty(), "what is refused never ran");
+        let mut next = agent::goal(&snapshot, &me, &goal);
+        trusting(ANOTHER).judge(&snapshot, &mut next, &goal);
+        assert!(
+            text(&next).contains("/good") && !is_run(&next),
+            "that key does not count any more"
+        );
+        roll_out(&mut snapshot, "/good", Some(7), None);
+        snapshot.apply(&Change::Delete {
+            key: snapshot.keys().of(&Subject::Global(UnitName::new("a.service").unwrap())),
+            revision: snapshot.revision + 1,
+        });
+        assert!(Recalled::later(&snapshot, &me, &goal).unwrap().ran.is_empty(), "it is gone");
+    }
+
+    #[test]
+    fn what_stood_there_before_runs_where_nothing_runs_only_if_its_signature_is_none_of_old() {
+        let global = |text: &str| format!("{text}\n[X-Fleet]\nGlobal=true");
+        let me = MachineId::new("m1").unwrap();
+        for (serial, text) in [(Some(8), "/new"), (None, "/old")] {
+            let mut snapshot = Snapshot::new(Keys::under("/p"));
+            let record = ClusterRecord { id: "c".to_string() };
+            snapshot.cluster = Some(Kept { record, created: 1, modified: 1, lease: 0 });
+            roll_out(&mut snapshot, &global("/old"), Some(7), None);
+            let there = &snapshot.units.values().next().unwrap().record;
+            let (options, signature) = (there.file.clone(), there.signature.clone());
+            roll_out(&mut snapshot, &global("/new"), serial, Some("m2"));
+            let told = snapshot.globals.values_mut().next().unwrap();
+            told.record.before = Some(UnitRecord { options, signature });
+            let (mut trust_keeper, mut before) = (trusting(PUBLIC), Goal::new());
+            for _ in 0..2 {
+                let mut goal = agent::goal(&snapshot, &me, &before);
+                trust_keeper.judge(&snapshot, &mut goal, &before);
+                let one = goal.values().next().unwrap();
+                assert!(one.content.file.text().contains(text), "{one:?}");
+                assert_eq!(one.refusal, None);
+                before = goal;
+            }
+        }
+    }
+
+    #[test]
+    fn serials_are_kept_over_restarts_and_falls() {
+        let folder = std::env::temp_dir().join(format!("fleet-serials.{}", std::process::id()));
+        let path = folder.join("serials");
+        let name = |text: &str| UnitName::new(text).unwrap();
+        let (mut serials, mut file) = SerialsFile::open(&path).unwrap();
+        for serial in 1..5000 {
+            serials.raise(&name("a.service"), serial);
+            file.keep(&[(name("a.service"), serial)], &serials);
+        }
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(size < 20_000, "it does not grow without end: {size}");
+        serials.raise(&name("b@1.service"), 7);
+        file.keep(&[(name("b@1.service"), 7)], &serials);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("x y\n8 ../b\n99999 a.serv");
+        std::fs::write(&path, text).unwrap();
+        let (again, _) = SerialsFile::open(&path).unwrap();
+        assert_eq!(again, serials);
+        std::fs::create_dir(folder.join("none")).unwrap();
+        assert!(SerialsFile::open(&folder.join("none")).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

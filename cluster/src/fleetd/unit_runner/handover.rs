@@ -1,0 +1,226 @@
+//! What init is told, and what it says: the set of files and roots is put when it is another than init has,
+//! and what becomes of it is looked at. What follows from that is [`super::report`]'s.
+
+use super::{Hashes, UnitRunner};
+use crate::agent;
+use crate::fleetd::init_socket::InitFault;
+use crate::log;
+use crate::mutant::{Mutant, planted};
+use crate::unit_name::UnitName;
+use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::diagnostic::Severity;
+use groundstate_units::name::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A set that init has refused for good is put again after that, at first.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// And after that at most: what is in the way may be another's.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A set that init has refused, and when it is put again.
+pub(super) struct PutOff {
+    set: SourceSet,
+    pause: Duration,
+    until: Duration,
+}
+
+impl PutOff {
+    /// Each time it waits for twice as long; `before`: what was put off until now.
+    fn after(before: Option<PutOff>, set: SourceSet, now: Duration) -> PutOff {
+        let again = before.filter(|before| is_same(&before.set, &set));
+        let longer = |before: PutOff| (before.pause * 2).min(LONGEST_PAUSE);
+        let pause = again.map_or(FIRST_PAUSE, longer);
+        PutOff { set, pause, until: now + pause }
+    }
+
+    fn holds(&self, set: &SourceSet, now: Duration) -> bool {
+        now < self.until && is_same(&self.set, set)
+    }
+}
+
+/// Whichever revision it is put over.
+pub(super) fn is_same(one: &SourceSet, other: &SourceSet) -> bool {
+    one.files == other.files && one.roots == other.roots
+}
+
+impl UnitRunner {
+    /// What init has refused is to be put once more.
+    pub(super) fn is_put_again(&self) -> bool {
+        let now = self.cache.clock().now();
+        self.put_off.as_ref().is_some_and(|put_off| put_off.until <= now)
+    }
+
+    pub(super) async fn put(&mut self) {
+        let mut set = self.set();
+        let now = self.cache.clock().now();
+        let hash =
+            |(name, one): (&UnitName, &agent::Wanted)| (name.clone(), one.content.hash.clone());
+        let hashes: Hashes = self.goal.iter().map(hash).collect();
+        if self.put.as_ref().is_some_and(|put| is_same(put, &set)) {
+            self.giving_up.clear();
+            (self.refused, self.put_off) = (None, None);
+            match &mut self.fresh {
+                Some(fresh) => *fresh = hashes,
+                None => self.hashes = hashes,
+            }
+            return;
+        }
+        let put_off = self.put_off.as_ref().is_some_and(|put_off| put_off.holds(&set, now));
+        if put_off && self.giving_up.is_empty() {
+            return;
+        }
+        if self.revision.is_none() {
+            match self.of_init(self.init.revision()).await {
+                Ok(revision) => self.revision = revision,
+                Err(fault) => return self.failed(&fault),
+            }
+        }
+        self.remember_claims();
+        set.expected = self.revision;
+        match self.taken_by_init(self.init.put(&set)).await {
+            Ok(put) => {
+                log::debug(format_args!(
+                    "init has {} units, revision {}",
+                    set.files.len(),
+                    put.revision
+                ));
+                self.revision = Some(put.revision);
+                let wrong =
+                    put.diagnostics.into_iter().filter(|said| said.severity == Severity::Error);
+                let base = |file: &str| file.rsplit('/').next().unwrap_or_default().to_string();
+                self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
+                set.expected = None;
+                self.put = Some(set);
+                self.fresh = Some(hashes);
+                self.refused = None;
+                self.put_off = None;
+                self.giving_up.clear();
+                self.look().await;
+            }
+            Err(fault) if fault.lasting().is_some() => {
+                // What it took before it has still.
+                set.expected = None;
+                self.failed(&fault);
+                if self.take_back(&set).await {
+                    self.put_off = Some(PutOff::after(self.put_off.take(), set, now));
+                }
+            }
+            Err(fault) => {
+                // Another put came before, or init began anew.
+                self.lose_sight();
+                self.failed(&fault);
+            }
+        }
+    }
+
+    /// What is not to be any more is stopped though init does not take all that is to be: of what it
+    /// has, or had by what is known, it is left what is to be still. False: init has not said, and is
+    /// asked once more.
+    async fn take_back(&mut self, set: &SourceSet) -> bool {
+        let Some(had) = self.put.clone().or(self.had.clone()) else { return true };
+        let files: BTreeSet<String> = self.giving_up.iter().flat_map(agent::files).collect();
+        let roots: BTreeSet<&Name> = set.roots.iter().collect();
+        let mut less = SourceSet { expected: None, ..had };
+        less.files.retain(|file, text| {
+            set.files.get(file).is_some_and(|now| now == text || !files.contains(file))
+        });
+        less.roots.retain(|root| roots.contains(root));
+        if !self.put.as_ref().is_some_and(|put| is_same(put, &less)) {
+            less.expected = self.revision;
+            match self.taken_by_init(self.init.put(&less)).await {
+                Ok(put) => self.revision = Some(put.revision),
+                Err(fault) => {
+                    let has_said_no = fault.lasting().is_some();
+                    if !has_said_no {
+                        self.lose_sight();
+                    }
+                    self.failed(&fault);
+                    return has_said_no;
+                }
+            }
+            less.expected = None;
+        }
+        self.put = Some(less);
+        self.giving_up.clear();
+        self.look().await;
+        true
+    }
+
+    /// What init has is not known any more.
+    fn lose_sight(&mut self) {
+        self.revision = None;
+        self.had = self.put.take().or(self.had.take());
+        self.put_off = None;
+    }
+
+    pub(super) fn failed(&mut self, fault: &InitFault) {
+        self.again = true;
+        let gone = matches!(fault, InitFault::Gone(_));
+        let now = self.cache.clock().now();
+        self.silent = gone.then_some(self.silent.unwrap_or(now));
+        self.refused = fault.lasting().or(self.refused.take());
+        let fault = fault.to_string();
+        if self.fault != fault {
+            log::error(format_args!("{fault}"));
+            self.fault = fault;
+        }
+    }
+
+    pub(super) async fn look(&mut self) {
+        self.asked_init = self.cache.clock().now();
+        match self.of_init(self.init.look()).await {
+            Ok(look) => {
+                self.fault.clear();
+                if self.silent.take().is_some() {
+                    // It may be another one.
+                    self.put_off = None;
+                }
+                self.ending = look.ending;
+                self.has_none = look.revision.unwrap_or_default() == 0;
+                self.blind = false;
+                self.units = by_names(look.units);
+                self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
+                self.note_what_runs();
+                // init began anew and has forgotten, or never had, what we put.
+                if let (Some(revision), Some(now)) = (self.revision, look.revision)
+                    && now != revision
+                {
+                    self.lose_sight();
+                }
+            }
+            Err(fault) => {
+                self.blind = !planted(Mutant::LooksOnce);
+                self.failed(&fault);
+            }
+        }
+    }
+}
+
+impl UnitRunner {
+    /// What runs is as old as it was where init has kept it beside a newer file.
+    fn note_what_runs(&mut self) {
+        if self.ran.is_some() {
+            // Of what the one before it ran nothing was taken over yet.
+            return;
+        }
+        let goal = &self.goal;
+        self.running.retain(|name, _| goal.contains_key(name));
+        for (name, one) in goal {
+            let stale = agent::find(name, one, &self.units).is_some_and(|unit| unit.stale);
+            if let Some(hash) = self.hashes.get(name).filter(|_| !stale) {
+                self.running.insert(name.clone(), hash.clone());
+            }
+        }
+    }
+}
+
+/// Each under all of its names: under one that is its own, whoever else answers to that.
+fn by_names(units: Vec<UnitStatus>) -> BTreeMap<String, UnitStatus> {
+    let aliases = units.iter().flat_map(|unit| unit.provides.iter().map(move |name| (name, unit)));
+    let aliases = aliases.map(|(name, unit)| (name.clone(), unit.clone()));
+    let mut all: BTreeMap<String, UnitStatus> = aliases.collect();
+    all.extend(units.into_iter().map(|unit| (unit.unit.clone(), unit)));
+    all
+}

@@ -1,0 +1,114 @@
+//! The claims of what is not to run here (any more) are given back, once nothing of it does.
+
+use super::UnitRunner;
+use crate::agent::{self, Wanted};
+use crate::mutant::{Mutant, planted};
+use crate::registry;
+use crate::snapshot::Snapshot;
+use crate::unit_name::UnitName;
+use groundstate_units::control::answer::UnitStatus;
+use groundstate_units::control::source_set::SourceSet;
+use std::collections::BTreeSet;
+
+impl UnitRunner {
+    /// What init is to have by now. A process that runs by a claim would run on without one where init
+    /// keeps it beside a file that asks for none, be it another unit's of the same name there: it is
+    /// stopped before init gets that.
+    pub(super) fn set(&self) -> SourceSet {
+        let guarded = self.guarded();
+        let put = self.put.as_ref();
+        let waits = |(name, one): (&UnitName, &Wanted)| {
+            !one.content.asks.exclusive
+                && one.refusal.is_none()
+                && guarded.contains(&agent::called(name, one))
+                && agent::keeps_what_runs(one)
+                && !put.is_some_and(|put| agent::is_put(put, name, one))
+        };
+        if !self.goal.iter().any(waits) {
+            return agent::source_set(&self.goal, &self.held);
+        }
+        let mut goal = self.goal.clone();
+        goal.retain(|name, one| !waits((name, one)));
+        agent::source_set(&goal, &self.held)
+    }
+
+    /// What init calls all that runs by a claim, or may still.
+    fn guarded(&self) -> BTreeSet<String> {
+        let snapshot = self.cache.snapshot();
+        let is_ours = |name: &&UnitName| {
+            let claim = snapshot.claim_of(name, &self.me);
+            claim.is_some_and(|claim| registry::is_own_claim(claim, &self.instance))
+        };
+        let all = snapshot.claims.keys().filter(is_ours).chain(&self.held).chain(&self.giving_up);
+        let called = |name: &UnitName| {
+            let has_it = |one: &&Wanted| one.needs_claim() && self.init_has(name, one);
+            match self.goal.get(name).filter(has_it) {
+                // Of what was there before it init has nothing any more.
+                Some(one) => vec![agent::called(name, one)],
+                // It may have had either kind of file.
+                None => agent::targets(name).to_vec(),
+            }
+        };
+        all.flat_map(called).collect()
+    }
+
+    /// Init was told the very file. Where it is not known what it was told, its word counts for what kind of
+    /// file it has: what runs beside that is not stopped because fleetd, or init, has begun anew.
+    fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
+        if let Some(put) = &self.put {
+            return agent::is_put(put, name, wanted);
+        }
+        let unit = agent::find(name, wanted, &self.units).filter(|_| !self.blind);
+        unit.is_some_and(|unit| agent::is_of(name, wanted, unit))
+    }
+
+    /// Gives back what is not to run here, when it is down.
+    pub(super) async fn release(&mut self, snapshot: &Snapshot, names: &[&UnitName]) {
+        let store = self.cache.store().clone();
+        for name in names.iter().copied() {
+            if !self.is_over(name) && !planted(Mutant::ReleasedWhileUp) {
+                self.again = true;
+            } else if let Some(release) = registry::release(snapshot, &self.me, name) {
+                if let Some(kept) = snapshot.claim_of(name, &self.me) {
+                    self.released.insert(name.clone(), kept.modified);
+                }
+                let landed = self.in_time(store.commit(&release)).await;
+                self.etcd_failed |=
+                    !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
+                if landed.is_err() {
+                    // The store does not answer, nor will it for the next ones.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Init was told that what was claimed is not to run, and nothing of it does any more, under
+    /// whichever name. Another may have come under it: the claim is about the one before.
+    fn is_over(&self, name: &UnitName) -> bool {
+        // How it fares is not known, nor what it was told last.
+        let Some(put) = self.put.as_ref().filter(|_| !self.blind) else { return false };
+        let needs_none = |one: &Wanted| !one.content.asks.exclusive;
+        if planted(Mutant::GivenBackUntold) && self.goal.get(name).is_some_and(needs_none) {
+            return self.all_of(name, agent::has_given_way);
+        }
+        match agent::holds(put, name) {
+            true => {
+                agent::is_another(put, &self.goal, name) && self.all_of(name, agent::has_given_way)
+            }
+            false if agent::has_heir(&self.goal, name) => self.all_of(name, agent::has_given_way),
+            false => self.is_down(name),
+        }
+    }
+
+    pub(super) fn is_down(&self, name: &UnitName) -> bool {
+        self.all_of(name, agent::is_down)
+    }
+
+    /// Its file is not known any more: it may have had either kind. Who only answers to the name, by an
+    /// alias, is another.
+    pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
+        let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
+        agent::targets(name).iter().all(|name| are(own(name)))
+    }
+}

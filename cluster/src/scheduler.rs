@@ -1,0 +1,323 @@
+//! The engine's decisions: which unit goes to which machine, and why. Pure: the registry feeds it
+//! changes, [`Scheduler::decide`] answers with moves, and its cost follows what changed. A scheduler
+//! filled afresh from a snapshot decides the same on every engine.
+//!
+//! The rules: a unit wished loaded or launched is on one machine that keeps its
+//! requirements; among those that do, the one with the fewest units, then the smallest
+//! id. A unit stays where it is while that machine keeps them. Nothing is moved to even
+//! out the load. How moves become transactions is the engine's shell.
+
+use crate::desired::Desired;
+use crate::machine::{Machine, MachineId};
+use crate::move_order::{Cause, Move, MoveOrder};
+use crate::mutant::{Mutant, planted};
+use crate::placement::{Refusal, Seat, Unit};
+use crate::requirement::Requirement;
+use crate::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How often one round puts one unit on a machine; more is a ring that nobody refused.
+const PLACED_A_ROUND: u32 = 8;
+
+/// Why a unit is on no machine: each machine's reason. Empty: there is no machine.
+pub type Refusals = BTreeMap<MachineId, Refusal>;
+
+/// What came of one round.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// In the order they are to land: no state between two of them breaks a rule. A group,
+    /// the unit with those that follow it by MachineOf, lands as one.
+    pub groups: Vec<Vec<Move>>,
+    /// Units that found no place in this round.
+    pub unplaced: BTreeMap<UnitName, Refusals>,
+}
+
+/// See the head of the module.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduler {
+    units: BTreeMap<UnitName, Unit>,
+    seats: BTreeMap<MachineId, Seat>,
+    /// Machines by load.
+    by_load: BTreeSet<(usize, MachineId)>,
+    /// Global units that are wished for, the oldest wish first.
+    globals: BTreeMap<(i64, UnitName), Arc<Requirement>>,
+    /// Who asks to be beside whom.
+    followers: BTreeMap<String, BTreeSet<UnitName>>,
+    /// Wanted, and on no machine.
+    unplaced: BTreeSet<UnitName>,
+    /// To be looked at in the next round.
+    dirty: BTreeSet<UnitName>,
+    /// Something came free since the last round: the unplaced are looked at again.
+    freed: bool,
+}
+
+impl Scheduler {
+    /// A unit came, changed, or (with `None`) was destroyed.
+    pub fn set_unit(&mut self, name: &UnitName, unit: Option<Unit>) {
+        if self.units.get(name) == unit.as_ref() {
+            return;
+        }
+        if let Some(old) = self.units.remove(name) {
+            self.forget(name, &old);
+        }
+        self.note_followers(name);
+        let Some(unit) = unit else { return };
+        for peer in &unit.asks.peers {
+            self.followers.entry(peer.clone()).or_default().insert(name.clone());
+        }
+        if unit.asks.global {
+            if unit.desired != Desired::Inactive && !name.is_template() {
+                self.globals.insert((unit.since, name.clone()), unit.asks.clone());
+            }
+            self.choose_globals();
+        } else if let Some(machine) = &unit.machine {
+            self.sit(name, &unit.asks, machine);
+        }
+        if unit.is_wanted(name) && unit.machine.is_none() {
+            self.unplaced.insert(name.clone());
+        }
+        self.dirty.insert(name.clone());
+        self.units.insert(name.clone(), unit);
+        let disturbed = self.disturbed_by(name);
+        self.dirty.extend(disturbed);
+    }
+
+    /// A machine came, changed what it publishes, or (with `None`) is gone.
+    pub fn set_machine(&mut self, id: &MachineId, machine: Option<Machine>) {
+        if self.seats.get(id).map(|seat| &seat.machine) == machine.as_ref() {
+            return;
+        }
+        self.freed = true;
+        let on_it = |unit: &Unit| unit.machine.as_ref() == Some(id);
+        let hit = self.units.iter().filter(|(_, unit)| on_it(unit));
+        let hit: Vec<(UnitName, Arc<Requirement>)> =
+            hit.map(|(name, unit)| (name.clone(), unit.asks.clone())).collect();
+        self.dirty.extend(hit.iter().map(|(name, _)| name.clone()));
+        if let Some(old) = self.seats.remove(id) {
+            self.by_load.remove(&(old.load(), id.clone()));
+        }
+        let Some(machine) = machine else { return };
+        let scheduled = hit.into_iter().collect();
+        let mut seat = Seat { machine, scheduled, globals: BTreeMap::new() };
+        seat.globals = seat.choose_globals(by_age(&self.globals));
+        self.by_load.insert((seat.load(), id.clone()));
+        self.seats.insert(id.clone(), seat);
+    }
+
+    /// All units with where they are, for those who ask.
+    pub fn units(&self) -> &BTreeMap<UnitName, Unit> {
+        &self.units
+    }
+
+    /// Its machines with what is on them.
+    pub fn seats(&self) -> &BTreeMap<MachineId, Seat> {
+        &self.seats
+    }
+
+    /// There is nothing to decide.
+    pub fn is_settled(&self) -> bool {
+        self.dirty.is_empty() && (!self.freed || self.unplaced.is_empty())
+    }
+
+    /// That unit is looked at in the next round, if it is unplaced.
+    pub fn look_at(&mut self, name: &UnitName) {
+        if self.unplaced.contains(name) {
+            self.dirty.insert(name.clone());
+        }
+    }
+
+    /// The unplaced are looked at again in the next round though nothing came free.
+    pub fn look_again(&mut self) {
+        self.freed = true;
+    }
+
+    /// Decides about all that changed, and takes the moves as done. A move that does not
+    /// land is told by [`Scheduler::set_unit`] with what the registry has.
+    pub fn decide(&mut self) -> Decision {
+        let mut order = MoveOrder::default();
+        let mut looked_at: BTreeSet<UnitName> = std::mem::take(&mut self.dirty);
+        if std::mem::take(&mut self.freed) {
+            looked_at.extend(self.unplaced.iter().cloned());
+        }
+        let mut waiting = looked_at.clone();
+        // A unit may be driven on by others that are placed after it, but not for ever.
+        let mut tries: BTreeMap<UnitName, u32> = BTreeMap::new();
+        while !waiting.is_empty() {
+            self.lift(&mut waiting, &mut order);
+            let mut again = BTreeSet::new();
+            for name in std::mem::take(&mut waiting) {
+                let tried = tries.entry(name.clone()).or_default();
+                if *tried < PLACED_A_ROUND && self.place(&name, &mut order) {
+                    *tried += 1;
+                    again.extend(self.disturbed_by(&name));
+                }
+                looked_at.insert(name);
+            }
+            if std::mem::take(&mut self.freed) {
+                again.extend(self.unplaced.iter().cloned());
+            }
+            again.extend(std::mem::take(&mut self.dirty));
+            let spent = |name: &UnitName| tries.get(name).is_some_and(|n| *n >= PLACED_A_ROUND);
+            again.retain(|name| !spent(name) || self.must_leave(name).is_some());
+            waiting = again;
+        }
+        let unplaced = looked_at.into_iter().filter(|name| self.unplaced.contains(name));
+        let unplaced = unplaced.map(|name| (name.clone(), self.refusals(&name))).collect();
+        Decision { groups: order.groups(&self.units), unplaced }
+    }
+
+    /// Each machine's reason not to have that unit.
+    pub fn refusals(&self, name: &UnitName) -> Refusals {
+        let Some(unit) = self.units.get(name) else { return Refusals::new() };
+        let told = |(id, seat): (&MachineId, &Seat)| {
+            seat.takes(id, name, &unit.asks).err().map(|refusal| (id.clone(), refusal))
+        };
+        self.seats.iter().filter_map(told).collect()
+    }
+
+    /// Takes off their machines all of `waiting` that can not stay, with those that follow.
+    fn lift(&mut self, waiting: &mut BTreeSet<UnitName>, order: &mut MoveOrder) {
+        let mut todo: Vec<UnitName> = waiting.iter().rev().cloned().collect();
+        while let Some(name) = todo.pop() {
+            let Some(cause) = self.must_leave(&name) else { continue };
+            let Some(unit) = self.units.get_mut(&name) else { continue };
+            let from = unit.machine.take();
+            let (asks, wanted) = (unit.asks.clone(), unit.is_wanted(&name));
+            if let Some(machine) = &from {
+                self.stand_up(&name, &asks, machine);
+            }
+            if wanted {
+                self.unplaced.insert(name.clone());
+            }
+            order.note(Move { unit: name.clone(), from, to: None, cause });
+            let followers = self.followers.get(name.as_str()).into_iter().flatten();
+            todo.extend(followers.rev().cloned());
+            waiting.insert(name);
+        }
+    }
+
+    /// Why a unit can not stay where it is.
+    fn must_leave(&self, name: &UnitName) -> Option<Cause> {
+        let unit = self.units.get(name)?;
+        let machine = unit.machine.as_ref()?;
+        if !unit.is_wanted(name) {
+            return Some(Cause::Inactive);
+        }
+        let Some(seat) = self.seats.get(machine) else {
+            return Some(Cause::Gone(machine.clone()));
+        };
+        let uneven = |(load, _): &(usize, MachineId)| load + 1 < seat.load();
+        if planted(Mutant::EvensOut) && self.by_load.first().is_some_and(uneven) {
+            return Some(Cause::Unplaced);
+        }
+        let refusal = seat.takes(machine, name, &unit.asks).err()?;
+        Some(Cause::Refused(machine.clone(), refusal))
+    }
+
+    /// Puts a unit that is on no machine on the best one; false when none takes it.
+    fn place(&mut self, name: &UnitName, order: &mut MoveOrder) -> bool {
+        let Some(unit) = self.units.get(name) else { return false };
+        if unit.machine.is_some() || !unit.is_wanted(name) {
+            return false;
+        }
+        let asks = unit.asks.clone();
+        let takes = |id: &&MachineId| {
+            self.seats.get(*id).is_some_and(|seat| seat.takes(id, name, &asks).is_ok())
+        };
+        let mut best = self.by_load.iter().map(|(_, id)| id);
+        let Some(id) = best.find(takes).cloned() else { return false };
+        self.sit(name, &asks, &id);
+        self.unplaced.remove(name);
+        if let Some(unit) = self.units.get_mut(name) {
+            unit.machine = Some(id.clone());
+        }
+        let cause = Cause::Unplaced;
+        order.note(Move { unit: name.clone(), from: None, to: Some(id), cause });
+        true
+    }
+
+    /// Who has to be looked at because that unit was put somewhere: those that follow it, and
+    /// those it drives away.
+    fn disturbed_by(&self, name: &UnitName) -> BTreeSet<UnitName> {
+        let mut hit: BTreeSet<UnitName> = BTreeSet::new();
+        let followers = self.followers.get(name.as_str()).into_iter().flatten();
+        hit.extend(followers.filter(|follower| self.unplaced.contains(*follower)).cloned());
+        let Some(unit) = self.units.get(name) else { return hit };
+        let seat = unit.machine.as_ref().and_then(|machine| self.seats.get(machine));
+        if let Some(seat) = seat.filter(|_| !unit.asks.replaces.is_empty()) {
+            let away = |other: &&UnitName| *other != name && unit.asks.drives_away(other.as_str());
+            hit.extend(seat.scheduled.keys().filter(away).cloned());
+        }
+        hit
+    }
+
+    fn sit(&mut self, name: &UnitName, asks: &Arc<Requirement>, machine: &MachineId) {
+        self.reseat(machine, |seat| {
+            seat.scheduled.insert(name.clone(), asks.clone());
+        });
+    }
+
+    fn stand_up(&mut self, name: &UnitName, _: &Requirement, machine: &MachineId) {
+        self.freed = true;
+        self.reseat(machine, |seat| {
+            seat.scheduled.remove(name);
+        });
+    }
+
+    /// Changes what is on a machine and keeps what follows from it: its globals, its load.
+    fn reseat(&mut self, machine: &MachineId, change: impl FnOnce(&mut Seat)) {
+        let Some(seat) = self.seats.get_mut(machine) else { return };
+        self.by_load.remove(&(seat.load(), machine.clone()));
+        change(seat);
+        let globals = seat.choose_globals(by_age(&self.globals));
+        let changed = globals.keys().ne(seat.globals.keys());
+        let old = std::mem::replace(&mut seat.globals, globals);
+        self.by_load.insert((seat.load(), machine.clone()));
+        if changed {
+            self.freed = true;
+            for name in old.keys() {
+                self.note_followers(name);
+            }
+        }
+    }
+
+    /// The set of globals changed: each machine chooses anew.
+    fn choose_globals(&mut self) {
+        self.freed = true;
+        let machines: Vec<MachineId> = self.seats.keys().cloned().collect();
+        for machine in machines {
+            self.reseat(&machine, |_| ());
+        }
+    }
+
+    fn note_followers(&mut self, name: &UnitName) {
+        let followers = self.followers.get(name.as_str()).into_iter().flatten();
+        self.dirty.extend(followers.cloned());
+    }
+
+    fn forget(&mut self, name: &UnitName, old: &Unit) {
+        for peer in &old.asks.peers {
+            if let Some(followers) = self.followers.get_mut(peer) {
+                followers.remove(name);
+                if followers.is_empty() {
+                    self.followers.remove(peer);
+                }
+            }
+        }
+        self.unplaced.remove(name);
+        self.dirty.remove(name);
+        if let Some(machine) = &old.machine {
+            self.stand_up(name, &old.asks, machine);
+        }
+        if self.globals.remove(&(old.since, name.clone())).is_some() {
+            self.choose_globals();
+        }
+    }
+}
+
+fn by_age(
+    globals: &BTreeMap<(i64, UnitName), Arc<Requirement>>,
+) -> impl Iterator<Item = (&UnitName, &Arc<Requirement>)> {
+    globals.iter().map(|((_, name), asks)| (name, asks))
+}

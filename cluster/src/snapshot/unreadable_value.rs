@@ -1,0 +1,198 @@
+//! What stands for a value of etcd that can not be read: what was known of it before; else what
+//! other keys say of the same thing, for a place stands twice. It is never taken for an absence.
+//! Not here: what a value means, which is [`crate::record`]'s.
+
+use super::{Kept, Snapshot};
+use crate::desired::Desired;
+use crate::key::Subject;
+use crate::machine::MachineId;
+use crate::record::{DesiredRecord, PlaceRecord, ScheduleRecord};
+use crate::unit_name::UnitName;
+use std::collections::BTreeMap;
+
+impl Snapshot {
+    /// Takes over from `before` what can not be read now.
+    pub(super) fn carry_over(&mut self, before: &Snapshot) {
+        for subject in self.obscured_subjects() {
+            match &subject {
+                Subject::Cluster => self.cluster.clone_from(&before.cluster),
+                Subject::Leader => self.leader.clone_from(&before.leader),
+                Subject::Unit(name) => carry(&mut self.units, &before.units, name),
+                Subject::Desired(name) => carry(&mut self.desired, &before.desired, name),
+                Subject::Place(name) => carry(&mut self.places, &before.places, name),
+                Subject::Global(name) => carry(&mut self.globals, &before.globals, name),
+                Subject::Why(name) => carry(&mut self.whys, &before.whys, name),
+                Subject::Machine(id) => carry(&mut self.machines, &before.machines, id),
+                Subject::Schedule(machine, name) => {
+                    carry_of(&mut self.schedules, &before.schedules, machine, name);
+                }
+                Subject::Metadata(id, key) => {
+                    carry_of(&mut self.metadata, &before.metadata, id, key);
+                }
+                Subject::State(machine, name) => {
+                    carry_of(&mut self.states, &before.states, name, machine);
+                }
+                // The key alone says it.
+                Subject::Claim(..) | Subject::Drain(_) => {}
+            }
+        }
+    }
+
+    /// Where nothing was known before, other keys say where a unit is and what is wished for it.
+    pub(super) fn stand_in(&mut self) {
+        let obscured = self.obscured_subjects();
+        for subject in &obscured {
+            if let Subject::Place(name) = subject {
+                self.stand_in_place(name, &obscured);
+            }
+        }
+        for subject in &obscured {
+            if let Subject::Desired(name) = subject {
+                let told = self.globals.get(name).or_else(|| self.told_of(name));
+                let desired = told.map(|told| told.record.desired);
+                let desired = desired.or_else(|| self.wished_as_placed(name, &obscured));
+                let stands =
+                    desired.map(|desired| self.in_place_of(subject, DesiredRecord { desired }));
+                self.desired.extend(stands.map(|stands| (name.clone(), stands)));
+            }
+        }
+        for subject in &obscured {
+            if let Subject::Schedule(machine, name) = subject
+                && self.place_of(name) == Some(machine)
+            {
+                let stands = self.as_wished(subject, name);
+                let told = self.schedules.entry(machine.clone()).or_default();
+                told.extend(stands.map(|stands| (name.clone(), stands)));
+            } else if let Subject::Global(name) = subject
+                && self.asks_to_be_global(name) == Some(true)
+            {
+                let stands = self.as_wished(subject, name);
+                self.globals.extend(stands.map(|stands| (name.clone(), stands)));
+            }
+        }
+    }
+
+    /// A machine is there, and what it says, or what was laid over that, can not be read.
+    pub fn is_obscured(&self, id: &MachineId) -> bool {
+        self.obscured_by(id).is_some()
+    }
+
+    /// The first key by which it is.
+    pub fn obscured_by(&self, id: &MachineId) -> Option<&str> {
+        if self.set_aside.is_empty() {
+            return None;
+        }
+        let machine = self.keys.of(&Subject::Machine(id.clone()));
+        let machine = self.set_aside.get_key_value(&machine).map(|(key, _)| key);
+        let laid_over = self.keys.of(&Subject::Metadata(id.clone(), String::new()));
+        let is_known = |key: &str| {
+            let name = key.strip_prefix(&laid_over).unwrap_or_default();
+            self.metadata.get(id).is_some_and(|over| over.contains_key(name))
+        };
+        let over = self.set_aside.range(laid_over.clone()..).map(|(key, _)| key);
+        let mut over = over.take_while(|key| key.starts_with(&laid_over));
+        let machine = machine.filter(|_| !self.machines.contains_key(id));
+        machine.or_else(|| over.find(|key| !is_known(key))).map(String::as_str)
+    }
+
+    /// Of which nothing is known by now.
+    fn obscured_subjects(&self) -> Vec<Subject> {
+        self.set_aside
+            .keys()
+            .filter_map(|key| self.keys.subject(key))
+            .filter(|subject| !self.knows(subject))
+            .collect()
+    }
+
+    fn knows(&self, subject: &Subject) -> bool {
+        match subject {
+            Subject::Cluster => self.cluster.is_some(),
+            Subject::Leader => self.leader.is_some(),
+            Subject::Unit(name) => self.units.contains_key(name),
+            Subject::Desired(name) => self.desired.contains_key(name),
+            Subject::Place(name) => self.places.contains_key(name),
+            Subject::Global(name) => self.globals.contains_key(name),
+            Subject::Why(name) => self.whys.contains_key(name),
+            Subject::Machine(id) => self.machines.contains_key(id),
+            Subject::Schedule(machine, name) => {
+                self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
+            }
+            Subject::Metadata(id, key) => {
+                self.metadata.get(id).is_some_and(|over| over.contains_key(key))
+            }
+            Subject::State(machine, name) => {
+                self.states.get(name).is_some_and(|on| on.contains_key(machine))
+            }
+            Subject::Claim(..) | Subject::Drain(_) => true,
+        }
+    }
+
+    fn stand_in_place(&mut self, name: &UnitName, obscured: &[Subject]) {
+        let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
+        let mut keys = obscured.iter();
+        let by_key = || {
+            keys.find_map(|subject| {
+                let Subject::Schedule(machine, of) = subject else { return None };
+                (of == name).then_some(machine)
+            })
+        };
+        let Some(machine) = told.map(|(machine, _)| machine).or_else(by_key).cloned() else {
+            return;
+        };
+        let stands = self.in_place_of(&Subject::Place(name.clone()), PlaceRecord { machine });
+        self.places.insert(name.clone(), stands);
+    }
+
+    /// What the machine of a unit was told.
+    fn told_of(&self, name: &UnitName) -> Option<&Kept<ScheduleRecord>> {
+        self.schedules.get(self.place_of(name)?)?.get(name)
+    }
+
+    /// A unit that has a place, or that machines are told of as a global one, is wished for, for
+    /// both end with its wish: as far as its machine says that it has come, or all the way.
+    fn wished_as_placed(&self, name: &UnitName, obscured: &[Subject]) -> Option<Desired> {
+        let place = self.place_of(name);
+        let is_told = obscured.contains(&Subject::Global(name.clone()))
+            && self.asks_to_be_global(name) != Some(false);
+        if place.is_none() && !is_told {
+            return None;
+        }
+        let states = self.states.get(name).into_iter().flatten();
+        let own = states.filter(|(machine, _)| place.is_none_or(|place| place == *machine));
+        let reached = own.map(|(_, kept)| kept.record.reached).max();
+        reached.filter(|reached| *reached != Desired::Inactive).or(Some(Desired::Launched))
+    }
+
+    /// By its file; `None`: nobody can read that. Under the key of a global unit anybody may write.
+    fn asks_to_be_global(&self, name: &UnitName) -> Option<bool> {
+        self.units.get(name).map(|kept| kept.record.asks.global)
+    }
+
+    /// What a machine is told of a unit as it is wished.
+    fn as_wished(&self, subject: &Subject, name: &UnitName) -> Option<Kept<ScheduleRecord>> {
+        let desired = self.desired_of(name);
+        let hash = self.units.get(name)?.record.hash.clone();
+        let is_wished = desired != Desired::Inactive;
+        is_wished.then(|| self.in_place_of(subject, ScheduleRecord::new(desired, hash)))
+    }
+
+    fn in_place_of<T>(&self, subject: &Subject, record: T) -> Kept<T> {
+        let written = self.unread_since(&self.keys.of(subject)).unwrap_or_default();
+        Kept { record, created: written, modified: written, lease: 0 }
+    }
+}
+
+fn carry<K: Clone + Ord, V: Clone>(map: &mut BTreeMap<K, V>, before: &BTreeMap<K, V>, key: &K) {
+    map.extend(before.get(key).map(|known| (key.clone(), known.clone())));
+}
+
+fn carry_of<A: Clone + Ord, B: Clone + Ord, V: Clone>(
+    map: &mut BTreeMap<A, BTreeMap<B, V>>,
+    before: &BTreeMap<A, BTreeMap<B, V>>,
+    outer: &A,
+    inner: &B,
+) {
+    if let Some(known) = before.get(outer).and_then(|of| of.get(inner)) {
+        map.entry(outer.clone()).or_default().insert(inner.clone(), known.clone());
+    }
+}

@@ -1,0 +1,275 @@
+//! The cache over a store in memory: it follows, survives an outage and a compaction of
+//! what it missed, and makes writes anew when others were faster.
+
+use cluster::agent::{self, Goal};
+use cluster::api::request::Request;
+use cluster::api::why;
+use cluster::clock::Clock;
+use cluster::desired::Desired;
+use cluster::etcd_cache::{EtcdCache, Health, WriteFault};
+use cluster::key::{Keys, Subject};
+use cluster::machine::MachineId;
+use cluster::memory_store::MemoryStore;
+use cluster::move_order::{Cause, Move};
+use cluster::record::{ClusterRecord, MachineRecord, encode};
+use cluster::registry::{self, Epoch};
+use cluster::snapshot::Snapshot;
+use cluster::store::Store;
+use cluster::transaction::{Operation, Transaction};
+use cluster::unit_file::UnitFile;
+use cluster::unit_name::UnitName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn on_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(SOON, test).await.unwrap() });
+}
+
+fn wish(
+    name: &UnitName,
+    desired: Desired,
+) -> impl FnMut(&Snapshot) -> Result<Option<Transaction>, ()> {
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    move |snapshot| {
+        if snapshot.units.contains_key(name) && snapshot.desired_of(name) == desired {
+            return Ok(None);
+        }
+        Ok(Some(registry::create(snapshot, name, &file, desired)))
+    }
+}
+
+async fn sees(cache: &EtcdCache, mut what: impl FnMut(&Snapshot) -> bool) {
+    cache.changes().wait_for(|snapshot| what(snapshot)).await.unwrap();
+}
+
+#[test]
+fn what_is_written_is_seen_and_what_was_known_outlives_an_outage() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
+        cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        let revision = cache.write(wish(&name, Desired::Loaded)).await.unwrap();
+        assert!(cache.reached(revision, SOON).await);
+        assert_eq!(cache.snapshot().desired_of(&name), Desired::Loaded);
+
+        store.set_reachable(false);
+        cache.health().wait_for(|health| health.fault.is_some()).await.unwrap();
+        assert_eq!(cache.snapshot().desired_of(&name), Desired::Loaded);
+        let refused = cache.write(wish(&name, Desired::Launched)).await;
+        assert!(matches!(refused, Err(WriteFault::Store(_))), "{refused:?}");
+
+        store.set_reachable(true);
+        cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        cache.write(wish(&name, Desired::Launched)).await.unwrap();
+        sees(&cache, |snapshot| snapshot.desired_of(&name) == Desired::Launched).await;
+        task.abort();
+    });
+}
+
+#[test]
+fn a_lease_takes_what_is_bound_to_it_and_the_mirror_sees_it_go() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
+        let lease = store.grant(Duration::from_millis(50)).await.unwrap();
+        let id = cluster::machine::MachineId::new("m1").unwrap();
+        let lead = registry::lead(cache.keys(), &id, lease.id);
+        assert!(store.commit(&lead).await.unwrap().is_some());
+        sees(&cache, |snapshot| snapshot.leader.is_some()).await;
+        sees(&cache, |snapshot| snapshot.leader.is_none()).await;
+        assert!(!store.keep_alive(lease.id).await.unwrap());
+        assert_eq!(store.commit(&lead).await.unwrap(), None, "the lease is no more");
+        task.abort();
+    });
+}
+
+#[test]
+fn a_write_made_from_what_is_old_is_made_anew() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
+        cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        // Not yet seen by the cache: nothing has run between.
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/false\n").unwrap();
+        let empty = Snapshot::new(cache.keys().clone());
+        let other = registry::create(&empty, &name, &file, Desired::Inactive);
+        assert!(store.commit(&other).await.unwrap().is_some());
+        let revision = cache.write(wish(&name, Desired::Launched)).await.unwrap();
+        assert!(cache.reached(revision, SOON).await);
+        assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched);
+        task.abort();
+    });
+}
+
+#[test]
+fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
+    on_one_thread(async {
+        let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
+        let keys = Keys::under("/f");
+        let record = encode(&ClusterRecord { id: "c1".to_string() });
+        let found = Transaction::default().put(keys.of(&Subject::Cluster), record);
+        store.commit(&found).await.unwrap().unwrap();
+        let (cache, task) = EtcdCache::start(store.clone(), keys.clone());
+        cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
+        let revision = cache.write(wish(&name, Desired::Launched)).await.unwrap();
+        assert!(cache.reached(revision, SOON).await);
+        let operations = vec![Operation::DeletePrefix("/f/".to_string())];
+        let all = Transaction { operations, ..Transaction::default() };
+        store.commit(&all).await.unwrap().unwrap();
+        let told = |health: &Health, what: &str| {
+            health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(what))
+        };
+        let mut health = cache.health();
+        health.wait_for(|health| told(health, "all of the cluster was deleted")).await.unwrap();
+        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched, "what was known stays");
+        // One that has just begun, and was told which cluster it is in, takes nothing either.
+        let known = cache.snapshot().known();
+        assert!(known.is_some());
+        let (next, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
+        let following = tokio::spawn(follower.knowing(known).follow());
+        let mut health = next.health();
+        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        assert_eq!(next.snapshot().revision, cache.snapshot().revision);
+        [task, following].iter().for_each(JoinHandle::abort);
+    });
+}
+
+#[test]
+fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
+    let founded = |id: &str| {
+        let (mut store, keys) = (MemoryStore::default(), Keys::under("/f"));
+        let record = encode(&ClusterRecord { id: id.to_string() });
+        store.commit(&Transaction::default().put(keys.of(&Subject::Cluster), record)).unwrap();
+        let snapshot = Snapshot::of(keys, &store.read("/f"));
+        (store, snapshot)
+    };
+    let (mut ours, snapshot) = founded("ours");
+    let (mut other, _) = founded("other");
+    assert_eq!(ours.revision(), other.revision());
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let name = UnitName::new("a.service").unwrap();
+    let write = registry::create(&snapshot, &name, &file, Desired::Loaded);
+    let write = registry::of_this_cluster(&snapshot, write);
+    assert_eq!(other.commit(&write), None);
+    assert!(ours.commit(&write).is_some());
+}
+
+/// Units on a machine, and a cache that is that machine's.
+async fn of_a_machine(store: &Store, count: usize) -> (EtcdCache, JoinHandle<()>, Vec<UnitName>) {
+    let (keys, me) = (Keys::under("/f"), MachineId::new("m1").unwrap());
+    let now = async || Snapshot::of(keys.clone(), &store.read(keys.root()).await.unwrap());
+    let commit = async |write: Transaction| store.commit(&write).await.unwrap().unwrap();
+    let lease = store.grant(SOON * 10).await.unwrap().id;
+    let epoch = Epoch(commit(registry::lead(&keys, &me, lease)).await);
+    let record = MachineRecord {
+        ip: String::new(),
+        metadata: BTreeMap::new(),
+        boot: String::new(),
+        instance: "one".to_string(),
+        disk: None,
+        version: "1".to_string(),
+        listen: None,
+    };
+    commit(registry::register(&now().await, &me, &record, lease).unwrap()).await;
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
+    let name = |n: usize| UnitName::new(&format!("u{n:x}.service")).unwrap();
+    let units: Vec<UnitName> = (0..count).map(name).collect();
+    for unit in &units {
+        commit(registry::create(&now().await, unit, &file, Desired::Launched)).await;
+        let (unit, to) = (unit.clone(), Some(me.clone()));
+        let step = Move { unit, from: None, to, cause: Cause::Unplaced };
+        commit(registry::carry_out(&now().await, epoch, &[step]).unwrap()).await;
+    }
+    let (cache, follower) = EtcdCache::new(store.clone(), keys.clone(), Clock::system());
+    let task = tokio::spawn(follower.on(me.clone()).follow());
+    sees(&cache, |snapshot| agent::goal(snapshot, &me, &Goal::new()).len() == count).await;
+    (cache, task, units)
+}
+
+async fn destroy(store: &Store, units: &[UnitName]) {
+    for unit in units {
+        let keys = Keys::under("/f");
+        let now = Snapshot::of(keys.clone(), &store.read(keys.root()).await.unwrap());
+        store.commit(&registry::destroy(&now, unit).unwrap()).await.unwrap().unwrap();
+    }
+}
+
+#[test]
+fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_them() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (cache, task, units) = of_a_machine(&store, 4).await;
+        let me = MachineId::new("m1").unwrap();
+        let before = agent::goal(&cache.snapshot(), &me, &Goal::new());
+        destroy(&store, &units).await;
+        store.compact();
+        sees(&cache, |snapshot| snapshot.units.is_empty()).await;
+        assert!(cache.snapshot().withheld.iter().eq(&units));
+        assert_eq!(agent::goal(&cache.snapshot(), &me, &before), before, "they go on");
+        let asked = Request { method: "GET".to_string(), ..Request::default() };
+        let why = |name: &str| why::item(&asked, name, &cache.snapshot());
+        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("it goes on"));
+        assert_eq!(why("u9.service").status, 404);
+
+        // Another reading that has nothing of them tells no more than the one before.
+        cache.write(wish(&units[0], Desired::Inactive)).await.unwrap();
+        store.compact();
+        sees(&cache, |snapshot| snapshot.units.len() == 1).await;
+        let left = agent::goal(&cache.snapshot(), &me, &before);
+        assert!(left.keys().eq(&units[1..]), "of the first one something is told");
+        // Made anew and destroyed, it is seen to be destroyed.
+        let revision = cache.write(wish(&units[1], Desired::Inactive)).await.unwrap();
+        assert!(cache.reached(revision, SOON).await);
+        destroy(&store, &units[..2]).await;
+        sees(&cache, |snapshot| snapshot.units.is_empty()).await;
+        let left = agent::goal(&cache.snapshot(), &me, &before);
+        assert!(left.keys().eq(&units[2..]), "{left:?}");
+        task.abort();
+    });
+}
+
+#[test]
+fn what_is_refused_is_no_measure_of_what_a_reading_has_too_little_of() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (first, task, units) = of_a_machine(&store, 16).await;
+        let me = MachineId::new("m1").unwrap();
+        let goal = agent::goal(&first.snapshot(), &me, &Goal::new());
+        task.abort();
+        destroy(&store, &units[..4]).await;
+        store.compact();
+        // Where all of them ran four of sixteen would be few.
+        for (refused, withheld) in [(&units[..0], &units[..0]), (&units[4..], &units[..4])] {
+            let refused = watch::channel(refused.iter().cloned().collect()).1;
+            let keys = first.keys().clone();
+            let (cache, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
+            let follower = follower.on(me.clone()).after(goal.clone(), BTreeSet::new());
+            let task = tokio::spawn(follower.told_of(refused).follow());
+            sees(&cache, |snapshot| snapshot.units.len() == 12).await;
+            assert!(cache.snapshot().withheld.iter().eq(withheld));
+            task.abort();
+        }
+    });
+}
+
+#[test]
+fn units_that_were_destroyed_while_the_machine_heard_nothing_are_stopped() {
+    on_one_thread(async {
+        let store = Store::memory();
+        let (cache, task, units) = of_a_machine(&store, 4).await;
+        store.set_reachable(false);
+        cache.health().wait_for(|health| health.fault.is_some()).await.unwrap();
+        store.set_reachable(true);
+        destroy(&store, &units).await;
+        sees(&cache, |snapshot| snapshot.units.is_empty()).await;
+        assert!(cache.snapshot().withheld.is_empty());
+        task.abort();
+    });
+}

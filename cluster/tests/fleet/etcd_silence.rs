@@ -1,0 +1,82 @@
+//! Who went while etcd said nothing is on its way back, and keeps its units until it has had the
+//! time for it. On a store in memory and a clock of the test's own; with an etcd that really stands
+//! still: `tests/crowd.rs`.
+
+use crate::led::Cluster;
+use cluster::desired::Desired;
+use cluster::engine::Engine;
+use cluster::fleetd::machine_lease::MachineLease;
+use cluster::registry::Epoch;
+use std::time::Duration;
+
+const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(30);
+
+/// Two machines with a unit each; then all leases end at once, and only `m2` is back when it leads.
+fn stood_still() -> (Cluster, Epoch) {
+    let mut cluster = Cluster::new();
+    let leases = [cluster.machine("m1"), cluster.machine("m2")];
+    let (epoch, leads) = cluster.lead("m2");
+    cluster.submit("a.service", PLAIN, Desired::Launched);
+    cluster.submit("b.service", PLAIN, Desired::Launched);
+    cluster.run(&mut cluster.engine(Duration::ZERO), epoch);
+    assert_eq!((cluster.schedule("m1").len(), cluster.schedule("m2").len()), (1, 1));
+    leases.into_iter().chain([leads]).for_each(|lease| {
+        cluster.store.revoke(lease);
+    });
+    cluster.now += 2 * TTL;
+    cluster.machine("m2");
+    let (epoch, _) = cluster.lead("m2");
+    (cluster, epoch)
+}
+
+fn told(cluster: &Cluster) -> Engine {
+    let mut engine = cluster.engine(Duration::ZERO);
+    engine.nobody_is_gone_until(cluster.now + TTL / 2, cluster.now);
+    engine
+}
+
+#[test]
+fn who_lost_its_lease_as_etcd_said_nothing_comes_back_to_its_units() {
+    let (mut cluster, epoch) = stood_still();
+    let mut engine = told(&cluster);
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "it may be on its way");
+    cluster.now += 10 * SECOND;
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "still");
+    cluster.machine("m1");
+    assert_eq!(cluster.run(&mut engine, epoch), 0);
+    assert_eq!(engine.next_deadline(), None);
+    assert_eq!((cluster.schedule("m1").len(), cluster.schedule("m2").len()), (1, 1));
+}
+
+#[test]
+fn who_does_not_come_back_in_that_time_is_gone() {
+    let (mut cluster, epoch) = stood_still();
+    let mut engine = told(&cluster);
+    assert_eq!(cluster.run(&mut engine, epoch), 0);
+    cluster.now = engine.next_deadline().unwrap();
+    assert_eq!(cluster.run(&mut engine, epoch), 1);
+    assert_eq!((cluster.schedule("m1").len(), cluster.schedule("m2").len()), (0, 2));
+}
+
+#[test]
+fn who_goes_while_etcd_says_all_there_is_loses_its_units_at_once() {
+    let (mut cluster, epoch) = stood_still();
+    let mut engine = cluster.engine(Duration::ZERO);
+    assert_eq!(cluster.run(&mut engine, epoch), 1);
+    assert_eq!((cluster.schedule("m1").len(), cluster.schedule("m2").len()), (0, 2));
+}
+
+#[test]
+fn half_a_lease_of_silence_is_a_silence_and_lasts_half_a_lease_more() {
+    let at = |seconds: u64| Duration::from_secs(seconds);
+    let heard =
+        |proof, heard_again| MachineLease { lease: Some(1), proof: Some(at(proof)), heard_again };
+    let until = |told: MachineLease, now| told.nobody_is_gone_until(TTL, at(now));
+    assert_eq!(until(heard(100, None), 110), None, "as usual");
+    assert_eq!(until(heard(100, None), 116), Some(at(131)), "our own sign is not answered yet");
+    assert_eq!(until(heard(120, Some(at(116))), 121), Some(at(131)));
+    assert_eq!(until(heard(130, Some(at(116))), 131), None, "all who live are back");
+    assert_eq!(until(MachineLease::default(), 50), Some(at(65)), "we are out of it ourselves");
+}
