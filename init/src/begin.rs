@@ -2,11 +2,10 @@
 //! had is said and done without.
 
 use crate::boot::{self, Mode, kernel_line::KernelLine, limits::OwnLimits};
-use crate::cgroup::{Tracker, mark};
+use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
-use crate::found::Found;
 use crate::history::History;
 use crate::insistence::{ask_again, insist};
 use crate::limit;
@@ -37,53 +36,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// What there is already where an image of init was before this one, and left no state.
-#[derive(Default)]
-pub(crate) struct Before {
-    /// Else it begins.
-    pub(crate) lineage: Option<Lineage>,
-    /// Else it is made.
-    pub(crate) tracker: Option<Tracker>,
-    /// Raised by the first of them.
-    pub(crate) limits: OwnLimits,
-}
-
-impl Before {
-    /// That image had its first units: what a boot does alone is done, and others may have changed it since.
-    fn was_booted(&self) -> bool {
-        self.found().is_some_and(|found| found.remains.was_booted)
-    }
-
-    fn found(&self) -> Option<&Found> {
-        self.lineage.as_ref().map(|lineage| &lineage.found)
-    }
-
-    /// With the OOM score init was started with, where it has one of its own; also why it has not, once.
-    fn limits(&mut self, mode: Mode, own: weight::Own) -> (OwnLimits, Option<String>) {
-        let mut limits = std::mem::take(&mut self.limits);
-        let why = weight::begin(mode, own, &mut limits).err();
-        (limits, why.filter(|_| self.lineage.is_none()))
-    }
-
-    /// Also why there are none.
-    fn cgroups(&mut self, mode: Mode) -> (Tracker, Option<String>) {
-        let found = self.tracker.take().map(|tracker| (tracker, None));
-        found.unwrap_or_else(|| Tracker::new(mode == Mode::Machine))
-    }
-}
-
 impl Init {
     /// Only without memory, a poll or any descriptor there is no init.
-    pub(crate) fn new(options: Options, mode: Mode, limits: OwnLimits) -> io::Result<Init> {
-        Init::begin(options, mode, Before { limits, ..Before::default() })
-    }
-
-    /// The same.
-    pub(crate) fn begin(options: Options, mode: Mode, mut before: Before) -> io::Result<Init> {
+    pub(crate) fn new(options: Options, mode: Mode, mut own_limits: OwnLimits) -> io::Result<Init> {
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
-        complaints.extend(boot::duties(mode, before.was_booted()));
-        let (own_limits, no_score) = before.limits(mode, options.oom_score);
+        complaints.extend(boot::duties(mode));
+        let no_score = weight::begin(mode, options.oom_score, &mut own_limits).err();
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
@@ -92,15 +51,15 @@ impl Init {
         let poll = insist(Poll::new)?;
         // The rest is made while the loader is at work.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = first::send_first(poll.registry(), &paths, mode, targets, before.found());
+        let loading = first::send_first(poll.registry(), &paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = insist(listen)?;
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
-        let (tracker, no_cgroups) = before.cgroups(mode);
-        let (lineage, now) = (before.lineage.unwrap_or_else(Lineage::begins), clock::now());
+        let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
+        let (lineage, now) = (Lineage::begins(), clock::now());
         let mut init = Init {
             mode,
             paths,
@@ -111,7 +70,7 @@ impl Init {
             now,
             booted: now,
             on_the_wall: clock::OnTheWall::default(),
-            machine: new_machine(mode, &tracker),
+            machine: new_machine(mode),
             runs: Runs::default(),
             facts: VecDeque::new(),
             spawner: insist(Spawner::new)?,
@@ -153,7 +112,7 @@ impl Init {
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
-        init.arm(init.lineage.row);
+        init.arm(0);
         Ok(init)
     }
 
@@ -242,16 +201,11 @@ impl Init {
     }
 }
 
-/// It gives no run a number that somebody is marked with.
-fn new_machine(mode: Mode, tracker: &Tracker) -> Machine {
-    let mut machine = Machine::new(match mode {
+fn new_machine(mode: Mode) -> Machine {
+    Machine::new(match mode {
         Mode::Machine => limit::SHUTDOWN_MACHINE,
         Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
-    });
-    if !tracker.has_cgroups() {
-        machine.numbered_before(mark::highest());
-    }
-    machine
+    })
 }
 
 /// `--record`; also why there is none.

@@ -15,6 +15,7 @@ use crate::sys::{Pid, signal};
 use crate::voice::Level;
 use groundstate_units::machine::event::{ExecFailure, RunId};
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 
 const KILL: u8 = 9;
 const STOP: u8 = 19;
@@ -119,6 +120,13 @@ impl Init {
         Some(Ok(()))
     }
 
+    fn hear_ready_again(&mut self, run: RunId, read: OwnedFd) {
+        if let Err(error) = self.hear_ready_from(run, read) {
+            let text = format_args!("nobody hears when run {} is ready: {error}", run.0);
+            self.say(Level::Warning, text);
+        }
+    }
+
     /// It has become its program, or has ended: before that, it is ended and begun anew, and
     /// the program is started once all the same. Where it is to say that it is ready by a descriptor
     /// that is not noted, and has not, it says that to nobody any more.
@@ -168,7 +176,7 @@ impl Init {
         let is_in_its = || self.tracker.whose(one.pid) == Some(run);
         let is_its_units = of_unit.is_some_and(|it| !it.lines.is_empty() || is_in_its());
         // What is beside a main process, a reload, ends alone. So it does where none of those that are up is that.
-        let is_up = |it: &Running| it.main.is_some() || it.procedure.standing().is_headless();
+        let is_up = |it: &Running| it.main.is_some() || it.procedure.is_headless();
         let ends_alone = of_unit.is_some_and(is_up);
         let what = format!("process {} (run {}) was begun in the crash", one.pid, run.0);
         self.say(Level::Warning, format_args!("{what} and can not be taken up: it is killed"));

@@ -66,11 +66,7 @@ impl Init {
         );
         if self.mode != Mode::Machine {
             self.say(Level::Error, format_args!("{text}"));
-            if !self.lineage.begins_anew {
-                self.shut_down(Shutdown::Exit(STATUS));
-            }
-            // What ran before its crash runs on.
-            return;
+            return self.shut_down(Shutdown::Exit(STATUS));
         }
         self.say(Level::Error, format_args!("{text}: a shell on the console"));
         self.emergency_shell();

@@ -182,8 +182,7 @@ impl Init {
         let more = self.more_to_reap
             || self.tracker.has_more()
             || self.triggers.has_more()
-            || (!self.lineage.found.is_before_boot()
-                && self.notify.as_ref().is_some_and(|notify| notify.has_more(now)))
+            || self.notify.as_ref().is_some_and(|notify| notify.has_more(now))
             || self.control.as_ref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);

@@ -107,18 +107,9 @@ pub(crate) struct History {
     /// Of so many when those that are over were last looked for.
     #[serde(skip)]
     up: usize,
-    /// When it began to count, where that was after init did: the state of before is lost.
-    #[serde(skip)]
-    pub(crate) anew: Option<Time>,
 }
 
 impl History {
-    /// The same, which counts since then.
-    pub(crate) fn counted_anew(mut self, anew: Option<Time>) -> History {
-        self.anew = anew;
-        self
-    }
-
     /// Number of the last line; 0: none yet.
     pub(crate) fn last(&self) -> u64 {
         self.last

@@ -92,11 +92,6 @@ pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
 pub(crate) const LOADERS_LEFT: usize = 8;
 /// A first load that brought nothing is done again so often.
 pub(crate) const BOOT_LOADS: u8 = 5;
-/// After these, an init that begins anew beside what lives tries again at growing intervals, the first
-/// of them this long, for as long as a loader has.
-pub(crate) const BOOT_PAUSE: Duration = Duration::from_millis(100);
-/// They grow up to this.
-pub(crate) const BOOT_PAUSE_LONGEST: Duration = Duration::from_secs(4);
 /// What init can not do without is asked for so often at once as it begins …
 pub(crate) const ASKED_AT_ONCE: u32 = 3;
 /// … and where the want may pass, again after this, and twice as long each time …
@@ -109,10 +104,6 @@ pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 pub(crate) const LOADER_HANDS: usize = 4;
 /// CPU seconds the loader may use.
 pub(crate) const LOADER_CPU: u64 = 60;
-/// Processes of a unit of which it is looked where they write, after a crash.
-pub(crate) const WRITERS_LOOKED_AT: usize = 1024;
-/// Pipes of nobody known that are read under one name: as many as the logger has of one.
-pub(crate) const UNKNOWN_PIPES: usize = 64;
 /// An exit of a starting run with `ready-grep` waits this long for its last lines.
 pub(crate) const LAST_LINES: Duration = Duration::from_millis(100);
 /// Bytes of a pid file that are looked at.
@@ -273,22 +264,9 @@ pub(crate) const KEEPING_KILLED: Duration = Duration::from_secs(10);
 pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 /// An image that has lived so long has not crashed at its beginning.
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
-/// The same of one that begins anew, because its state is lost: until then it has read the unit files.
-pub(crate) const STEADY_ANEW: Duration = Duration::from_secs(2);
-/// Crashes in a row at the beginning, and no more: then it begins anew, and after one more nothing is
-/// tried any more.
+/// After so many crashes in a row init becomes a caretaker.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
-/// One that crashes as often as it counts, each time as late as it counts, has given up by then: what
-/// runs runs on, and a machine's console has its shell.
-pub(crate) const GIVEN_UP: Duration = Duration::from_secs(5);
-const _: () = {
-    let rows = STEADY.as_millis() * (CRASHES_IN_A_ROW as u128);
-    assert!(rows + STEADY_ANEW.as_millis() < GIVEN_UP.as_millis());
-};
 /// A watchdog that was refused is not tried again sooner.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);
-/// Ticks ([`crate::clock::ticks`]) that a child may take to be made: one with its pid that began later is
-/// another.
-pub(crate) const BEING_BORN: u64 = 500;
 /// Numbers an image has for pipes aside before those of the next one begin.
 pub(crate) const ASIDES_OF_AN_IMAGE: u64 = 1 << 32;

@@ -2,10 +2,8 @@
 //! told on its command line. Who replaces one by another is [`crate::upgrade`], and the handler of
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
-use crate::anew::Crashed;
 use crate::boot::limits::Given;
 use crate::clock;
-use crate::found::Found;
 use crate::journal::keeper::Keeper;
 use crate::journal::learnt::Known;
 use crate::journal::started::Started;
@@ -22,7 +20,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 
 /// The images of this init: the one before, the present one, the next.
 #[derive(Default)]
@@ -49,10 +46,6 @@ pub(crate) struct Lineage {
     pub(crate) started: Started,
     /// What it had found out, while that is put again.
     pub(crate) known: Option<Known>,
-    /// Its state was lost: it has begun anew beside what lives.
-    pub(crate) begins_anew: bool,
-    /// That.
-    pub(crate) found: Found,
     /// What init was given of the limits it raised for itself.
     pub(crate) given: Vec<Given>,
     /// Until then a crash counts as one more of a row.
@@ -63,12 +56,18 @@ pub(crate) struct Lineage {
     pub(crate) before: Option<[File; 2]>,
     /// Units whose event was in hand as an image crashed.
     pub(crate) suspects: Suspects,
-    /// Not all of what the machine is at has found room where that outlives the state.
-    pub(crate) is_meant_in_part: bool,
     /// A binary that is being tried.
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.
     pub(crate) upgraded: Option<Asker>,
+}
+
+/// Crashes so far, in all and in a row, and the limits init was given before it raised them.
+#[derive(Clone, Debug)]
+pub(crate) struct Crashed {
+    pub(crate) crashes: u32,
+    pub(crate) row: u32,
+    pub(crate) given: Vec<Given>,
 }
 
 impl Lineage {
@@ -94,25 +93,6 @@ impl Lineage {
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
         keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
         let lineage = Lineage { binary, keeper, before, crashes, row, given, ..Lineage::default() };
-        // Said when it is armed again.
-        let _ = lineage.arm();
-        lineage
-    }
-
-    /// The present image begins anew after one that crashed, and whose state is lost. Armed, with what
-    /// was noted: the next one may need it as well.
-    pub(crate) fn anew(noted: &[u8], Crashed { crashes, row, given }: Crashed) -> Lineage {
-        let (keeper, binary) = (Keeper::new(clock::now()).ok(), own_binary());
-        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        if let Some(keeper) = &keeper {
-            let all = keeper.memory().iter().chain([keeper.notes()]);
-            all.for_each(|memory| inherit::is_new(memory.as_fd()));
-            // Without them the next one finds cgroups alone.
-            let _ = keeper.notes().write_all_at(noted, 0);
-        }
-        let begins_anew = true;
-        let lineage =
-            Lineage { binary, keeper, crashes, row, given, begins_anew, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage

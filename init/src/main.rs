@@ -2,11 +2,10 @@
 //! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
 //! [`resume`]), the end ([`shutdown`]).
 
-mod anew;
-mod away;
 mod begin;
 mod blockers;
 mod boot;
+mod caretaker;
 mod cgroup;
 mod claim;
 mod clock;
@@ -18,7 +17,6 @@ mod drain;
 mod emergency;
 mod event_loop;
 mod foreign;
-mod found;
 #[cfg(test)]
 mod fuzzed;
 mod hand_back;
@@ -39,7 +37,6 @@ mod notify;
 mod options;
 mod outer;
 mod paths;
-mod pipes;
 mod process;
 mod reconcile;
 mod record;
@@ -55,7 +52,6 @@ mod step;
 mod store;
 mod suspect;
 mod sys;
-mod takeover;
 mod timings;
 mod trial;
 mod trigger;
@@ -99,9 +95,9 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
         return hand_back::ends(mode, how).into();
     }
     if let Some(numbers) = options.rescue.clone() {
-        return match guarded(|| Init::rescue(options, mode, &numbers)) {
+        return match guarded(|| Init::rescue(options.clone(), mode, &numbers)) {
             Ok(init) => init.run().carry_out().into(),
-            Err(error) => boot::nothing_left(mode, &error).carry_out().into(),
+            Err(why) => caretaker::take_care(&options, mode, &why).carry_out().into(),
         };
     }
     let begun = match options.resume.clone() {

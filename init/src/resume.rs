@@ -4,8 +4,8 @@
 //! compared with what there is ([`crate::reconcile`]). No process is started, none is ended, and nothing is lost: what
 //! happened meanwhile waits in the kernel.
 
-use crate::anew::Crashed;
 use crate::boot::{self, Mode, kernel_line::KernelLine, limits};
+use crate::claim;
 use crate::clock;
 use crate::control::answer::{failed, now};
 #[cfg(debug_assertions)]
@@ -18,7 +18,7 @@ use crate::journal::started::Started;
 use crate::journal::state::State;
 use crate::journal::turns;
 use crate::limit;
-use crate::lineage::{Lineage, gives_way_to};
+use crate::lineage::{Crashed, Lineage, gives_way_to};
 use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
@@ -26,7 +26,7 @@ use crate::paths::Paths;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
 use crate::scribe;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::spawn::{Base, Null};
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, notes, process, socket};
@@ -34,10 +34,12 @@ use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use crate::{pipes, reconcile, replay};
+use crate::{reconcile, replay};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::fstat;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read};
@@ -86,6 +88,13 @@ impl Begins {
 fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
     let number = numbers.get(at).and_then(|number| RawFd::try_from(*number).ok())?;
     inherit::take(number).ok()
+}
+
+/// A start has it as its output, or gets it with its next line.
+fn is_write_end(fd: &OwnedFd) -> bool {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    let is_pipe = fstat(fd).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFIFO);
+    is_pipe && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_WRONLY)
 }
 
 fn read_state(file: Option<&File>) -> Result<State, String> {
@@ -145,8 +154,6 @@ impl Init {
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         foreign::close_rest();
         let mut lineage = Lineage::begins();
-        // What was begun before is in the state alone.
-        crate::sys::notes::are_missing();
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.previous =
@@ -160,8 +167,6 @@ impl Init {
         crate::sys::signal::unblock_all();
         // Before that a crash has nothing of this image's to go back to.
         let asker = init.lineage.upgraded.take();
-        init.note_all_done();
-        init.stand_all();
         // One that has to wait is to be known to whoever goes on after this image.
         scribe::begin();
         init.keep_here();
@@ -193,8 +198,8 @@ impl Init {
         }
     }
 
-    /// Goes on after a crash, with what was kept last, or beside what lives where nothing is. The
-    /// error is for people: nothing can be done.
+    /// Goes on after a crash with the state that was kept last. The error says why that is not
+    /// possible: init becomes a caretaker ([`boot::caretaker`]).
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
@@ -204,32 +209,27 @@ impl Init {
         let (crashes, row) = (count(3), count(4));
         let given = limits::given(numbers.get(5..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
-        let often = format!("it has crashed {row} times in a row");
-        if row > limit::CRASHES_IN_A_ROW.saturating_add(1) {
-            return Err(io::Error::other(often));
-        }
         let [one, other, notes] = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
-        let noted = notes.as_ref().map(keeper::bytes_of).unwrap_or_default();
-        let anew =
-            |why: &str| Init::begin_anew(options.clone(), mode, &noted, crashed.clone(), why);
-        if row > limit::CRASHES_IN_A_ROW {
-            return anew(&often);
-        }
         let (Some(one), Some(other), Some(notes)) = (one, other, notes) else {
-            return anew("there is no state");
+            return Err(io::Error::other("there is no state"));
         };
         let memory = [one, other];
-        let found = match keeper::read(&memory, &notes) {
-            Ok(found) => found,
-            Err(why) => return anew(&why),
-        };
+        let found = keeper::read(&memory, &notes).map_err(|why| {
+            signals::raise_ends(keeper::not_dealt_with(&notes));
+            io::Error::other(why)
+        })?;
+        if row > limit::CRASHES_IN_A_ROW {
+            signals::raise_ends(found.rung);
+            claim::let_go_on(&found.past.notes);
+            return Err(io::Error::other(format!("it has crashed {row} times in a row")));
+        }
         let mut lineage = Lineage::after_crash(memory, notes, crashed);
         let state = reconcile::state(&found.state).map_err(|why| gives_way(mode, why))?;
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);
         // Whoever reads there would see the end of a start between two of its lines.
-        let _writers = foreign::close_rest_but(pipes::is_write_end);
+        let _writers = foreign::close_rest_but(is_write_end);
         let mut init = Init::of(state, options, mode, lineage)?;
         let generation = init.machine.generation().number;
         init.lineage.keeper.iter_mut().for_each(|keeper| keeper.goes_on_from(generation));
@@ -237,7 +237,10 @@ impl Init {
         init.number_asides();
         init.arm(row);
         #[cfg(debug_assertions)]
-        crash_test::strike_in("rescue", row == 1);
+        {
+            crash_test::strike_in("rescue", row == 1);
+            crash_test::strike_in("each rescue", true);
+        }
         init.rewatch().map_err(|why| gives_way(mode, why))?;
         Bell::ring_again(found.rung);
         let why = match found.signal {
@@ -255,8 +258,6 @@ impl Init {
         init.chase();
         // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);
-        init.note_all_done();
-        init.stand_all();
         // One that has to wait is to be known to whoever goes on after this image.
         scribe::begin();
         init.keep_here();
@@ -304,7 +305,7 @@ impl Init {
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, found, .. } = state;
+        let State { suspects, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
@@ -361,7 +362,7 @@ impl Init {
             options,
         };
         init.lineage.upgraded = head.upgraded;
-        (init.lineage.suspects, init.lineage.found) = (suspects, found);
+        init.lineage.suspects = suspects;
         init.settle_in(&settings);
         Ok(init)
     }

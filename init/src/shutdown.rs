@@ -9,8 +9,6 @@ use crate::boot::Mode;
 use crate::clock;
 #[cfg(debug_assertions)]
 use crate::crash_test;
-use crate::drain::Drain;
-use crate::emergency::Shell;
 use crate::event_loop::Init;
 use crate::journal::notes::{Kind, Wished};
 use crate::limit;
@@ -20,14 +18,13 @@ use crate::scribe;
 use crate::sys::{notes, process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
-use crate::{hand_back, signals, unmount};
+use crate::{hand_back, unmount};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
-use std::io;
 use std::time::Duration;
 
 /// How far the end is.
@@ -72,11 +69,6 @@ impl Ending {
         self.asked.is_some()
     }
 
-    /// How.
-    pub(crate) fn asked(&self) -> Option<Shutdown> {
-        self.asked
-    }
-
     /// When the wait for the logger is over, or what is waited for is to be told.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.logger_until.or(self.tell_at)
@@ -105,16 +97,9 @@ impl Init {
         self.ending.begun.get_or_insert(self.now);
         self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
-        if self.lineage.found.is_before_boot() {
-            // What lives is nobody's yet: it is stopped in order once it is taken up.
-            self.lineage.found.end = Some(how);
-            let text = "the end is asked for: it comes when what lives has been taken up";
-            return self.say(Level::Info, format_args!("{text}"));
-        }
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
         self.facts.push_back(Event::Shutdown(how));
         self.settle();
-        self.note_intent();
     }
 
     /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
@@ -137,11 +122,6 @@ impl Init {
             return true;
         }
         note(&Wished::Haste(haste));
-        if self.mode == Mode::Supervisor && self.lineage.found.is_before_boot() {
-            // Nobody knows yet whom it is to kill.
-            self.lineage.found.haste = self.lineage.found.haste.max(Some(haste));
-            return true;
-        }
         self.ending.haste = Some((haste, self.now));
         if self.mode == Mode::Supervisor {
             // No namespace ends with init, and no kill(2) of everybody is its to send.
@@ -367,33 +347,5 @@ pub(crate) fn park() -> ! {
     loop {
         reap_for(Duration::from_secs(1), &mut None);
         clock::pause(Duration::from_secs(1));
-    }
-}
-
-/// Reaps, and does nothing else, until a signal asks for the end. Signals are blocked when this is
-/// called: those of PID 1 that are not, and that nobody handles, the kernel throws away.
-pub(crate) fn reap_until_asked(
-    mode: Mode,
-    shell: &mut Option<Shell>,
-    drain: &mut Drain,
-) -> Shutdown {
-    let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
-    loop {
-        while let Ok(Some(ended)) = wait::reap_any() {
-            shell.iter_mut().for_each(|shell| shell.reaped(ended));
-            drain.reaped(ended);
-        }
-        let is_settled = drain.turn() & shell.as_mut().is_none_or(Shell::turn);
-        let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
-        match awaited.next(until) {
-            Ok(signal) => {
-                if let Some(how) = signals::end_by(signal, mode) {
-                    return how;
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Not to spin.
-            Err(_) => clock::pause(Duration::from_millis(100)),
-        }
     }
 }

@@ -74,6 +74,15 @@ pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
     MEANINGS.into_iter().filter(asks).map(|(signal, _)| signal)
 }
 
+/// Sends the signals that ask for an end, of those whose bit is set, to this process again. They are
+/// blocked, and stay pending.
+pub(crate) fn raise_ends(rung: u64) {
+    let own = nix::unistd::getpid();
+    for signal in of_an_end().filter(|signal| rung & bell::bit(*signal) != 0) {
+        let _ = u8::try_from(signal).map(|signal| signal::kill(own, signal));
+    }
+}
+
 /// The end this signal asks for.
 pub(crate) fn end_by(signal: i32, mode: Mode) -> Option<Shutdown> {
     let (_, asked) = MEANINGS.into_iter().find(|(of, _)| *of == signal)?;

@@ -11,7 +11,7 @@ use crate::sys::{fault, notes};
 use crate::voice::Level;
 use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::{Action, Note, Outcome};
-use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
@@ -61,8 +61,7 @@ impl Init {
         notes::about(suspect::of(&event, subject.as_ref()));
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
-        let (now, was, is_wish) = (self.now, self.at(), sets_intent(&event));
-        let spared = self.machine.spared().clone();
+        let now = self.now;
         let machine = AssertUnwindSafe(&mut self.machine);
         let stepped = catch_unwind(move || {
             let machine = machine;
@@ -92,11 +91,6 @@ impl Init {
             self.shell_again = None;
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
-        // Before the wish that it follows from is known for good: by that it may be needed no more.
-        self.stand_due(&notes, &spared);
-        if is_wish || self.at() != was {
-            self.note_intent();
-        }
         history::cause_first(&mut notes, subject.as_ref());
         self.timings.add(self.now, &notes);
         let occasion = occasion.filter(|_| refused.is_none());
@@ -109,11 +103,6 @@ impl Init {
         self.let_go(about);
         notes::about(0);
         refused
-    }
-
-    /// What becomes another without anybody's wish: the end, by `exit-with`, and wishes with an end.
-    fn at(&self) -> (Option<Shutdown>, usize) {
-        (self.machine.ending(), self.machine.wish().want.len())
     }
 
     /// What the event is in the event log, and the run it is about.
@@ -138,10 +127,8 @@ impl Init {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Start { unit, name, run } => self.start_run(unit, &name, run),
-            Action::Stop { name, run, reason, nothing_left } => {
+            Action::Stop { run, reason, nothing_left, .. } => {
                 self.stop_run(run, &reason, nothing_left);
-                // Until then a script was done.
-                self.note_done(&name);
             }
             Action::Kill { run, .. } => {
                 self.kill_trigger(run);
@@ -183,15 +170,11 @@ impl Init {
         self.timers_noted(note);
         self.connections_noted(note);
         self.prepare(note);
-        if [note.from, note.to].contains(&State::Exited) {
-            self.note_done(&note.unit);
-        }
         if note.to.is_active()
             && let Some(run) = note.run
             && let Some(running) = self.runs.get_mut(run)
         {
             running.procedure.counts_as_ready();
-            self.stand(run);
         }
         let level = match note.to {
             State::Failed => Level::Warning,
@@ -245,12 +228,6 @@ fn note_wish(event: &Event) {
     if is_small && let Ok(text) = postcard::to_allocvec(&Wished::Event(event.clone())) {
         notes::put_text(Kind::Wished, &text);
     }
-}
-
-/// What the machine is at may be another after it.
-fn sets_intent(event: &Event) -> bool {
-    let is_wish = matches!(event, Event::SetGoal(_) | Event::Want { .. } | Event::Unwant(_));
-    is_wish || matches!(event, Event::Boot { .. } | Event::Reload { .. })
 }
 
 /// The word in the event log for an event that is about init itself.

@@ -97,8 +97,8 @@ impl Init {
         if keeper.due().is_none_or(|due| now < due) {
             return;
         }
-        // A crash before the units are known, or before what lives is taken up, looks what lives.
-        if self.loader.is_booting() || self.lineage.found.is_before_boot() {
+        // There are no units yet.
+        if self.loader.is_booting() {
             return keeper.put_off(now);
         }
         if let Some(writer) = keeper.late_writer(now) {
@@ -181,7 +181,7 @@ impl Init {
                 self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
             }
             Some(Outcome::Lost(why)) => {
-                let then = "after a crash init would begin anew beside what lives";
+                let then = "after a crash init would look after nothing";
                 self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
             }
             Some(Outcome::KeptAgain) => {
@@ -201,9 +201,6 @@ impl Init {
     pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
         if self.lineage.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
-        }
-        if self.lineage.found.is_before_boot() {
-            return Err(cannot("after a crash not all that lives is taken up yet"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
         let state = self.state_in_memory().map_err(fail)?;

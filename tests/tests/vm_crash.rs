@@ -24,26 +24,6 @@ done
 say given up
 "#;
 
-/// What a boot has set is set otherwise; then it crashes so once. What it says in the end is what there is.
-const CHANGED: &str = r#"
-said() { say $1 $(hostname) $(cat /proc/sys/net/unix/max_dgram_qlen); }
-said before
-hostname by-hand
-echo 77 >/proc/sys/net/unix/max_dgram_qlen
-printf '\017\013' >/none
-crashes() { initctl --json stats | sed -n 's/.*"crashes":\([0-9]*\).*/\1/p'; }
-while read number a b c d e f stack counter rest </proc/1/syscall; do
-  case $number in
-    232 | 281)
-      for file in $(ls -l /proc/1/fd | sed -n 's|.* \([0-9]*\) -> /memfd:state.*|\1|p'); do : >/proc/1/fd/$file; done
-      dd if=/none of=/proc/1/mem bs=1 seek=$((counter)) conv=notrunc 2>/dev/null && kill -USR1 1 && break
-      ;;
-  esac
-done
-until [ "$(crashes)" = 1 ] && initctl status web >/dev/null; do :; done
-said after
-"#;
-
 /// Typed at the console. What is echoed is not what is said.
 const TYPED: [&str; 4] = [
     "echo SHELL-$((40 + 2)) of $PPID.",
@@ -70,23 +50,13 @@ fn checked(check: &str, command_line: &str) -> Machine {
 fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
     let mut machine = crashing("groundstate.shell=open");
     machine.says("PROBE given up");
-    machine.says("init has crashed and can not go on");
+    machine.says("init has crashed and cannot restore its state");
     machine.says("/ # ");
     // The shell is PID 1's child.
     for (line, answer) in TYPED.into_iter().zip(["SHELL-42 of 1.", "RUN-2 on", "REAPED-2", ""]) {
         machine.types(line);
         machine.says(answer);
     }
-    machine.goes_off();
-}
-
-#[test]
-fn what_was_set_since_the_boot_stays_when_init_begins_anew() {
-    let mut machine = checked(CHANGED, "");
-    machine.says("PROBE before of-the-disk 512");
-    machine.says("begins anew, beside what lives");
-    machine.says("PROBE after by-hand 77");
-    machine.three_fingers();
     machine.goes_off();
 }
 

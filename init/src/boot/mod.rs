@@ -9,9 +9,6 @@ pub(crate) mod kernel_line;
 pub(crate) mod limits;
 mod mounts;
 
-use crate::drain::Drain;
-use crate::emergency::Shell;
-use crate::outer::Outer;
 use crate::sys::{fault, process, terminal};
 use crate::voice::{Level, Voice};
 use crate::{clock, scribe, shutdown};
@@ -82,24 +79,6 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     std::process::ExitCode::from(70)
 }
 
-/// It has crashed, and can not go on: whatever runs, runs on, and what ends is reaped. An init that
-/// ended would take everything with it: it does when it is asked to by a signal, and only then.
-pub(crate) fn nothing_left(mode: Mode, error: &std::io::Error) -> shutdown::End {
-    let mut voice = Voice::of(mode, None);
-    let text = "init has crashed and can not go on: services run on, nobody looks after them";
-    let way = match mode {
-        Mode::Machine | Mode::Container => "SIGTERM, SIGINT and SIGPWR end everything",
-        Mode::Supervisor => "SIGTERM ends init alone",
-    };
-    voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {error}"));
-    let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
-    voice.flush();
-    let mut drain = Drain::of_the_rest();
-    // Nobody feeds a watchdog from here on: whoever has set one wants this machine to start anew.
-    let how = shutdown::reap_until_asked(mode, &mut shell, &mut drain);
-    shutdown::End::new(how, mode, Outer::at(None), None, None)
-}
-
 /// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the
 /// environment (on a machine: the kernel command line) says. Then the next image goes on, where
 /// one is armed: here, for what it is handed is closed by the unwinding that would follow.
@@ -119,11 +98,9 @@ pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
     voice.flush();
 }
 
-/// The first duties. What could not be done comes back, a sentence each. `was_booted`: a machine's are
-/// done, and not once more: what they set may be set otherwise by now.
-pub(crate) fn duties(mode: Mode, was_booted: bool) -> Vec<String> {
+/// The first duties. What could not be done comes back, a sentence each.
+pub(crate) fn duties(mode: Mode) -> Vec<String> {
     let mut wrong = match mode {
-        Mode::Machine if was_booted => Vec::new(),
         Mode::Machine => machine(),
         Mode::Container => Vec::new(),
         Mode::Supervisor => process::become_subreaper()

@@ -52,11 +52,6 @@ pub(crate) fn short(unit: &str) -> String {
     unit.chars().take(NAME).collect()
 }
 
-/// What is kept of it may not be all of a name.
-pub(crate) fn is_cut(short: &str) -> bool {
-    short.len() >= NAME
-}
-
 /// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
 /// it that can not be killed: then another name.
 pub(super) fn make_for(

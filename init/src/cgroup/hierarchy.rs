@@ -4,7 +4,7 @@
 use super::group;
 use crate::journal::carried;
 use crate::process;
-use crate::sys::{inherit, launch};
+use crate::sys::launch;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::mount::{MsFlags, mount};
@@ -12,10 +12,9 @@ use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::dup3;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Where a v2 hierarchy is mounted: alone, or beside v1 ones.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -118,48 +117,6 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The one an image before this one had, by the descriptor that holds its lock: whoever has it
-    /// open has the lock too. None: there is none.
-    pub(super) fn again() -> Option<Hierarchy> {
-        let root = MOUNTS.into_iter().find(|path| is_v2(path))?;
-        let own = process::own_cgroup()?;
-        let own = format!("{root}{}", own.trim_end_matches('/'));
-        let mut found: Vec<(String, RawFd)> = Vec::new();
-        for entry in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
-            let path = std::fs::read_link(entry.path())
-                .ok()
-                .and_then(|path| path.into_os_string().into_string().ok());
-            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            // In init's own cgroup, or init has stepped aside into it. Services have others open.
-            let is_one = |path: &String| {
-                path.rsplit_once('/').is_some_and(|(above, name)| {
-                    is_name(name)
-                        && (above == own || own.rsplit_once('/').is_some_and(|(it, _)| it == path))
-                })
-            };
-            found.extend(path.filter(is_one).zip(number));
-        }
-        // Anybody may have it open, and have given that to init: the lock is with one alone.
-        found.sort_by_key(|(path, number)| (Reverse(path.len()), *number));
-        let (path, directory) = found.into_iter().find_map(|(path, number)| {
-            let directory = File::from(inherit::take(number).ok()?);
-            directory.try_lock().ok().map(|()| (path, OwnedFd::from(directory)))
-        })?;
-        let (above, name) = path.rsplit_once('/')?;
-        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let base = open(above, flags, Mode::empty()).ok()?;
-        inherit::is_new(base.as_fd());
-        let shown = path.strip_prefix(root)?.to_string();
-        Some(Hierarchy {
-            directory,
-            base,
-            name: name.to_string(),
-            shown,
-            path: path.clone(),
-            is_ours: true,
-        })
-    }
-
     /// A process can really be put below it: no threaded parent, no missing right on the way.
     fn probe(&self) -> Result<(), String> {
         let name = "probe";
@@ -169,14 +126,6 @@ impl Hierarchy {
         let _ = group::remove(self.as_fd(), name);
         outcome.map_err(|error| format!("no process can be put below {}: {error}", self.path))
     }
-}
-
-/// As [`claim`] gives them.
-fn is_name(name: &str) -> bool {
-    let number = name.strip_prefix("groundstate");
-    number.is_some_and(|rest| {
-        rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok())
-    })
 }
 
 fn is_v2(path: &str) -> bool {

@@ -11,7 +11,6 @@ use crate::sys::orders::Limit;
 use crate::sys::wait;
 use groundstate_units::machine::event::RunId;
 use nix::sys::resource::{Resource, getrlimit};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Bits for the number of a run.
 const RUN: u32 = 40;
@@ -19,9 +18,6 @@ const RUN: u32 = 40;
 const MARKER: u32 = 22;
 /// No mark is as low as this, nor the highest a limit may be.
 const FIRST: u64 = 1 << (RUN + MARKER);
-
-/// Children of init, by the run they are marked as.
-pub(crate) type Marked = BTreeMap<RunId, BTreeSet<i32>>;
 
 /// Of this init's, by when it began, in ticks that come round after [`MARKER`] bits of them: half a day. Of two
 /// within each other, less than that apart, the one that began later, which may be a service of the other and have
@@ -53,21 +49,6 @@ pub(super) fn of(run: RunId) -> Option<Limit> {
 /// The run this process is marked as. None: it bears no mark of ours.
 pub(crate) fn on(pid: Pid) -> Option<RunId> {
     run_in(process::most_locks(pid)?, first()?)
-}
-
-/// Children of init that live and bear a mark, but for those it began itself as this image.
-pub(crate) fn children() -> Marked {
-    let mut marked = Marked::new();
-    let Some(first) = first() else { return marked };
-    for pid in process::children() {
-        let of = Pid::from_raw(pid);
-        let lives = || process::stat(of).is_some_and(|stat| !stat.ended);
-        let run = process::most_locks(of).and_then(|most| run_in(most, first));
-        if let Some(run) = run.filter(|_| !wait::is_made(of) && lives()) {
-            marked.entry(run).or_default().insert(pid);
-        }
-    }
-    marked
 }
 
 /// The highest number that anybody is marked with: no run that begins gets that of one of which something lives.

@@ -5,7 +5,6 @@
 //! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
 //! child gets into its cgroup is in [`crate::sys::launch`].
 
-mod again;
 mod ahead;
 mod controller;
 mod descent;
@@ -23,8 +22,6 @@ mod tracker;
 mod tracking;
 mod watches;
 
-pub(crate) use again::Left;
 pub(crate) use controller::Wish;
 pub(crate) use descent::{Family, Look, Orphans};
-pub(crate) use group::{is_cut, short};
 pub(crate) use tracker::{Tracked, Tracker};

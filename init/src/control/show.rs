@@ -90,7 +90,7 @@ impl Init {
             boot: self.shown_by().wall_of(self.booted),
             mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
-            seq_mono_us: self.history.anew.unwrap_or(self.booted).as_nanos() / 1000,
+            seq_mono_us: self.booted.as_nanos() / 1000,
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),

@@ -1,7 +1,6 @@
 //! What is noted of a process that is started ([`super::notes`]), or of a line of which none came.
 
 use super::frame;
-use crate::limit;
 use crate::run::procedure::Part;
 use groundstate_units::machine::event::{ExecFailure, RunId};
 use groundstate_units::spec::Log;
@@ -49,11 +48,6 @@ impl Begun {
 
     pub(super) fn of_text(text: &[u8]) -> Option<Begun> {
         frame::both(text).map(|(begun, more)| Begun { more, ..begun })
-    }
-
-    /// A process with its pid that began then is it.
-    pub(crate) fn may_be(&self, began: u64) -> bool {
-        (self.born..=self.born.saturating_add(limit::BEING_BORN)).contains(&began)
     }
 }
 

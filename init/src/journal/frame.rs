@@ -11,8 +11,7 @@ use serde::de::DeserializeOwned;
 /// The last byte is the version: another one is not understood. It changes whenever a type that
 /// is kept does, and then `init/golden/make` writes a state of it. A variant at the end of an enum, and a
 /// frame that is left out while there is nothing in it, change nothing: what was written before is
-/// read, and an older binary refuses what it does not know. A second frame of a kind of which there is one it
-/// does not see: there stands what is there most of the time, and what it can do without.
+/// read, and an older binary refuses what it does not know.
 const MAGIC: [u8; 8] = *b"gs-jrnl\x0b";
 /// Bytes of a whole journal.
 const MOST: usize = 1 << 30;
@@ -53,20 +52,14 @@ pub(crate) enum Kind {
     Looks,
     /// Units whose event was in hand as an image crashed; left out when there are none.
     Suspects,
-    /// What lives and has no unit just now; left out when nothing does.
-    Away = 18,
-    /// Where those of them say that they are ready; left out when none has to.
-    Ends,
-    /// Sockets of units whose file is away; left out when there are none.
-    Doors,
-    /// What is due and spared for such units; left out when nothing is.
-    Spared,
     /// The kernel kills who is cloned into a cgroup; left out where it does not.
     NoJoining,
+    /// Where lookouts that have not ended are; left out when there are none.
+    Places,
 }
 
 impl Kind {
-    const ALL: [Kind; 21] = [
+    const ALL: [Kind; 18] = [
         Kind::Head,
         Kind::Machine,
         Kind::Run,
@@ -83,11 +76,8 @@ impl Kind {
         Kind::Ending,
         Kind::Looks,
         Kind::Suspects,
-        Kind::Away,
-        Kind::Ends,
-        Kind::Doors,
-        Kind::Spared,
         Kind::NoJoining,
+        Kind::Places,
     ];
 }
 
@@ -168,23 +158,6 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<(Kind, &[u8])>, Damage> {
         rest = after.get(length..).unwrap_or_default();
     }
     Ok(frames)
-}
-
-/// A text that has a place of its own behind the notes: `check: u32, length: u32`, in the machine's byte
-/// order, then the text.
-pub(super) fn placed(text: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(text.len()).unwrap_or(0).to_ne_bytes();
-    let rest = [&length[..], text].concat();
-    [&crc(&rest).to_ne_bytes()[..], &rest].concat()
-}
-
-/// The same, read. None: there is none, or it is damaged.
-pub(super) fn in_place(bytes: &[u8]) -> Option<&[u8]> {
-    let (check, rest) = bytes.split_first_chunk::<4>()?;
-    let (length, text) = rest.split_first_chunk::<4>()?;
-    let length = usize::try_from(u32::from_ne_bytes(*length)).ok()?;
-    let (whole, text) = (rest.get(..length.checked_add(4)?)?, text.get(..length)?);
-    (length > 0 && crc(whole) == u32::from_ne_bytes(*check)).then_some(text)
 }
 
 /// Two values as the text of a note, the one behind the other: who knows of no second one reads the first.

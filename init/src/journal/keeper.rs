@@ -318,21 +318,23 @@ pub(crate) fn read(memory: &[File; 2], notes: &File) -> Result<Found, String> {
     let states = memory.each_ref().map(whole);
     let latest = states.into_iter().flatten().max_by_key(|(epoch, ..)| *epoch);
     let (_, known, state) = latest.ok_or("nothing whole was kept")?;
-    let bytes = bytes_of(notes);
-    let number = |at: usize| {
-        let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
-        word.map_or(0, u64::from_ne_bytes)
-    };
-    let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
+    let mut bytes = vec![0; noted::BYTES];
+    // Less than there is room for: not all of it was ever noted.
+    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(length);
+    let (signal, rung) = (number_at(notes, noted::FAULT), not_dealt_with(notes));
     Ok(Found { state, past: Past::read(&bytes, known), signal, rung })
 }
 
-/// What the file of notes holds. Less than there is room for: not all of it was ever noted.
-pub(crate) fn bytes_of(notes: &File) -> Vec<u8> {
-    let mut bytes = vec![0; noted::BYTES];
-    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
-    bytes.truncate(length);
-    bytes
+/// Bit n-1: the image that crashed had not dealt with signal n.
+pub(crate) fn not_dealt_with(notes: &File) -> u64 {
+    number_at(notes, noted::FAULT + 8)
+}
+
+fn number_at(notes: &File, at: usize) -> u64 {
+    let mut word = [0; 8];
+    let read = notes.read_exact_at(&mut word, at as u64);
+    read.map_or(0, |()| u64::from_ne_bytes(word))
 }
 
 fn whole(memory: &File) -> Option<(u64, u64, Vec<u8>)> {

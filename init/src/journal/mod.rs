@@ -1,22 +1,17 @@
 //! The state of init outside of its memory: what an image of its program that ends unexpectedly,
 //! or on purpose, leaves to the next one. How the bytes lie is in [`frame`], what they are about in
 //! [`state`], how descriptors go along in [`carried`], how it is kept while init is at work in
-//! [`keeper`], what has happened since in [`notes`], of that what init has found out in [`learnt`] and what it had started in [`started`], which scripts are done in [`done`], how far each unit is in [`standing`], what it is all for in [`intent`],
-//! whose each socket is in [`doors`]. Who writes them to go on as another binary is [`crate::upgrade`]; who
+//! [`keeper`], what has happened since in [`notes`], of that what init has found out in [`learnt`] and what it had started in
+//! [`started`]. Who writes them to go on as another binary is [`crate::upgrade`]; who
 //! reads them, [`crate::resume`].
 
 mod begun;
 pub(crate) mod carried;
-pub(crate) mod done;
-pub(crate) mod doors;
 pub(crate) mod frame;
-pub(crate) mod intent;
 pub(crate) mod keeper;
 pub(crate) mod learnt;
 pub(crate) mod notes;
 mod opened;
-pub(crate) mod remains;
-pub(crate) mod standing;
 pub(crate) mod started;
 pub(crate) mod state;
 pub(crate) mod turns;

@@ -5,9 +5,8 @@
 //! them, and [`crate::replay`], which puts them to an init that has gone back).
 //!
 //! The file: a page for the handler of a fault and for what the kernel itself writes, the
-//! [`MESSAGE`] being read, then the ring, then the scripts that are [`DONE`], then each unit's
-//! [`STANDING`], then the [`INTENT`], then the [`DOORS`]. An entry is [`ENTRY`] bytes: `seq: u64, kind:
-//! u16, length: u16, pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order.
+//! [`MESSAGE`] being read, then the ring. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length: u16,
+//! pid: i32, at: u64, turn: u32`, then [`TEXT`] bytes; all of the machine's byte order.
 //! What is longer goes on in the next entries. An entry is there when its number is; the number is
 //! written last. Reading is total: any bytes may be there.
 
@@ -35,8 +34,6 @@ pub(crate) const TURN: usize = 32;
 pub(crate) const HEARD_IN: usize = 36;
 /// What tells the unit whose event is in hand, as [`unit`] has it: u64; 0: none.
 pub(crate) const ABOUT: usize = 40;
-/// Not 0: not all that was begun and has ended is in the ring, and it was not noted over: u64.
-pub(crate) const MISSING: usize = 48;
 /// Not 0: since the state was kept last something found no room: u64.
 pub(crate) const GAP: usize = 56;
 /// The siginfo_t of the child being reaped.
@@ -59,22 +56,14 @@ pub(crate) const MESSAGE: usize = 4096;
 pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
-/// Entries of the ring. Here as in the tables behind it Miri has fewer: it is a thousand times as slow.
+/// Entries of the ring. Miri has fewer: it is a thousand times as slow.
 pub(crate) const ENTRIES: u64 = if cfg!(miri) { 64 } else { 4096 };
 /// Of those, what others say may take no more: beyond the half with which the state is kept.
 pub(crate) const HEARD: u64 = ENTRIES / 4 * 3;
 /// And this is as far as goes what they leave to init.
 pub(crate) const LEFT: u64 = ENTRIES / 8 * 7;
-/// Scripts that are done ([`super::done`]): behind the ring, for no later note is to take their place.
-pub(crate) const DONE: usize = RING + ENTRY * ENTRIES as usize;
-/// How far each unit is ([`super::standing`]), for the same reason.
-pub(crate) const STANDING: usize = DONE + super::done::BYTES;
-/// What the machine is at ([`super::intent`]), for the same reason.
-pub(crate) const INTENT: usize = STANDING + super::standing::BYTES;
-/// Whose each socket is ([`super::doors`]), for the same reason.
-pub(crate) const DOORS: usize = INTENT + super::intent::BYTES;
 /// Bytes of all.
-pub(crate) const BYTES: usize = DOORS + super::doors::BYTES;
+pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
 /// Bytes of text in one entry.
 pub(crate) const TEXT: usize = ENTRY - 28;
 /// Where the pid of an entry stands.
@@ -143,21 +132,6 @@ pub(crate) enum What {
     Opened(Opened),
     /// See there.
     Learnt(Learnt),
-}
-
-impl What {
-    /// The wish that it is.
-    pub(crate) fn wish(&self) -> Option<&Wished> {
-        match self {
-            What::Wished(wish) => Some(wish),
-            What::Heard(_)
-            | What::Ended(_)
-            | What::Begun(_)
-            | What::Seen(_)
-            | What::Opened(_)
-            | What::Learnt(_) => None,
-        }
-    }
 }
 
 /// One of them, with when it was.
@@ -264,21 +238,6 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     number(bytes, at).map(u64::from_ne_bytes)
-}
-
-/// The signals that were not dealt with at a fault, as [`FAULT`] has them.
-pub(super) fn rung(bytes: &[u8]) -> u64 {
-    word(bytes, FAULT + 8).unwrap_or(0)
-}
-
-/// Something found no room, or was before these.
-pub(super) fn is_missing(bytes: &[u8]) -> bool {
-    word(bytes, MISSING) != Some(0)
-}
-
-/// The number of the entry at the place of this one.
-pub(super) fn number_at(bytes: &[u8], seq: u64) -> Option<u64> {
-    word(bytes, place(seq))
 }
 
 /// The note that begins with this entry, where it can be understood, and how many entries it has.

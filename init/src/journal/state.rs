@@ -2,18 +2,15 @@
 //! kernel holds goes along as a number ([`super::carried`]); what can be derived is not written.
 
 use super::frame::{self, Kind, Writer};
-use crate::away::Away;
 use crate::boot::limits::OwnLimits;
 use crate::cgroup::{Family, Tracked, Tracker};
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
-use crate::found::Found;
 use crate::history::History;
 use crate::loader::{Asker, Loader};
 use crate::logger::{self, RunLog};
 use crate::notify::Notify;
-use crate::pipes::Ends;
 use crate::record::Record;
 
 use crate::run::running::Running;
@@ -25,7 +22,6 @@ use crate::suspect::Suspects;
 use crate::sys::{inherit, launch, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
-use crate::trigger::door::Doors;
 use groundstate_units::control::answer::System;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::Machine;
@@ -93,12 +89,6 @@ pub(crate) struct Parts {
     store: Store,
     looks: Looks,
     suspects: Suspects,
-    away: Away,
-    ends: Ends,
-    /// Sockets of such units.
-    doors: Doors,
-    /// What is due, and is not told to stop for their sake.
-    spared: BTreeSet<Name>,
     no_joining: bool,
     places: Option<RawFd>,
     tracker: Tracker,
@@ -131,8 +121,6 @@ pub(crate) struct State {
     pub(crate) ending: Ending,
     pub(crate) record: Option<Record>,
     pub(crate) suspects: Suspects,
-    /// What lives and has no unit just now.
-    pub(crate) found: Found,
 }
 
 impl Init {
@@ -159,18 +147,10 @@ impl Init {
         if !self.lineage.suspects.is_empty() {
             whole = whole && to.put(Kind::Suspects, &self.lineage.suspects);
         }
-        if let Some(away) = self.lineage.found.away() {
-            whole = whole && to.put(Kind::Away, &away);
-            let ends = self.lineage.found.pipes.ends();
-            whole = whole && (ends.is_empty() || to.put(Kind::Ends, ends));
-        }
-        let doors = &self.lineage.found.doors;
-        whole = whole && (doors.is_empty() || to.put(Kind::Doors, doors));
-        let spared = self.machine.spared();
-        whole = whole && (spared.is_empty() || to.put(Kind::Spared, spared));
         let no_joining = launch::die_at_birth();
         whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
-        whole = whole && put_unseen(&mut to, self.triggers.places(), self.history.anew);
+        let places = self.triggers.places();
+        whole = whole && (places.is_none() || to.put(Kind::Places, &places));
         for run in self.known_runs() {
             whole = whole && self.keep_run(run, &mut to);
         }
@@ -248,20 +228,15 @@ impl Parts {
             store: of(&frames, Kind::Store)?,
             looks: if_there(&frames, Kind::Looks)?,
             suspects: if_there(&frames, Kind::Suspects)?,
-            away: if_there(&frames, Kind::Away)?,
-            ends: if_there(&frames, Kind::Ends)?,
-            doors: if_there(&frames, Kind::Doors)?,
-            spared: if_there(&frames, Kind::Spared)?,
             no_joining: if_there(&frames, Kind::NoJoining)?,
-            places: behind(&frames, Kind::Triggers)?,
+            places: if_there(&frames, Kind::Places)?,
             tracker: of(&frames, Kind::Tracker)?,
             ground: of(&frames, Kind::Ground)?,
             control: of(&frames, Kind::Control)?,
             notify: of(&frames, Kind::Notify)?,
             logger: of(&frames, Kind::Logger)?,
             loader: of(&frames, Kind::Loader)?,
-            history: of::<History>(&frames, Kind::History)?
-                .counted_anew(behind(&frames, Kind::History)?),
+            history: of(&frames, Kind::History)?,
             timings: of(&frames, Kind::Timings)?,
             triggers: of(&frames, Kind::Triggers)?,
             ending: of(&frames, Kind::Ending)?,
@@ -284,11 +259,8 @@ impl State {
     pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
         // Where its units are not to be had, what it names of descriptors stays open for the next image.
         let parts = ManuallyDrop::new(Parts::read(bytes)?);
-        let (generation, mut machine) = parts.machine()?;
+        let (generation, machine) = parts.machine()?;
         let mut parts = ManuallyDrop::into_inner(parts);
-        let found = Found::again(parts.away, parts.ends, parts.doors);
-        machine.found_alive(RunId(0), found.there());
-        machine.spared_before(parts.spared);
         if parts.no_joining {
             launch::died_at_birth();
         }
@@ -325,13 +297,12 @@ impl State {
             ending: parts.ending,
             record,
             suspects: parts.suspects,
-            found,
             head,
         })
     }
 }
 
-/// The first frame of that kind, of all but runs the only one that each image sees.
+/// The frame of that kind; of runs alone there are several.
 fn of<'a, T: Deserialize<'a>>(frames: &[(Kind, &'a [u8])], kind: Kind) -> Result<T, String> {
     let found = frames.iter().find(|(of, _)| *of == kind).ok_or(format!("no {kind:?}"))?;
     match postcard::take_from_bytes(found.1) {
@@ -347,21 +318,6 @@ fn if_there<'a, T: Deserialize<'a> + Default>(
     kind: Kind,
 ) -> Result<T, String> {
     if frames.iter().any(|(of, _)| *of == kind) { of(frames, kind) } else { Ok(T::default()) }
-}
-
-/// What an older binary is to pass over and does without: it sees the first frame of a kind alone.
-fn put_unseen(to: &mut Writer, places: Option<RawFd>, counted_anew: Option<Time>) -> bool {
-    (places.is_none() || to.put(Kind::Triggers, &places))
-        && (counted_anew.is_none() || to.put(Kind::History, &counted_anew))
-}
-
-/// The same, behind the one of that kind.
-fn behind<'a, T: Deserialize<'a> + Default>(
-    frames: &[(Kind, &'a [u8])],
-    kind: Kind,
-) -> Result<T, String> {
-    let mut all = frames.iter().filter(|(of, _)| *of == kind).skip(1);
-    all.next().map_or(Ok(T::default()), |second| of(&[*second], kind))
 }
 
 /// What a run was started with is mostly what its unit still says: it is there once.
@@ -408,38 +364,6 @@ mod tests {
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
         let why = Parts::read(OLDER).err().unwrap();
         assert!(why.contains("version"), "{why}");
-    }
-
-    /// The golden state up to the first second frame of a kind.
-    fn bare() -> &'static [u8] {
-        let (mut end, mut kinds) = (8, BTreeSet::new());
-        while let Some((length, rest)) = STATE.get(end..).and_then(<[u8]>::split_first_chunk::<4>)
-            && rest.get(4).is_some_and(|kind| kinds.insert(kind))
-        {
-            end += 8 + u32::from_le_bytes(*length) as usize;
-        }
-        STATE.get(..end).unwrap()
-    }
-
-    #[test]
-    fn what_an_older_image_does_without_is_not_seen_by_it() {
-        let (places, anew) = (Some(5), Some(Time::from_nanos(8)));
-        let mut to = Writer::new();
-        assert!(put_unseen(&mut to, places, anew));
-        let bytes = [bare(), to.bytes().get(8..).unwrap()].concat();
-        for kind in [Kind::Triggers, Kind::History] {
-            let first = |bytes| frame::read(bytes).unwrap().into_iter().find(|(of, _)| *of == kind);
-            assert_eq!(first(&bytes), first(bare()), "an older image sees another {kind:?}");
-        }
-        let of = |bytes: &[u8]| {
-            let frames = frame::read(bytes).unwrap();
-            let [triggers, history] = [Kind::Triggers, Kind::History];
-            (behind(&frames, triggers), behind(&frames, history))
-        };
-        assert_eq!(of(&bytes), (Ok(places), Ok(anew)));
-        assert_eq!(of(bare()), (Ok(None), Ok(None)));
-        let mut none = Writer::new();
-        assert!(put_unseen(&mut none, None, None) && none.bytes().len() == 8);
     }
 
     #[test]

@@ -78,9 +78,6 @@ pub(crate) struct Loader {
     /// When the first of these began.
     #[serde(skip)]
     since: Option<Time>,
-    /// When the next one is tried, of an init that begins anew beside what lives.
-    #[serde(skip)]
-    again_at: Option<Time>,
     /// A policy edit was granted since the load at work began. None: another image began it.
     #[serde(skip)]
     policy_edited: Option<bool>,
@@ -98,7 +95,7 @@ impl Loader {
     /// The first generation is not there yet.
     pub(crate) fn is_booting(&self) -> bool {
         let boots = |working: &Working| matches!(working.purpose, Purpose::Boot);
-        self.again_at.is_some() || self.working.as_ref().is_some_and(boots)
+        self.working.as_ref().is_some_and(boots)
     }
 
     /// One is at work.
@@ -111,9 +108,9 @@ impl Loader {
         self.working.as_ref().is_some_and(|working| !working.purpose.is_shown_only())
     }
 
-    /// When the one at work is killed, or given up; or when the next one is tried.
+    /// When the one at work is killed, or given up.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.working.as_ref().map(|working| working.deadline).or(self.again_at)
+        self.working.as_ref().map(|working| working.deadline)
     }
 }
 
@@ -156,7 +153,7 @@ impl Init {
 
     /// Begins a load, or lets it wait for the one under way.
     pub(crate) fn load(&mut self, purpose: Purpose) {
-        if self.loader.working.is_some() || self.loader.again_at.is_some() {
+        if self.loader.working.is_some() {
             let rank = self.rank_of(&purpose);
             self.let_root_pass(rank);
             self.drop_unasked_loads();
@@ -234,7 +231,6 @@ impl Init {
         }
         // One that can not begin is answered at once, and no end of it brings the next one.
         while self.loader.working.is_none()
-            && self.loader.again_at.is_none()
             && let Some(next) = self.loader.waiting.pop()
         {
             self.load(next);
@@ -290,7 +286,6 @@ impl Init {
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
-        self.meet_again(&generation);
         match purpose {
             Purpose::Boot => {
                 self.say_diagnostics(&generation.diagnostics);

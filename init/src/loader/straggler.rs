@@ -29,7 +29,6 @@ impl Init {
     /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
     /// the machine goes on without it.
     pub(crate) fn loader_due(&mut self) {
-        self.first_load_due();
         let now = self.now;
         let Some(working) = &mut self.loader.working else { return };
         working.parcel.read_some();

@@ -10,7 +10,6 @@ impl Init {
     pub(super) fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
         let wish = self.machine.wish();
         let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
-        wanted.extend(self.lineage.found.names());
         if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
             // The others read the policy anew.
             wanted.extend(self.machine.policy().enable.iter().cloned());

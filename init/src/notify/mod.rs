@@ -26,10 +26,8 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
-use std::{fs, io};
 
 /// One datagram. Its file descriptors are closed when it is dropped.
 #[derive(Serialize, Deserialize)]
@@ -46,11 +44,6 @@ impl Datagram {
     /// One that an image before this one had read. What came along with it is gone.
     pub(crate) fn again(pid: i32, bytes: &[u8]) -> Datagram {
         Datagram { pid, statements: statements(bytes), passed: Vec::new() }
-    }
-
-    /// It says READY=1.
-    pub(crate) fn says_ready(&self) -> bool {
-        self.statements.contains(&Statement::Ready)
     }
 }
 
@@ -98,18 +91,6 @@ impl Notify {
         Ok(opened)
     }
 
-    /// Goes on with the socket that an image before this one was bound to, where that can still be found
-    /// at its path and no other can be had. ENOENT, ENOTSOCK: nobody finds it there any more.
-    pub(crate) fn again(registry: &Registry, token: Token, socket: OwnedFd) -> io::Result<Notify> {
-        let name = socket::unix_name(&socket).ok_or(Errno::ENOENT)?;
-        let path = name.path().and_then(Path::to_str).ok_or(Errno::ENOENT)?.to_string();
-        if !fs::symlink_metadata(&path)?.file_type().is_socket() {
-            return Err(Errno::ENOTSOCK.into());
-        }
-        registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Notify::with(socket, path))
-    }
-
     /// Binds `path`, replacing what is there.
     pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
         Ok(Notify::with(Notify::bound(registry, token, path)?, path.to_string()))
@@ -145,11 +126,6 @@ impl Notify {
         impatiently(|| self.former = Some(former));
         self.ready = true;
         Ok(())
-    }
-
-    /// An image before this one was bound to the path: what was sent to it is heard first.
-    pub(crate) fn hear_first(&mut self, former: OwnedFd) {
-        (self.former, self.ready) = (Some(former), true);
     }
 
     /// The same socket in an init that has gone on as another image.
@@ -307,25 +283,5 @@ mod tests {
         notify.fetch();
         assert!(notify.receive().is_none());
         assert_eq!(notify.dropped, 2 * limit::NOTIFICATIONS_A_TURN as u64);
-    }
-
-    #[test]
-    fn a_socket_of_before_is_gone_on_with_as_long_as_it_is_found_at_its_path() {
-        let poll = mio::Poll::new().unwrap();
-        let path = std::env::temp_dir().join(format!("gs-notify-again-{}", std::process::id()));
-        let bound = || Notify::bound(poll.registry(), Token(0), path.to_str().unwrap()).unwrap();
-        let again = |socket: OwnedFd| {
-            poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd())).unwrap();
-            Notify::again(poll.registry(), Token(0), socket)
-        };
-        let mut notify = again(bound()).unwrap();
-        let service = UnixDatagram::unbound().unwrap();
-        service.send_to(b"READY=1", &path).unwrap();
-        assert!(notify.receive().unwrap().says_ready());
-        let socket = bound();
-        fs::remove_file(&path).unwrap();
-        fs::create_dir(&path).unwrap();
-        assert!(again(socket).is_err());
-        fs::remove_dir(&path).unwrap();
     }
 }

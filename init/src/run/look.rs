@@ -271,7 +271,7 @@ impl Init {
     /// A process of the run has ended: what follows from its part.
     pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: Part, exit: Exit) {
         match (part, exit) {
-            (Part::Start(_), _) if self.runs.has_handed_on(run, part) => return self.stand(run),
+            (Part::Start(_), _) if self.runs.has_handed_on(run, part) => return,
             (Part::Main, _) => return self.main_has_ended(run, exit),
             (Part::Unlink, Exit::Code(status)) => self.pid_file_removed(run, status),
             (Part::Look, _) => self.look_ended(run, pid),

@@ -218,7 +218,6 @@ impl Init {
             }
             self.runs.own_main(pid, run);
         }
-        self.stand(run);
         Ok(())
     }
 

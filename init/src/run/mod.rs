@@ -16,7 +16,6 @@ pub(crate) mod pid_file;
 pub(crate) mod procedure;
 mod reap;
 pub(crate) mod running;
-mod standing;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
@@ -58,36 +57,26 @@ impl Init {
             return;
         };
         let is_unheard = spec.kind == Kind::ForegroundNotified && self.notify.is_none();
-        let mut obstacle = is_unheard.then_some((Stage::Notify, libc::EROFS));
-        let is_there = self.lineage.found.is_to_be_taken_up(run, name);
-        if let Some((stage, errno)) = obstacle.filter(|_| !is_there) {
-            self.facts.push_back(fail(stage, errno));
+        if is_unheard {
+            self.facts.push_back(fail(Stage::Notify, libc::EROFS));
             return;
         }
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
         let procedure = Procedure::new(run, &spec, &unit.live);
-        let output = self.output(run, name, &targets, &spec).unwrap_or_else(|error| {
-            obstacle = Some((Stage::Stdio, error.raw_os_error().unwrap_or(libc::EIO)));
-            self.null.output.clone()
-        });
-        if let Some((stage, errno)) = obstacle.filter(|_| !is_there) {
-            self.facts.push_back(fail(stage, errno));
-            return;
-        }
+        let output = match self.output(run, name, &targets, &spec) {
+            Ok(output) => output,
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                self.facts.push_back(fail(Stage::Stdio, errno));
+                return;
+            }
+        };
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
-        // What is there has begun: nothing keeps it from that, and as another run it would be nobody's.
-        match (self.take_found(run, name), obstacle) {
-            (true, _) => {}
-            (false, None) => self.course(run, Procedure::begin),
-            (false, Some((stage, errno))) => {
-                self.runs.remove(run);
-                self.facts.push_back(fail(stage, errno));
-            }
-        }
+        self.course(run, Procedure::begin);
     }
 
     /// Runs of this unit that are over, and were kept for a stop that never came.
@@ -106,7 +95,6 @@ impl Init {
         while let Some(deed) = deeds.pop_front() {
             deeds.extend(self.carry(run, deed));
         }
-        self.stand(run);
         noted::about(before);
     }
 
@@ -152,8 +140,7 @@ impl Init {
     /// The run is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
         self.idle.remove(&run);
-        if let Some(running) = self.runs.remove(run) {
-            self.stands_no_more(&running.name);
+        if self.runs.remove(run).is_some() {
             self.tracker.forget(run);
             self.history.forget(run);
         }

@@ -85,10 +85,6 @@ impl Init {
 
     /// `most`: datagrams, be they of use or not.
     fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
-        if self.lineage.found.is_before_boot() {
-            // Whose it is will be known.
-            return;
-        }
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let (mut heard, mut read) = (Heard::default(), 0u64);
         while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
@@ -109,9 +105,6 @@ impl Init {
     }
 
     fn refuse(&mut self, datagram: &Datagram) {
-        if datagram.says_ready() {
-            self.lineage.found.heard_ready(datagram.pid);
-        }
         self.refuse_message();
         foreign::dropped(datagram.passed.len());
     }

@@ -30,13 +30,11 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        let is_read = !matches!(log, Log::Inherit | Log::Null);
-        let found = is_read.then(|| self.found_output(run, name)).flatten();
         let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
                 let told = run_log(run, name, targets, spec, log);
-                let again = self.lineage.started.output_of(run).or(found.map(Some));
+                let again = self.lineage.started.output_of(run);
                 let pipe = match again {
                     Some(read) => {
                         Ok(logger.pipe_again(told, read).map_or_else(|_| null.clone(), Rc::new))

@@ -81,41 +81,24 @@ impl By {
 
 /// Reads it. No link is followed, and no more than [`limit::PID_FILE`] bytes are looked at.
 pub(crate) fn look(path: &str, by: By) -> Said {
-    look_closely(path, by).0
-}
-
-/// The pid in it, where nothing is known of that process but what the file says: it is believed only
-/// of root and init's own user, and of who owns that process too.
-pub(crate) fn of_its_owner(path: &str, by: By) -> Option<i32> {
-    let (Said::Pid(pid), owner) = look_closely(path, by) else { return None };
-    let of_process = nix::sys::stat::stat(format!("/proc/{pid}").as_str()).ok()?.st_uid;
-    let is_trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();
-    (is_trusted || owner == of_process).then_some(pid)
-}
-
-/// Also whose it is.
-fn look_closely(path: &str, by: By) -> (Said, u32) {
-    const NOBODY: u32 = u32::MAX;
     let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = match open_on(path, how, |mount| by.may_ask(mount)) {
         Ok(file) => file,
-        Err(Errno::ENOENT) => return (Said::Nothing, NOBODY),
-        Err(Errno::ELOOP) => return (Said::Wrong(Fault::Link), NOBODY),
-        Err(Errno::EXDEV) => return (Said::Wrong(Fault::Elsewhere), NOBODY),
-        Err(_) => return (Said::Wrong(Fault::Closed), NOBODY),
+        Err(Errno::ENOENT) => return Said::Nothing,
+        Err(Errno::ELOOP) => return Said::Wrong(Fault::Link),
+        Err(Errno::EXDEV) => return Said::Wrong(Fault::Elsewhere),
+        Err(_) => return Said::Wrong(Fault::Closed),
     };
-    let status = fstat(&file);
-    let owner = status.map_or(NOBODY, |status| status.st_uid);
-    let regular = status.is_ok_and(|status| {
+    let regular = fstat(&file).is_ok_and(|status| {
         SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
     });
     if !regular {
-        return (Said::Wrong(Fault::NoFile), NOBODY);
+        return Said::Wrong(Fault::NoFile);
     }
     let mut bytes = [0u8; limit::PID_FILE + 1];
     match read(&file, &mut bytes) {
-        Ok(length) => (meaning(bytes.get(..length).unwrap_or_default()), owner),
-        Err(_) => (Said::Wrong(Fault::Unreadable), NOBODY),
+        Ok(length) => meaning(bytes.get(..length).unwrap_or_default()),
+        Err(_) => Said::Wrong(Fault::Unreadable),
     }
 }
 

@@ -14,13 +14,11 @@
 
 mod deed;
 mod ending;
-mod found;
 mod plan;
 mod start;
 
 pub(crate) use deed::{Alarm, Deed, Part, Whom};
 pub(crate) use ending::{Outcome, UNKNOWN, result_of};
-pub(crate) use found::Course;
 
 use crate::journal::carried;
 use plan::Plan;
@@ -223,6 +221,11 @@ impl Procedure {
         self.result.get_or_insert("protocol");
         self.step = Step::Up;
         vec![Deed::Tell(Event::Protocol(self.run, message)), Deed::Look]
+    }
+
+    /// Some processes live, and none of them is known as the main one.
+    pub(crate) fn is_headless(&self) -> bool {
+        self.headless
     }
 
     /// The pid file holds this run's main process; it is watched from now on.

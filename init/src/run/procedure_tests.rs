@@ -155,17 +155,6 @@ fn exec_stop_of_a_script_runs_though_nothing_of_it_is_left() {
 }
 
 #[test]
-fn a_script_that_was_done_before_and_is_stopped_at_once_tells_the_end_of_its_stop() {
-    let mut run = course(Kind::Oneshot, [0, 1, 2, 0]);
-    assert_eq!(run.found_over(WELL), [Deed::Tell(Event::Executed(RUN)), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
-    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Spawn(Part::Stop(1))]);
-    assert_eq!(run.exited(Part::Stop(1), WELL), [Deed::Signal(Whom::All, 15), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
-}
-
-#[test]
 fn a_script_that_has_left_nothing_and_is_stopped_tells_the_end_of_its_stop_last() {
     let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Look]);
@@ -187,20 +176,6 @@ fn a_script_that_leaves_nothing_behind_is_undone_once_though_its_end_is_not_hear
     assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
     assert_eq!(stop(&mut run), [Deed::Signal(Whom::All, 15), Deed::Look]);
     assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
-}
-
-#[test]
-fn one_that_was_being_stopped_and_of_which_nothing_is_left_says_so_once() {
-    let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
-    stop(&mut run);
-    run.exited(Part::Start(0), WELL);
-    run.looked(true, false);
-    let so_far = run.standing();
-    let mut run = course(Kind::ForegroundSupervised, [0, 1, 0, 0]);
-    assert_eq!(run.found(&so_far, false, false), [Deed::Tell(Event::Executed(RUN)), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(stop(&mut run), []);
-    assert!(run.is_told_to_stop(), "so what it has said stands");
 }
 
 #[test]

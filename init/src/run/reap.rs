@@ -63,7 +63,6 @@ impl Init {
     /// Takes a process out of all tables; gives whose it was, if it was a unit's.
     pub(crate) fn let_go_of(&mut self, ended: Ended) -> Option<Reaped> {
         self.tracker.ended(ended.pid);
-        self.lineage.found.ended(ended);
         let owned = self.owned(ended.pid, ended.exit);
         self.child_ended(ended.pid, ended.exit);
         owned

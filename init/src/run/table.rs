@@ -205,12 +205,6 @@ impl Runs {
         self.ended.remove(&pid);
     }
 
-    /// Those of this run that are reaped, and nothing has followed from that yet.
-    pub(crate) fn untold(&self, run: RunId) -> impl Iterator<Item = (i32, Part)> {
-        let of_it = self.ended.iter().filter(move |(_, (of, _))| *of == run);
-        of_it.map(|(pid, (_, part))| (*pid, *part))
-    }
-
     /// For whom a process spoke that was reaped just now.
     fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
         self.ended.get(&pid).copied()
@@ -427,17 +421,5 @@ mod tests {
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
         runs.is_told(NOBODYS);
         assert_eq!(speaker(&runs, None), Some((one, None)));
-    }
-
-    #[test]
-    fn who_is_reaped_is_of_its_run_until_what_follows_from_that_comes() {
-        let (mut runs, run) = (Runs::default(), RunId(7));
-        runs.has_ended(41, run, Part::Post(0));
-        runs.has_ended(42, RunId(8), Part::Main);
-        runs.has_ended(43, run, Part::Main);
-        let untold = |runs: &Runs| runs.untold(run).collect::<Vec<_>>();
-        assert_eq!(untold(&runs), [(41, Part::Post(0)), (43, Part::Main)]);
-        runs.is_told(41);
-        assert_eq!(untold(&runs), [(43, Part::Main)]);
     }
 }

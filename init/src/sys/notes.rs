@@ -9,11 +9,7 @@
 mod message;
 
 use crate::clock;
-use crate::journal::done;
 use crate::journal::notes::{self, ENTRY, Kind, Past, TEXT};
-use crate::journal::standing;
-use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::Exit;
 pub(crate) use message::{
     heard, message_in_hand, put_if_few, put_late_of_others, put_left, put_of_others, unheard,
 };
@@ -216,11 +212,6 @@ pub(crate) fn are_whole() -> bool {
     !BASE.load(Ordering::SeqCst).is_null() && !LOST.load(Ordering::SeqCst)
 }
 
-/// Not all that was begun and has ended is in them, and never will be: for who reads the ring alone.
-pub(crate) fn are_missing() {
-    word(notes::MISSING, 1);
-}
-
 fn lose() {
     LOST.store(true, Ordering::SeqCst);
     LOST_MEANWHILE.store(true, Ordering::SeqCst);
@@ -235,7 +226,6 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     let fits = last.saturating_add(count).saturating_sub(kept) <= notes::ENTRIES;
     let Some((pid, length)) = length.filter(|_| fits && !base.is_null()) else {
         lose();
-        are_missing();
         word(notes::GAP, 1);
         return ptr::null_mut();
     };
@@ -271,49 +261,6 @@ fn put(kind: Kind, pid: i32, later: u32, text: &[u8]) -> *mut i32 {
     LAST.store(seq, Ordering::SeqCst);
     // SAFETY: as above.
     unsafe { base.add(notes::place(last.wrapping_add(1)) + notes::PID).cast() }
-}
-
-/// This unit's script is done, or is not. See [`crate::journal::done`].
-pub(crate) fn done(unit: u64, how: Option<(RunId, Exit)>) {
-    let base = BASE.load(Ordering::SeqCst);
-    if base.is_null() {
-        return;
-    }
-    let mut entry = how.map(|(run, exit)| done::entry(unit, run, exit));
-    let mut free = None;
-    for place in done::places(unit) {
-        let mut bytes = [0u8; done::ENTRY];
-        // SAFETY: places of entries lie in the mapping behind the ring; one thread writes.
-        unsafe {
-            let there = base.add(notes::DONE + place);
-            ptr::copy_nonoverlapping(there, bytes.as_mut_ptr(), done::ENTRY);
-            match done::unit_in(&bytes) {
-                Some(of) if of == unit => {
-                    let new = entry.take().unwrap_or([0; done::ENTRY]);
-                    ptr::copy_nonoverlapping(new.as_ptr(), there, done::ENTRY);
-                }
-                Some(_) => {}
-                None => free = free.or(Some(there)),
-            }
-        }
-    }
-    if let (Some(entry), Some(there)) = (entry, free) {
-        // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), there, done::ENTRY) };
-    }
-}
-
-/// Where [`crate::journal::standing`] is written, and the number of the last note. What is done again of
-/// the past says nothing there.
-pub(crate) fn with_standings(work: impl FnOnce(&mut [u8], u64)) {
-    let base = BASE.load(Ordering::SeqCst);
-    if base.is_null() || QUIET.load(Ordering::Relaxed) {
-        return;
-    }
-    // SAFETY: it lies in the mapping, and whoever else writes there writes elsewhere; one thread.
-    let table =
-        unsafe { std::slice::from_raw_parts_mut(base.add(notes::STANDING), standing::BYTES) };
-    work(table, LAST.load(Ordering::SeqCst));
 }
 
 /// A wish, or what the logger has seen.

@@ -130,7 +130,6 @@ impl Init {
         }
         self.forget_connections();
         self.attend_paths();
-        self.attend_doors();
     }
 
     /// An error: none of them is polled.
@@ -253,7 +252,6 @@ impl Init {
     }
 
     pub(super) fn close_sockets(&mut self, mut listening: Listening) {
-        self.doors_change();
         self.unwatch(&mut listening);
         let Listening { run, socket, fds, unit, flushing, .. } = listening;
         if let Some(pid) = flushing {

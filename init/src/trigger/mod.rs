@@ -7,11 +7,9 @@
 //! unit a firing brings in, and when it may fire again, is the machine's
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
-pub(crate) mod again;
 mod apart;
 mod clock;
 mod connection;
-pub(crate) mod door;
 mod link;
 mod listening;
 mod look;
@@ -76,9 +74,6 @@ pub(crate) struct Triggers {
     unheard: BTreeSet<Post>,
     /// Which sockets are to be polled may have changed.
     pub(crate) unsettled: bool,
-    /// Whose each socket is has become another, and is not written yet ([`door`]).
-    #[serde(skip)]
-    doors_changed: bool,
     /// When the next trigger that fired too often has rested.
     rested_at: Option<Time>,
     /// Of all lookouts that have not ended, as soon as there is one.
@@ -101,7 +96,6 @@ impl Triggers {
             by_token: BTreeMap::new(),
             unheard: BTreeSet::new(),
             unsettled: false,
-            doors_changed: false,
             rested_at: None,
             places: None,
         }

@@ -87,11 +87,6 @@ impl Init {
         if let Some((what, errno)) = self.lineage.started.take_broken(run, unit.as_str()) {
             return self.trigger_failed(run, Stage::Listen, errno, what);
         }
-        if let Some(fds) = self.lineage.found.door_of(unit, &socket) {
-            let fds: Vec<_> = fds.into_iter().map(Foreign::kept).collect();
-            self.note_opened(unit, run, &fds, None);
-            return self.listen_at(unit, run, socket, fds);
-        }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
                 let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };
@@ -225,7 +220,6 @@ impl Init {
         let listening = Listening::new(unit.clone(), run, socket, fds);
         self.triggers.listening.insert(run, listening);
         self.triggers.unsettled = true;
-        self.doors_change();
         self.facts.push_back(Event::Ready(run));
     }
 

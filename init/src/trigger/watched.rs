@@ -89,7 +89,6 @@ impl Init {
             startup: self.booted,
             active: self.now,
             active_wall: micros(clock::wall()),
-            fired: self.lineage.found.fired(unit),
             unit_active: up.map(|unit| machine.since(unit)),
             ..History::default()
         };

@@ -35,16 +35,14 @@ pub mod unit_folder;
 pub mod wire;
 pub mod written;
 
-#[path = "../../../init/src/anew.rs"]
-mod anew;
-#[path = "../../../init/src/away.rs"]
-mod away;
 #[path = "../../../init/src/begin.rs"]
 mod begin;
 #[path = "../../../init/src/blockers.rs"]
 mod blockers;
 #[path = "../../../init/src/boot/mod.rs"]
 mod boot;
+#[path = "../../../init/src/caretaker.rs"]
+mod caretaker;
 #[path = "../../../init/src/cgroup/mod.rs"]
 mod cgroup;
 #[path = "../../../init/src/claim.rs"]
@@ -66,8 +64,6 @@ mod emergency;
 mod event_loop;
 #[path = "../../../init/src/foreign.rs"]
 mod foreign;
-#[path = "../../../init/src/found.rs"]
-mod found;
 #[path = "../../../init/src/hand_back.rs"]
 mod hand_back;
 #[path = "../../../init/src/history.rs"]
@@ -96,8 +92,6 @@ mod options;
 mod outer;
 #[path = "../../../init/src/paths.rs"]
 mod paths;
-#[path = "../../../init/src/pipes.rs"]
-mod pipes;
 #[path = "../../../init/src/process.rs"]
 mod process;
 #[path = "../../../init/src/reconcile.rs"]
@@ -128,8 +122,6 @@ mod store;
 mod suspect;
 #[path = "../../../init/src/sys/mod.rs"]
 mod sys;
-#[path = "../../../init/src/takeover.rs"]
-mod takeover;
 #[path = "../../../init/src/timings.rs"]
 mod timings;
 #[path = "../../../init/src/trial.rs"]

@@ -1,19 +1,13 @@
 //! Who asks init something just as it crashes.
 
 use super::crash::{has_survived, starts};
-use super::survival::memories_at_rest;
 use super::upgrade::at_work;
 use groundstate_tests::boot::Init;
 use groundstate_tests::crash::{Call, Steps};
 use groundstate_tests::deadline::until;
-use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::program;
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 use std::cell::Cell;
-use std::fs::{File, read_to_string};
 use std::ops::Range;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::thread;
 
 /// `initctl` with these words, beside an init that crashes at connections of it, `calls` system calls after they came.
@@ -114,53 +108,5 @@ fn who_can_not_ask_whether_all_has_settled_comes_back() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{said}");
     init.when_state("plain", "running");
-    init.finish_after_crash();
-}
-
-#[test]
-fn who_follows_events_follows_those_of_an_init_that_has_lost_its_state() {
-    let mut init = at_work();
-    init.expect_crashes();
-    let told = init.sandbox.path("told");
-    let file = File::create(&told).expect("a file");
-    let mut follows = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
-    follows.arg("--socket").arg(init.sandbox.path("run/control.sock"));
-    follows.args(["--json", "events", "--follow"]).stdin(Stdio::null()).stdout(file);
-    let mut follows = follows.spawn().expect("initctl runs");
-    let numbers = || {
-        let lines = read_to_string(&told).unwrap_or_default();
-        let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        events.filter_map(|event| event["seq"].as_u64()).collect::<Vec<_>>()
-    };
-    let count = || {
-        let pong = init.tell("ping", &json!({}));
-        (pong["seq"].as_u64().expect("a number"), pong["seq-mono-us"].clone())
-    };
-    let (first, since) = count();
-    until("it is told of all so far", || (numbers().last() >= Some(&first)).then_some(()));
-    let follower = Process(follows.id().try_into().expect("a pid"));
-    follower.signal(Signal::SIGSTOP);
-    let (far, _) = count();
-    let (mut steps, kept) = memories_at_rest(&init);
-    for (_, memory) in &kept {
-        memory.set_len(20).expect("it can be made shorter");
-    }
-    steps.crash();
-    drop(steps);
-    has_survived(&init, 1);
-    until("it has counted further than before", || (count().0 > far).then_some(()));
-    let (_, anew) = count();
-    assert_ne!(anew, since, "not counted anew");
-    follower.signal(Signal::SIGCONT);
-    let begins = |numbers: &[u64]| numbers.iter().filter(|seq| **seq == 1).count();
-    until("it is told from the first on", || (begins(&numbers()) == 2).then_some(()));
-    let told = numbers();
-    let back = told.windows(2).filter(|two| two[1] != two[0] + 1);
-    assert_eq!(back.map(|two| two[1]).collect::<Vec<_>>(), [1], "all of it, and once");
-    let _ = follows.kill();
-    let _ = follows.wait();
-    init.tell("upgrade", &json!({}));
-    assert_eq!(count().1, anew, "it counts on");
-    init.sandbox.order("stubborn", "exit 0");
     init.finish_after_crash();
 }

@@ -1,9 +1,8 @@
 //! What init had begun, and who had ended, since its state was kept, as it crashes: nothing is started twice, and
 //! each process is of its own run. Other crashes are in [`super::crash`].
 
-use super::away::BARE;
-use super::beside::with;
 use super::crash::{has_survived, starts, until_begun};
+use super::hierarchy::BARE;
 use super::keeping::keeps_no_more;
 use super::past::keeps;
 use super::upgrade::at_work;
@@ -213,7 +212,9 @@ fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
 #[test]
 fn who_becomes_its_program_after_the_crash_of_who_made_it_is_seen_to() {
     let text = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/web.trace --control DIR/web";
-    let mut init = Boot::new(with(&[("web", text)])).start("all");
+    let files = Sandbox::new();
+    files.unit("web", text);
+    let mut init = Boot::new(files).start("web");
     init.expect_crashes();
     init.when_state("web", "running");
     if init.status().0["tracking"] != "cgroup2" {

@@ -1,8 +1,6 @@
 //! Cgroups of every kind there is, or none; a process that goes to another one; a whole init in one
 //! that gets no more memory.
 
-use super::beside::{begins_anew, with};
-use super::crash::starts;
 use super::fate::cgroup;
 use super::shortage::supervises;
 use super::ways::{after, pair};
@@ -14,6 +12,10 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Runs init without cgroups.
+pub(super) const BARE: &str =
+    "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
 /// Options of a mount of the second kind are those of all such mounts: they are as they were
 /// once this is gone.
@@ -290,40 +292,6 @@ fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
     assert!(kills.iter().any(|text| text.lines().any(counted)), "{kills:?}");
     init.finish();
     drop(little);
-}
-
-#[test]
-fn cgroups_are_found_again_whoever_has_given_init_their_directory_too() {
-    let files = with(&[
-        ("web", "exec-start: DAEMON --trace DIR/web.trace"),
-        (
-            "giver",
-            "type: foreground-notified\nfd-store-max: 64\nexec-start: DAEMON --notify --control DIR/giver",
-        ),
-    ]);
-    let mut init = Boot::new(files).start("all");
-    init.expect_crashes();
-    init.when("both are there", |s| s.state("web") == "running" && s.state("giver") == "running");
-    assert_eq!(init.status().0["tracking"], "cgroup2");
-    let is_ours = |path: &str| {
-        let named = path.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("groundstate"));
-        named && path.contains("/cgroup/")
-    };
-    let directories = || -> Vec<(i32, String)> {
-        init.process().files().into_iter().filter(|(_, path)| is_ours(path)).collect()
-    };
-    let (own, path) = directories()[0].clone();
-    until("init has it open by a higher number too", || {
-        let order = format!("store /proc/1/fd/{own} FDSTORE=1\\nFDNAME=x");
-        init.sandbox.order("giver", &order);
-        directories().iter().any(|(number, _)| *number > own).then_some(())
-    });
-    let main = init.main_of("web");
-    begins_anew(&init);
-    init.when_state("web", "running");
-    assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1));
-    assert!(directories().iter().all(|(_, other)| *other == path), "{:?}", directories());
-    init.finish_after_crash();
 }
 
 #[test]

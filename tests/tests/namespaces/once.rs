@@ -2,8 +2,8 @@
 //! learnt from somebody: as it crashes then, the process that is there is the unit's, and none is begun
 //! beside or after it. What init had begun itself is in [`super::begun`].
 
-use super::away::BARE;
 use super::crash::{has_survived, starts};
+use super::hierarchy::BARE;
 use super::keeping::limit_files;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, memories};

@@ -1,9 +1,8 @@
 //! What a service has left to init where there are no cgroups, in a crash: who is known of no unit was
-//! begun by no init for that. How it is found whose one is, is in [`super::ways`]; what is there of an
-//! init whose state is lost, in [`super::away`].
+//! begun by no init for that. How it is found whose one is, is in [`super::ways`].
 
-use super::away::BARE;
 use super::crash::{has_survived, starts, until_begun};
+use super::hierarchy::BARE;
 use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, crash_when, memories};

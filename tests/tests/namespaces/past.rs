@@ -2,8 +2,8 @@
 //! at what there is by then gives another answer, so what was decided is what is noted. What had begun and
 //! ended since is in [`super::once`].
 
-use super::away::BARE;
 use super::crash::{has_survived, starts};
+use super::hierarchy::BARE;
 use super::keeping::{keeps_no_more, limit_files};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, Steps, crash, crash_when, memories};

@@ -1,7 +1,7 @@
 //! Orphans and crowds of them: they come to init, are reaped by it as soon as they are dead, keep nobody
 //! waiting and are no unit's. What becomes of a unit's own pids is in [`super::recycled`].
 
-use super::away::BARE;
+use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::deadline::until;

@@ -4,7 +4,7 @@
 //! [`super::hierarchy`].
 
 use super::crash::has_survived;
-use super::survival::{is_steady, memories_at_rest};
+use super::survival::is_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -143,14 +143,6 @@ fn over_its_images(init: Init, own: Own) -> String {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     is_weighed(&init, own, "crashed");
-    is_steady(&init);
-    let (mut steps, kept) = memories_at_rest(&init);
-    kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
-    steps.crash();
-    drop(steps);
-    has_survived(&init, 2);
-    assert!(init.output().contains("begins anew"), "{}", init.output());
-    is_weighed(&init, own, "begun anew");
     init.tell("upgrade", &json!({}));
     is_weighed(&init, own, "upgraded again");
     let said = init.output();

@@ -4,7 +4,7 @@ use super::ending::result_of;
 use super::{Alarm, Deed, Deeds, Part, Procedure, Step};
 use groundstate_units::machine::event::{Event, ExecFailure, Stage};
 use groundstate_units::machine::reason::Reason;
-use groundstate_units::spec::{Exit, Kind};
+use groundstate_units::spec::{Exit, Kind, MainPid};
 use std::time::Duration;
 
 /// The pause before the second ready-exec and all after it.
@@ -256,6 +256,19 @@ impl Procedure {
             return self.stopped_beside_post();
         }
         self.protocol(format!("{} {how}", part.key()))
+    }
+
+    /// The launcher has ended well: which process is the main one? A message (MAINPID=) may have named it.
+    pub(super) fn seek(&mut self) -> Deeds {
+        self.step = Step::Seeking;
+        if self.main_alive {
+            return self.main_found();
+        }
+        match self.particular().map(|p| p.main_pid).unwrap_or_default() {
+            MainPid::File => vec![Deed::SeekPidFile],
+            MainPid::Guess => vec![Deed::GuessMain],
+            MainPid::None => self.main_unknown(),
+        }
     }
 
     /// Where there is no main process it was the line under way that the stop has waited for.

@@ -4,42 +4,23 @@
 use super::decoder::{Decoder, Memory, decode};
 use super::input::make_right;
 use crate::fuzzed::{generation, journal_notes, kept_init, kept_machine, parcel};
-use crate::journal::doors::Doors;
 use crate::journal::frame::{self, Kind};
-use crate::journal::intent::Meant;
-use crate::journal::standing::{self, Standing};
+use crate::journal::notes;
 use crate::journal::state::Parts;
-use crate::journal::{done, notes};
-use crate::sys::{inherit, memfd, notes as writer};
+use crate::sys::inherit;
 use groundstate_units::generation::Generation;
-use groundstate_units::machine::event::{Intent, RunId, Shutdown};
-use groundstate_units::machine::need::Wish;
-use groundstate_units::name::Name;
 use groundstate_units::sim::chance::Chance;
-use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Units that have a place among the standings and among the scripts that are done.
-const PLACED: u64 = 4;
 /// Entries of the ring that are looked at.
 const NOTES: usize = 40;
-/// Bytes of the places behind them.
-pub const PLACE: usize = 256;
 /// What of the memory of the notes is mutated: from where, and how many bytes. The rest is zeroes.
-pub const WINDOWS: [(usize, usize); 7] = [
-    (0, 640),
-    (notes::MESSAGE, 64),
-    (notes::RING, NOTES * notes::ENTRY),
-    (notes::DONE, PLACED as usize * done::ENTRY),
-    (notes::STANDING, 64 + PLACED as usize * standing::table::ENTRY),
-    (notes::INTENT, PLACE),
-    (notes::DOORS, PLACE),
-];
+pub const WINDOWS: [(usize, usize); 3] =
+    [(0, 640), (notes::MESSAGE, 64), (notes::RING, NOTES * notes::ENTRY)];
+/// Where the ring begins in the windows, one behind the other.
+pub const RING_AT: usize = WINDOWS[0].1 + WINDOWS[1].1;
 
 /// Bytes, and where a change alone leaves them something that is taken.
 #[derive(Clone, Default)]
@@ -93,7 +74,7 @@ impl Bases {
         let mut bases = Bases::default();
         let journals = bases.journals();
         bases.set(Decoder::Journal, journals.clone());
-        bases.set_places();
+        bases.set_notes();
         bases.set(Decoder::Machine, meant("kept_machine", kept_machine::meant));
         bases.set(Decoder::Generation, meant("generation", generation::meant));
         let mut parcels = meant("parcel", parcel::meant);
@@ -208,50 +189,15 @@ impl Bases {
         bytes
     }
 
-    /// What stands in the memory of the notes.
-    fn set_places(&mut self) {
-        let memory = File::from(memfd::create(c"notes").expect("memory"));
-        writer::begin(memory.as_fd()).expect("it can be mapped");
-        writer::turn(7, 5000);
-        // The least that is one: run 1 of which nothing is known.
-        let one = [&[1][..], &[0; 64]].concat();
-        let standing: Standing = postcard::from_bytes(&one).expect("zeroes are one");
-        for unit in 0..PLACED {
-            let main = i32::try_from(unit * 7).expect("small");
-            let exit = Exit::Signal { signal: 15, core: unit % 2 == 0 };
-            writer::done(1024 + unit, Some((RunId(30 + unit), exit)));
-            standing::stands(2048 + unit, &Standing { main, ..standing.clone() });
-        }
-        let mut written = vec![0; notes::BYTES];
-        memory.read_exact_at(&mut written, 0).expect("it can be read");
-        let name = |text: &str| Name::new(text).expect("a name");
-        let wish =
-            Wish { goal: vec![name("rescue")], drop: [name("web")].into(), ..Wish::default() };
-        let intent = Intent { wish, end: Some(Shutdown::Reboot) };
-        let meant = Meant { intent, booted: Time::from_nanos(7) };
-        let mut doors = Doors::default();
-        (0..6).for_each(|number| doors.add(40 + number / 2, 3 + number as i32, number << 33));
-        let (intents, doors) = ([meant, Meant::default()].map(|it| it.bytes().0), doors.bytes());
-        for (at, bytes) in [(notes::INTENT, &intents[0]), (notes::DOORS, &doors)] {
-            written[at..at + bytes.len()].copy_from_slice(bytes);
-        }
+    fn set_notes(&mut self) {
         let mut memories = Vec::new();
         for mut input in corpus("journal_notes").into_iter().filter(|it| it.len() > 1) {
             // After no note: the ring is read from its begin.
             input[1] = 0;
-            let (mut there, _) = journal_notes::meant(&input).expect("there are bytes");
-            there[notes::DONE..].copy_from_slice(&written[notes::DONE..]);
+            let (there, _) = journal_notes::meant(&input).expect("there are bytes");
             memories.push(flat(&there));
         }
-        let standings =
-            notes::STANDING..notes::STANDING + 64 + PLACED as usize * standing::table::ENTRY;
-        let scripts = notes::DONE..notes::DONE + PLACED as usize * done::ENTRY;
-        self.set(Decoder::Standings, vec![written[standings].to_vec()]);
-        self.set(Decoder::Done, vec![written[scripts].to_vec()]);
-        self.set(Decoder::Intent, intents.into());
-        self.set(Decoder::Doors, vec![doors, Doors::default().bytes()]);
-        self.set(Decoder::Notes, memories.clone());
-        self.set(Decoder::Remains, memories);
+        self.set(Decoder::Notes, memories);
     }
 }
 

@@ -6,12 +6,7 @@
 use super::allocation::measured;
 use super::bases::{Bases, WINDOWS};
 use crate::fuzzed::{generation, kept_machine, parcel};
-use crate::journal::done;
-use crate::journal::doors::Doors;
-use crate::journal::intent::Meant;
 use crate::journal::notes::{self, Past};
-use crate::journal::remains::Remains;
-use crate::journal::standing::Standings;
 use crate::journal::state::{Parts, State};
 use crate::loader::parcel as delivery;
 use groundstate_units::generation::Generation;
@@ -33,16 +28,6 @@ pub enum Decoder {
     Machine,
     /// What has happened since.
     Notes,
-    /// Scripts that are done.
-    Done,
-    /// What the machine is at.
-    Intent,
-    /// Whose each socket is.
-    Doors,
-    /// How far each unit is.
-    Standings,
-    /// All of the last five, of an init that has lost its state.
-    Remains,
     /// A set of units.
     Generation,
     /// The same as the loader delivers it.
@@ -50,24 +35,14 @@ pub enum Decoder {
 }
 
 impl Decoder {
-    pub const ALL: [Decoder; 10] = [
-        Decoder::Journal,
-        Decoder::Machine,
-        Decoder::Notes,
-        Decoder::Done,
-        Decoder::Intent,
-        Decoder::Doors,
-        Decoder::Standings,
-        Decoder::Remains,
-        Decoder::Generation,
-        Decoder::Parcel,
-    ];
+    pub const ALL: [Decoder; 5] =
+        [Decoder::Journal, Decoder::Machine, Decoder::Notes, Decoder::Generation, Decoder::Parcel];
     /// How often each gets an input, of a thousand.
-    pub const SHARES: [u32; 10] = [240, 240, 110, 60, 60, 60, 4, 4, 150, 72];
+    pub const SHARES: [u32; 5] = [300, 300, 150, 170, 80];
 
     /// Its bytes are one value: mostly a change leaves nothing of it.
     pub fn is_one_value(self) -> bool {
-        matches!(self, Decoder::Machine | Decoder::Intent | Decoder::Doors | Decoder::Generation)
+        matches!(self, Decoder::Machine | Decoder::Generation)
     }
 }
 
@@ -111,11 +86,6 @@ pub fn decode(decoder: Decoder, bytes: &[u8], bases: &Bases, memory: &mut Memory
         Decoder::Journal => journal(bytes),
         Decoder::Machine => machine(bytes),
         Decoder::Notes => memory.with(bytes, notes),
-        Decoder::Done => scripts(bytes),
-        Decoder::Intent => intent(bytes),
-        Decoder::Doors => doors(bytes),
-        Decoder::Standings => standings(bytes, memory),
-        Decoder::Remains => memory.with(bytes, remains),
         Decoder::Generation => generation(bytes),
         Decoder::Parcel => parcel(bytes),
     };
@@ -145,12 +115,7 @@ pub fn go_on(decoder: Decoder, bytes: &[u8]) {
         Decoder::Parcel => {
             delivery::decode(bytes).into_iter().for_each(|it| _ = parcel::packed_again(it));
         }
-        Decoder::Notes
-        | Decoder::Done
-        | Decoder::Intent
-        | Decoder::Doors
-        | Decoder::Standings
-        | Decoder::Remains => {}
+        Decoder::Notes => {}
     }
 }
 
@@ -192,54 +157,9 @@ fn parcel(bytes: &[u8]) -> Outcome {
     Outcome { is_taken: true, asked }
 }
 
-fn scripts(bytes: &[u8]) -> Outcome {
-    let (done, asked) = measured(|| done::read(bytes));
-    for (unit, (run, exit)) in &done {
-        let again = done::read(&done::entry(*unit, *run, *exit));
-        assert_eq!(again.get(unit), Some(&(*run, *exit)), "kept again it is another");
-    }
-    Outcome { is_taken: !done.is_empty(), asked }
-}
-
-fn intent(bytes: &[u8]) -> Outcome {
-    let (meant, asked) = measured(|| Meant::read(bytes));
-    if let Some(meant) = &meant {
-        let (again, is_whole) = meant.bytes();
-        assert!(is_whole, "what was in its place has no room there");
-        assert_eq!(Meant::read(&again).as_ref(), Some(meant), "kept again it is another");
-    }
-    Outcome { is_taken: meant.is_some(), asked }
-}
-
-fn doors(bytes: &[u8]) -> Outcome {
-    let (doors, asked) = measured(|| Doors::read(bytes));
-    if let Some(doors) = &doors {
-        let again = Doors::read(&doors.bytes());
-        assert_eq!(again.as_ref(), Some(doors), "kept again it is another");
-    }
-    Outcome { is_taken: doors.is_some(), asked }
-}
-
 fn notes(memory: &[u8]) -> Outcome {
     let (past, asked) = measured(|| Past::read(memory, 0));
     assert!(past.notes.len() as u64 <= notes::ENTRIES + 2 && past.last >= past.known);
     assert_eq!(Past::read(memory, 0).notes, past.notes, "read again it is another");
     Outcome { is_taken: past.last > 0, asked }
-}
-
-fn remains(memory: &[u8]) -> Outcome {
-    let (remains, asked) = measured(|| Remains::read(memory));
-    assert!(remains.past.notes.len() as u64 <= notes::ENTRIES + 2);
-    let is_taken = !remains.past.notes.is_empty() && !remains.standings.of.is_empty();
-    Outcome { is_taken: is_taken || remains.meant.is_some(), asked }
-}
-
-fn standings(bytes: &[u8], memory: &mut Memory) -> Outcome {
-    let memory = memory.bytes();
-    let end = (notes::STANDING + bytes.len()).min(notes::INTENT);
-    let there = &mut memory[notes::STANDING..end];
-    there.copy_from_slice(&bytes[..there.len()]);
-    let (standings, asked) = measured(|| Standings::read(&memory[notes::STANDING..]));
-    memory[notes::STANDING..end].fill(0);
-    Outcome { is_taken: !standings.of.is_empty(), asked }
 }

@@ -2,11 +2,10 @@
 //! same input, for as long as the bases are. Half of what has sums, lengths or numbers of its own gets
 //! them made right again: else almost nothing would come past them.
 
-use super::bases::{Base, Bases, Frame, WINDOWS};
+use super::bases::{Base, Bases, Frame, RING_AT};
 use super::decoder::Decoder;
 use super::mutation::{Mutation, mutate, mutate_gently, varint};
-use crate::journal::frame::crc;
-use crate::journal::{done, notes, standing};
+use crate::journal::notes;
 use groundstate_units::sim::chance::Chance;
 
 /// Of so many that were taken one is taken further.
@@ -105,61 +104,13 @@ impl Input {
     }
 }
 
-/// What is a sum, a length or a number of an entry is as the reader wants it.
+/// Each entry of a ring has its number; nothing else has a sum of its own.
 pub fn make_right(decoder: Decoder, bytes: &mut [u8]) {
-    match decoder {
-        Decoder::Notes => ring(bytes),
-        Decoder::Done => scripts(bytes),
-        Decoder::Intent | Decoder::Doors => placed(bytes),
-        Decoder::Standings => standings(bytes),
-        Decoder::Remains => {
-            let mut rest = bytes;
-            for (at, length) in WINDOWS {
-                let (window, after) = rest.split_at_mut(length.min(rest.len()));
-                match at {
-                    notes::RING => ring(window),
-                    notes::DONE => scripts(window),
-                    notes::STANDING => standings(window),
-                    notes::INTENT | notes::DOORS => placed(window),
-                    _ => {}
-                }
-                rest = after;
-            }
-        }
-        Decoder::Journal | Decoder::Machine | Decoder::Generation | Decoder::Parcel => {}
+    if decoder != Decoder::Notes {
+        return;
     }
-}
-
-/// Each entry has its number.
-fn ring(bytes: &mut [u8]) {
-    let begin =
-        bytes.len().min(if bytes.len() > WINDOWS[2].1 { WINDOWS[0].1 + WINDOWS[1].1 } else { 0 });
+    let begin = bytes.len().min(RING_AT);
     for (entry, number) in bytes[begin..].chunks_exact_mut(notes::ENTRY).zip(1u64..) {
         entry[..8].copy_from_slice(&number.to_ne_bytes());
     }
-}
-
-fn scripts(bytes: &mut [u8]) {
-    for entry in bytes.chunks_exact_mut(done::ENTRY) {
-        let sum = crc(&[&entry[..8], &entry[12..24]].concat());
-        entry[8..12].copy_from_slice(&sum.to_ne_bytes());
-    }
-}
-
-fn standings(bytes: &mut [u8]) {
-    let places = bytes.get_mut(64..).unwrap_or_default();
-    for place in places.chunks_exact_mut(standing::table::ENTRY) {
-        let sum = crc(&place[4..]);
-        place[..4].copy_from_slice(&sum.to_ne_bytes());
-    }
-}
-
-/// A text with its length, which stays where it can.
-fn placed(bytes: &mut [u8]) {
-    let Some((sum, rest)) = bytes.split_first_chunk_mut::<4>() else { return };
-    let Some(length) = rest.first_chunk_mut::<4>() else { return };
-    let said = u32::from_ne_bytes(*length) as usize;
-    let said = if (1..=rest.len() - 4).contains(&said) { said } else { rest.len() - 4 };
-    rest[..4].copy_from_slice(&(said as u32).to_ne_bytes());
-    *sum = crc(&rest[..said + 4]).to_ne_bytes();
 }
