@@ -1,6 +1,6 @@
 //! The command line as clap sees it. What a person may type beyond that (`+x`, `-y`, the
 //! verbs of other systems, another name for the program) is made into this form first, in
-//! `typed.rs`.
+//! `argv_aliases.rs`.
 
 mod goal;
 mod power;

@@ -2,7 +2,7 @@
 //! log socket. Blocks, but for no longer than [`SOON`] where nobody is heard of: before each
 //! question whose answer may take its time it is asked whether anybody listens.
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Line};
 use groundstate_units::control::request::{Request, Role, Verb};
 use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
@@ -26,10 +26,10 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long init, once it is known to listen, may take to answer what needs no waiting: to load
 /// all unit files is the longest of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Where a connection is lost before there is an answer init may have crashed, and goes on without those who had
-/// just come: it is asked again. But not where that comes so soon twice in a row: it may crash at the very question, and
-/// three crashes in a row are the end of its going on.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// A connection that is lost before its answer may mean that init crashed and resumed without it: the
+/// request is sent again. It is not sent again when two connections in a row are lost within this
+/// time, because the request itself may crash init, and init gives up after three crashes in a row.
+const MIN_RETRY_AGE: Duration = Duration::from_secs(5);
 
 /// A connection.
 pub(crate) struct Connection {
@@ -52,7 +52,7 @@ impl Connection {
     /// # Errors
     /// [`Exit::NoInit`] where no process listens, [`Exit::Denied`] where the path is closed to
     /// the caller, or where another user than root may listen there.
-    pub(crate) fn open(path: &str) -> Result<Connection, Trouble> {
+    pub(crate) fn open(path: &str) -> Result<Connection, Error> {
         let stream = connected(path).map_err(|error| absent(path, &error))?;
         check_owners(path, &stream)?;
         let reader = BufReader::new(stream);
@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// One question, one answer; asked again where the connection was lost and that does no harm.
-    pub(crate) fn ask(&mut self, verb: &Verb) -> Result<Box<RawValue>, Trouble> {
+    pub(crate) fn ask(&mut self, verb: &Verb) -> Result<Box<RawValue>, Error> {
         self.ask_within(verb, Some(PATIENCE))
     }
 
@@ -71,7 +71,7 @@ impl Connection {
         &mut self,
         verb: &Verb,
         limit: Option<Duration>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, Error> {
         let ask = |connection: &mut Connection| {
             connection.begin(verb.clone(), limit)?;
             connection.answer()
@@ -79,14 +79,14 @@ impl Connection {
         if may_be_asked_twice(verb) { self.again(ask) } else { ask(self) }
     }
 
-    /// A new connection to the same socket in place of one that was lost. False: of none, or nobody is to ask
-    /// once more.
-    pub(crate) fn comes_back(&mut self) -> Result<bool, Trouble> {
-        let is_at_once = self.asked.is_some_and(|asked| asked.elapsed() < AT_ONCE);
-        if !self.is_lost || (is_at_once && self.is_second) {
+    /// Replaces a lost connection by a new one to the same socket. False: it was not lost, or the
+    /// request may not be sent again.
+    pub(crate) fn reconnect(&mut self) -> Result<bool, Error> {
+        let is_too_soon = self.asked.is_some_and(|asked| asked.elapsed() < MIN_RETRY_AGE);
+        if !self.is_lost || (is_too_soon && self.is_second) {
             return Ok(false);
         }
-        *self = Connection { is_second: is_at_once, ..Connection::open(&self.path)? };
+        *self = Connection { is_second: is_too_soon, ..Connection::open(&self.path)? };
         Ok(true)
     }
 
@@ -96,32 +96,29 @@ impl Connection {
     }
 
     /// Until there is an answer, each time on a new connection.
-    fn again<T>(
-        &mut self,
-        ask: impl Fn(&mut Connection) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+    fn again<T>(&mut self, ask: impl Fn(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
         loop {
             let asked = ask(self);
-            if asked.is_ok() || !self.comes_back()? {
+            if asked.is_ok() || !self.reconnect()? {
                 return asked;
             }
         }
     }
 
     /// What init says of itself, and says soon.
-    pub(crate) fn ping(&mut self) -> Result<Box<RawValue>, Trouble> {
+    pub(crate) fn ping(&mut self) -> Result<Box<RawValue>, Error> {
         let line = self.line(Verb::Ping {})?;
         self.greet(&line)
     }
 
     /// The same, asked again where that is lost.
-    fn ping_again(&mut self) -> Result<Box<RawValue>, Trouble> {
+    fn ping_again(&mut self) -> Result<Box<RawValue>, Error> {
         self.again(Connection::ping)
     }
 
     /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
     /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
-    pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Trouble> {
+    pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Error> {
         self.begin_with(limit, |_| Ok(verb))
     }
 
@@ -130,8 +127,8 @@ impl Connection {
     pub(crate) fn begin_with(
         &mut self,
         limit: Option<Duration>,
-        verb: impl FnOnce(&RawValue) -> Result<Verb, Trouble>,
-    ) -> Result<(), Trouble> {
+        verb: impl FnOnce(&RawValue) -> Result<Verb, Error>,
+    ) -> Result<(), Error> {
         let pong = self.ping_again()?;
         self.patience(limit);
         let line = self.line(verb(&pong)?)?;
@@ -139,20 +136,20 @@ impl Connection {
     }
 
     /// A ready line that is answered at once, whatever else is asked for.
-    pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Trouble> {
+    pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Error> {
         self.patience(Some(SOON));
         self.send(line)?;
         self.answer()
     }
 
     /// The one answer there is.
-    pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
+    pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         let answer = self.next()?;
         answer.ok_or_else(|| {
             let message = format!("{} closed the connection without an answer", self.path);
             let hint = "init may have crashed while it worked on that, and goes on: \
                         `initctl status` shows what was done";
-            Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+            Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
         })
     }
 
@@ -161,7 +158,7 @@ impl Connection {
         &mut self,
         verb: Verb,
         passed: BorrowedFd<'_>,
-    ) -> Result<Box<RawValue>, Trouble> {
+    ) -> Result<Box<RawValue>, Error> {
         self.ping_again()?;
         self.patience(Some(PATIENCE));
         let line = self.line(verb)?;
@@ -180,16 +177,16 @@ impl Connection {
         self.answer()
     }
 
-    fn line(&mut self, verb: Verb) -> Result<Vec<u8>, Trouble> {
+    fn line(&mut self, verb: Verb) -> Result<Vec<u8>, Error> {
         self.id += 1;
         let request = Request { id: self.id, verb };
         request
             .line()
-            .map_err(|error| Trouble::local(format!("the request can not be written: {error}"), ""))
+            .map_err(|error| Error::local(format!("the request can not be written: {error}"), ""))
     }
 
     /// A ready line, with its newline.
-    pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Error> {
         self.asked = Some(Instant::now());
         // A server that refuses us at once has closed its side: its reason is still to be read.
         match self.reader.get_mut().write_all(line) {
@@ -206,7 +203,7 @@ impl Connection {
     }
 
     /// The next answer; None when the other side has closed.
-    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Trouble> {
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
         let mut line = Vec::new();
         match self.reader.read_until(b'\n', &mut line) {
             Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
@@ -221,29 +218,29 @@ impl Connection {
         let line: Line<T> = serde_json::from_slice(&line)
             .map_err(|error| self.broken(&format!("said what is not understood ({error})")))?;
         match line {
-            Line { error: Some(failure), .. } => Err(Trouble::answered(failure)),
+            Line { error: Some(failure), .. } => Err(Error::answered(failure)),
             Line { ok: Some(answer), .. } => Ok(Some(answer)),
             Line { .. } => Err(self.broken("said nothing")),
         }
     }
 
     /// It ended before the answer did.
-    pub(crate) fn cut_off(&self) -> Trouble {
+    pub(crate) fn cut_off(&self) -> Error {
         self.broken("closed the connection within an answer")
     }
 
-    fn broken(&self, what: &str) -> Trouble {
+    fn broken(&self, what: &str) -> Error {
         let message = format!("{} {what}", self.path);
         let hint = "initctl and init may be of different versions";
-        Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+        Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
     }
 
-    fn failed(&self, error: &std::io::Error) -> Trouble {
+    fn failed(&self, error: &std::io::Error) -> Error {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
             return silent(&self.path, self.limit);
         }
         let message = format!("{}: {error}", self.path);
-        Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
+        Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
     }
 }
 
@@ -279,8 +276,8 @@ fn connected(path: &str) -> std::io::Result<UnixStream> {
 /// What init answers is believed: the client writes the policy file that init names, and prints
 /// the logs that it is given. So the socket must be root's or the caller's own. PID 1 of this pid
 /// namespace is trusted whatever its user is.
-fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Trouble> {
-    let fault = |error: std::io::Error| Trouble::file(path, &error);
+fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Error> {
+    let fault = |error: std::io::Error| Error::file(path, &error);
     let peer = getsockopt(stream, PeerCredentials).map_err(|error| fault(error.into()))?;
     if peer.pid() == 1 {
         return Ok(());
@@ -295,29 +292,29 @@ fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Trouble> {
             let message = format!("{path} is not trusted: {what} uid {uid}");
             let hint = "only sockets of root and of the caller are used; run this as that user \
                         to ask an instance of another user";
-            Err(Trouble::Failed(Exit::Denied, Failure::new(Failure::DENIED, message, hint)))
+            Err(Error::Failed(Exit::Denied, Failure::new(Failure::DENIED, message, hint)))
         }
     }
 }
 
 /// No answer has come within the time.
-fn silent(path: &str, limit: Option<Duration>) -> Trouble {
+fn silent(path: &str, limit: Option<Duration>) -> Error {
     let within = limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
     let message = format!("no answer from {path}{within}");
     let hint = "who listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
-    Trouble::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
+    Error::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
 }
 
-fn absent(path: &str, error: &std::io::Error) -> Trouble {
+fn absent(path: &str, error: &std::io::Error) -> Error {
     if error.kind() == ErrorKind::WouldBlock {
         return silent(path, Some(SOON));
     }
     if error.kind() == ErrorKind::PermissionDenied {
         let failure = Failure::new(Failure::DENIED, format!("{path}: {error}"), "");
-        return Trouble::Failed(Exit::Denied, failure);
+        return Error::Failed(Exit::Denied, failure);
     }
     let message = format!("no init at {path}: {error}");
     let hint = "another one: --socket PATH or GROUNDSTATE_SOCKET; a socket that was deleted \
                 comes back with `kill -USR1` to init";
-    Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+    Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
 }

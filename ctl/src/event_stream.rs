@@ -2,7 +2,7 @@
 //! that came. What is made of events is of who asks.
 
 use crate::connection::Connection;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session;
 use groundstate_units::control::request::Verb;
 use serde::Deserialize;
@@ -41,14 +41,14 @@ impl EventStream {
         follow: bool,
         seq: u64,
         limit: Option<Duration>,
-    ) -> Result<EventStream, Trouble> {
+    ) -> Result<EventStream, Error> {
         let mut stream = EventStream { connection, follow, seq, since: None, limit };
         stream.ask(|_| false)?;
         Ok(stream)
     }
 
     /// For those behind the last one, or for all where `is_anew` says that they are counted anew.
-    fn ask(&mut self, is_anew: impl FnOnce(&Count) -> bool) -> Result<(), Trouble> {
+    fn ask(&mut self, is_anew: impl FnOnce(&Count) -> bool) -> Result<(), Error> {
         let EventStream { connection, follow, seq, since, limit } = self;
         connection.begin_with(*limit, |pong| {
             let count = session::read::<Count>(pong)?;
@@ -61,14 +61,14 @@ impl EventStream {
     }
 
     /// The next; None: there is no init any more, or it is gone again before it has said anything.
-    pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Trouble> {
+    pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Error> {
         loop {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {
                 let seq = serde_json::from_str::<Numbered>(event.get()).map(|event| event.seq);
                 self.seq = seq.unwrap_or(self.seq);
                 return Ok(Some(event));
             }
-            let Ok(true) = self.connection.comes_back() else { return Ok(None) };
+            let Ok(true) = self.connection.reconnect() else { return Ok(None) };
             // One that has lost its state counts anew, and may have come further than the one before.
             let (seq, since) = (self.seq, self.since);
             self.ask(|count| {
@@ -79,7 +79,7 @@ impl EventStream {
     }
 
     /// It ended before the answer did.
-    pub(crate) fn cut_off(&self) -> Trouble {
+    pub(crate) fn cut_off(&self) -> Error {
         self.connection.cut_off()
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Exit {
 
 /// Why a command could not be carried out.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum Error {
     /// Said by init or by us; still to be printed.
     Failed(Exit, Failure),
     /// Already printed.
@@ -34,38 +34,38 @@ pub(crate) enum Trouble {
     Unread,
 }
 
-impl Trouble {
+impl Error {
     /// A mistake in the command line.
-    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
-        Trouble::Failed(Exit::Usage, Failure::new(Failure::USAGE, message, hint))
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::Failed(Exit::Usage, Failure::new(Failure::USAGE, message, hint))
     }
 
     /// Something on this side went wrong.
-    pub(crate) fn local(message: impl Into<String>, hint: impl Into<String>) -> Trouble {
-        Trouble::Failed(Exit::Bad, Failure::new("local", message, hint))
+    pub(crate) fn local(message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::Failed(Exit::Bad, Failure::new("local", message, hint))
     }
 
     /// A file could not be read or written.
-    pub(crate) fn file(path: &str, error: &io::Error) -> Trouble {
+    pub(crate) fn file(path: &str, error: &io::Error) -> Error {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
         let (exit, kind) =
             if denied { (Exit::Denied, Failure::DENIED) } else { (Exit::Bad, "file") };
-        Trouble::Failed(exit, Failure::new(kind, format!("{path}: {error}"), ""))
+        Error::Failed(exit, Failure::new(kind, format!("{path}: {error}"), ""))
     }
 
     /// What init answered.
-    pub(crate) fn answered(failure: Failure) -> Trouble {
-        Trouble::Failed(code_of(&failure.kind), failure)
+    pub(crate) fn answered(failure: Failure) -> Error {
+        Error::Failed(code_of(&failure.kind), failure)
     }
 }
 
-impl From<io::Error> for Trouble {
-    /// Of writing to stdout or stderr; files have [`Trouble::file`].
-    fn from(error: io::Error) -> Trouble {
+impl From<io::Error> for Error {
+    /// Of writing to stdout or stderr; files have [`Error::file`].
+    fn from(error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Trouble::Unread;
+            return Error::Unread;
         }
-        Trouble::local(format!("cannot write: {error}"), "")
+        Error::local(format!("cannot write: {error}"), "")
     }
 }
 

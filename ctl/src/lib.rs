@@ -3,10 +3,11 @@
 //! And the same in another tongue: [`systemctl`] and [`journalctl`], for the programs and
 //! packages that call those.
 //!
-//! [`typed`] makes of what was typed what [`arguments`] can parse; [`verb`] has one file
+//! [`argv_aliases`] rewrites argv into what [`arguments`] can parse; [`verb`] has one file
 //! per group of verbs; [`session`] is the way to init, [`exit`] the way out.
 
 mod arguments;
+mod argv_aliases;
 mod connection;
 mod event_stream;
 mod exit;
@@ -20,11 +21,10 @@ mod span;
 mod spelling;
 mod style;
 mod systemctl;
-mod typed;
 mod verb;
 mod waiting;
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
@@ -35,9 +35,9 @@ pub fn initctl() -> ExitCode {
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let json = typed.iter().any(|word| word == "--json");
     let exit = match run(typed) {
-        Ok(exit) | Err(Trouble::Said(exit)) => exit,
-        Err(Trouble::Unread) => Exit::Done,
-        Err(Trouble::Failed(exit, failure)) => {
+        Ok(exit) | Err(Error::Said(exit)) => exit,
+        Err(Error::Unread) => Exit::Done,
+        Err(Error::Failed(exit, failure)) => {
             session::complain(&failure, json);
             exit
         }
@@ -58,7 +58,7 @@ pub fn shim() -> ExitCode {
     })
 }
 
-fn run(typed: Vec<String>) -> Result<Exit, Trouble> {
+fn run(typed: Vec<String>) -> Result<Exit, Error> {
     if let Some((called, words)) = typed.split_first()
         && called.rsplit('/').next() == Some("runlevel")
     {
@@ -67,7 +67,7 @@ fn run(typed: Vec<String>) -> Result<Exit, Trouble> {
     let mut command = arguments::Arguments::command();
     let verbs: Vec<String> =
         command.get_subcommands().map(|verb| verb.get_name().to_string()).collect();
-    let words = typed::words(typed, &verbs)?;
+    let words = argv_aliases::words(typed, &verbs)?;
     let parsed = command
         .try_get_matches_from_mut(words)
         .and_then(|matches| arguments::Arguments::from_arg_matches(&matches));
@@ -85,7 +85,7 @@ fn run(typed: Vec<String>) -> Result<Exit, Trouble> {
 }
 
 /// clap's complaint as one of ours: the first line is the fact, the rest the hint.
-fn refused(error: &clap::Error) -> Trouble {
+fn refused(error: &clap::Error) -> Error {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (fact, rest) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -94,7 +94,7 @@ fn refused(error: &clap::Error) -> Trouble {
     // That `-- --flag` would make a value of it is no help: what is a value here begins with no `-`.
     let rest = rest.lines().filter(|line| !line.trim_start().starts_with("tip: to pass '"));
     let rest = rest.collect::<Vec<_>>().join("\n");
-    Trouble::usage(fact.join(" "), rest.trim())
+    Error::usage(fact.join(" "), rest.trim())
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_flag_that_is_none_is_no_value_either() {
         for line in ["initctl --no-such-flag", "initctl want web --for -5s", "initctl exit -1"] {
-            let Err(Trouble::Failed(exit, failure)) = run(words(line)) else { panic!("{line}") };
+            let Err(Error::Failed(exit, failure)) = run(words(line)) else { panic!("{line}") };
             assert_eq!(exit, Exit::Usage, "{line}");
             assert!(failure.hint.starts_with("Usage: "), "{line}: {}", failure.hint);
         }

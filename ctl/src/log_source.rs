@@ -2,7 +2,7 @@
 //! service wrote may hold anything, so it is made harmless here before a terminal sees it.
 
 use crate::connection::{self, Connection};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::{End, Failure, PROTOCOL};
 use groundstate_units::control::place::log_socket;
@@ -34,7 +34,7 @@ pub(crate) enum Piece {
 
 /// Asks the logger, if it says soon that it is there; its answers come by [`Connection::next`],
 /// and where lines to come are waited for, however late.
-pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Trouble> {
+pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Error> {
     let mut connection = open(session)?;
     let nothing = Query { names: &[], lines: None, follow: false, since: None };
     let _there: End = connection.greet(&line(LogVerb::Ping, &nothing)?)?;
@@ -43,12 +43,12 @@ pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Tr
     Ok(connection)
 }
 
-fn open(session: &Session) -> Result<Connection, Trouble> {
+fn open(session: &Session) -> Result<Connection, Error> {
     let dir = Path::new(&session.socket).parent().map(Path::to_string_lossy).unwrap_or_default();
     Connection::open(&log_socket(&dir))
 }
 
-fn line(verb: LogVerb, query: &Query<'_>) -> Result<Vec<u8>, Trouble> {
+fn line(verb: LogVerb, query: &Query<'_>) -> Result<Vec<u8>, Error> {
     let request = LogQuery {
         v: PROTOCOL,
         id: 1,
@@ -59,7 +59,7 @@ fn line(verb: LogVerb, query: &Query<'_>) -> Result<Vec<u8>, Trouble> {
         since: query.since.map(|since| since.to_string()),
     };
     let mut line = serde_json::to_vec(&request)
-        .map_err(|error| Trouble::local(format!("the request can not be written: {error}"), ""))?;
+        .map_err(|error| Error::local(format!("the request can not be written: {error}"), ""))?;
     line.push(b'\n');
     Ok(line)
 }
@@ -103,17 +103,17 @@ pub(crate) fn from_files(
     units: &[Name],
     query: &Query<'_>,
     choose: impl Fn(&Name, &mut Vec<ShownLine>),
-) -> Result<Vec<ShownLine>, Trouble> {
+) -> Result<Vec<ShownLine>, Error> {
     let mut lines = Vec::new();
     for unit in units {
         let path = Path::new(dir).join(file_name(unit));
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Trouble::file(&path.to_string_lossy(), &error)),
+            Err(error) => return Err(Error::file(&path.to_string_lossy(), &error)),
         };
         let mut of_unit = stored(BufReader::new(file), unit, query.since)
-            .map_err(|error| Trouble::file(&path.to_string_lossy(), &error))?;
+            .map_err(|error| Error::file(&path.to_string_lossy(), &error))?;
         let wanted = match (query.lines, query.since) {
             (Some(lines), _) => usize::try_from(lines).unwrap_or(usize::MAX),
             (None, Some(_)) => usize::MAX,
@@ -159,7 +159,7 @@ fn stored(
 }
 
 /// The logger can not be asked, and the files may be read instead.
-pub(crate) fn is_down(trouble: &Trouble) -> bool {
-    let Trouble::Failed(_, failure) = trouble else { return false };
+pub(crate) fn is_down(error: &Error) -> bool {
+    let Error::Failed(_, failure) = error else { return false };
     [Failure::NO_INIT, Failure::TIMEOUT].contains(&failure.kind.as_str())
 }

@@ -3,7 +3,7 @@
 //! single step (a temporary file beside it, fsync, rename), of several the first one only when
 //! all are written ([`Draft`]). What a policy means is in `units`.
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Report};
 use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::name::Name;
@@ -27,11 +27,11 @@ pub(crate) struct Edited {
 
 impl Edited {
     /// As it was before.
-    pub(crate) fn restore(&self) -> Result<(), Trouble> {
+    pub(crate) fn restore(&self) -> Result<(), Error> {
         match &self.before {
             _ if !self.changed => Ok(()),
             Some(bytes) => replace(&self.path, bytes),
-            None => fs::remove_file(&self.path).map_err(|error| Trouble::file(&self.path, &error)),
+            None => fs::remove_file(&self.path).map_err(|error| Error::file(&self.path, &error)),
         }
     }
 }
@@ -40,7 +40,7 @@ impl Edited {
 ///
 /// # Errors
 /// [`Exit::Refused`] with a report where the file has mistakes.
-pub(crate) fn read(path: &str) -> Result<Policy, Trouble> {
+pub(crate) fn read(path: &str) -> Result<Policy, Error> {
     Ok(parse(path, bytes(path)?.as_deref().unwrap_or_default())?.0)
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// It takes the place of the one that is there.
-    pub(crate) fn put(self) -> Result<Edited, Trouble> {
+    pub(crate) fn put(self) -> Result<Edited, Error> {
         let changed = self.written.is_some();
         if let Some(written) = self.written {
-            written.put().map_err(|error| Trouble::file(&self.path, &error))?;
+            written.put().map_err(|error| Error::file(&self.path, &error))?;
         }
         Ok(Edited { path: self.path, before: self.before, changed })
     }
 }
 
 /// The policy of a file, changed.
-pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft, Trouble> {
+pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft, Error> {
     let before = bytes(path)?;
     let (old, text) = parse(path, before.as_deref().unwrap_or_default())?;
     let mut new = old.clone();
@@ -91,7 +91,7 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft
 ///
 /// # Errors
 /// [`Exit::Refused`] where the file has mistakes already.
-pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Trouble> {
+pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Error> {
     let before = bytes(path)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before).into_owned();
     let key = "default-target";
@@ -107,32 +107,32 @@ pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Troubl
     refuse(found)?;
     if settings.default_target != *target {
         let message = format!("{path}: default-target can not be changed by line");
-        return Err(Trouble::local(message, format!("write `default-target: {target}` there")));
+        return Err(Error::local(message, format!("write `default-target: {target}` there")));
     }
     replace(path, edited.as_bytes())
 }
 
-fn parse(path: &str, bytes: &[u8]) -> Result<(Policy, String), Trouble> {
+fn parse(path: &str, bytes: &[u8]) -> Result<(Policy, String), Error> {
     let (policy, found) = policy_file::read(&path.into(), bytes);
     refuse(found)?;
     Ok((policy, String::from_utf8_lossy(bytes).into_owned()))
 }
 
-fn refuse(found: Vec<Diagnostic>) -> Result<(), Trouble> {
+fn refuse(found: Vec<Diagnostic>) -> Result<(), Error> {
     if !found.iter().any(|one| one.severity == Severity::Error) {
         return Ok(());
     }
     let message = "the file has mistakes and was left as it is";
     let mut failure = Failure::new(Failure::REFUSED, message, "mend it first");
     failure.report = Some(Report::new(&found));
-    Err(Trouble::Failed(Exit::Refused, failure))
+    Err(Error::Failed(Exit::Refused, failure))
 }
 
-fn bytes(path: &str) -> Result<Option<Vec<u8>>, Trouble> {
+fn bytes(path: &str) -> Result<Option<Vec<u8>>, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Trouble::file(path, &error)),
+        Err(error) => Err(Error::file(path, &error)),
     }
 }
 
@@ -272,8 +272,8 @@ fn with_key(text: &str, key: &str, lines: &str) -> String {
 }
 
 /// The file is, at every moment, the old one or the new one.
-fn replace(path: &str, bytes: &[u8]) -> Result<(), Trouble> {
-    Written::beside(path, bytes)?.put().map_err(|error| Trouble::file(path, &error))
+fn replace(path: &str, bytes: &[u8]) -> Result<(), Error> {
+    Written::beside(path, bytes)?.put().map_err(|error| Error::file(path, &error))
 }
 
 /// A temporary file, gone with the value, and the one whose place it may take.
@@ -283,14 +283,14 @@ struct Written {
 }
 
 impl Written {
-    fn beside(path: &str, bytes: &[u8]) -> Result<Written, Trouble> {
-        let failed = |error: std::io::Error| Trouble::file(path, &error);
+    fn beside(path: &str, bytes: &[u8]) -> Result<Written, Error> {
+        let failed = |error: std::io::Error| Error::file(path, &error);
         // A link stays a link: what it points to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
         let mode = match fs::symlink_metadata(&target) {
             Ok(found) if !found.is_file() => {
                 let message = format!("{path} is no regular file and was left as it is");
-                return Err(Trouble::local(message, "name a file that can be edited".to_string()));
+                return Err(Error::local(message, "name a file that can be edited".to_string()));
             }
             Ok(found) => found.mode() & 0o777,
             Err(_) => 0o644,

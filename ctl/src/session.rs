@@ -3,7 +3,7 @@
 
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::report;
 use crate::spelling;
 use crate::style::{self, Style, Tone};
@@ -51,12 +51,12 @@ impl Session {
     }
 
     /// A new connection.
-    pub(crate) fn connect(&self) -> Result<Connection, Trouble> {
+    pub(crate) fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.socket)
     }
 
     /// One question on a connection of its own.
-    pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Trouble> {
+    pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Error> {
         let asked = subject(&verb);
         let mut connection = self.connect()?;
         let answer = connection.ask(&verb);
@@ -66,7 +66,7 @@ impl Session {
             self.remark(remark);
         }
         match answer {
-            Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
+            Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
                 Err(self.with_guess(asked, failure))
             }
             other => other,
@@ -78,42 +78,42 @@ impl Session {
     pub(crate) fn ask_as<T: DeserializeOwned>(
         &self,
         verb: Verb,
-    ) -> Result<(T, Box<RawValue>), Trouble> {
+    ) -> Result<(T, Box<RawValue>), Error> {
         let answer = self.ask(verb)?;
         match read(&answer) {
             Ok(value) => Ok((value, answer)),
-            Err(trouble) => Err(self.with_version(trouble)),
+            Err(error) => Err(self.with_version(error)),
         }
     }
 
     /// Says which version init is of, where it still tells that much.
-    fn with_version(&self, trouble: Trouble) -> Trouble {
+    fn with_version(&self, error: Error) -> Error {
         #[derive(serde::Deserialize)]
         struct Version {
             version: String,
         }
         let pong = self.ask(Verb::Ping {}).and_then(|answer| read::<Version>(&answer));
-        match (trouble, pong) {
-            (Trouble::Failed(exit, mut failure), Ok(init)) => {
+        match (error, pong) {
+            (Error::Failed(exit, mut failure), Ok(init)) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 failure.hint = format!("init is version {}, initctl is {ours}", init.version);
-                Trouble::Failed(exit, failure)
+                Error::Failed(exit, failure)
             }
-            (trouble, _) => trouble,
+            (error, _) => error,
         }
     }
 
     /// Where init reads and writes; None without an init.
-    pub(crate) fn init(&self) -> Result<Option<Pong>, Trouble> {
+    pub(crate) fn init(&self) -> Result<Option<Pong>, Error> {
         match self.ask_as::<Pong>(Verb::Ping {}) {
             Ok((pong, _)) => Ok(Some(pong)),
-            Err(Trouble::Failed(Exit::NoInit, _)) => Ok(None),
+            Err(Error::Failed(Exit::NoInit, _)) => Ok(None),
             Err(other) => Err(other),
         }
     }
 
     /// What init says to a ping, if it does soon.
-    pub(crate) fn ping(&self) -> Result<Box<RawValue>, Trouble> {
+    pub(crate) fn ping(&self) -> Result<Box<RawValue>, Error> {
         self.connect()?.ping()
     }
 
@@ -127,7 +127,7 @@ impl Session {
         &self,
         value: &impl Serialize,
         text: impl FnOnce() -> String,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Error> {
         if self.json { print_json(value) } else { print(&text()) }
     }
 
@@ -140,8 +140,8 @@ impl Session {
 
     /// "Did you mean", from all names init knows, where it did not say so itself. Without a
     /// plan that was refused an unknown name is a mistake in the command line.
-    fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Trouble {
-        let Some((name, exit)) = asked else { return Trouble::answered(failure) };
+    fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Error {
+        let Some((name, exit)) = asked else { return Error::answered(failure) };
         if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
             let targets = status.targets.iter().map(|target| target.target.as_str());
             let units = status.units.iter().map(|unit| unit.unit.as_str());
@@ -151,7 +151,7 @@ impl Session {
                 None => failure.hint,
             };
         }
-        Trouble::Failed(exit, failure)
+        Error::Failed(exit, failure)
     }
 }
 
@@ -201,11 +201,11 @@ fn subject(verb: &Verb) -> Option<(String, Exit)> {
 }
 
 /// An answer as a type.
-pub(crate) fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Trouble> {
+pub(crate) fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Error> {
     serde_json::from_str(answer.get()).map_err(|error| {
         let message = format!("the answer of init is not understood ({error})");
         let hint = "initctl and init may be of different versions";
-        Trouble::Failed(Exit::NoInit, Failure::new("version", message, hint))
+        Error::Failed(Exit::NoInit, Failure::new("version", message, hint))
     })
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn hostname() -> String {
 }
 
 /// Text to stdout.
-pub(crate) fn print(text: &str) -> Result<(), Trouble> {
+pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = stdout().lock();
     out.write_all(style::shown(text).as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
@@ -262,9 +262,9 @@ pub(crate) fn print(text: &str) -> Result<(), Trouble> {
 }
 
 /// One object a line.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Error> {
     let line = serde_json::to_string(value)
-        .map_err(|error| Trouble::local(format!("cannot be written as JSON: {error}"), ""))?;
+        .map_err(|error| Error::local(format!("cannot be written as JSON: {error}"), ""))?;
     let mut out = stdout().lock();
     out.write_all(visible_json(&line).as_bytes())?;
     out.write_all(b"\n")?;
@@ -282,19 +282,19 @@ struct Complaint<'a> {
 pub(crate) fn complain(failure: &Failure, json: bool) {
     // Where not even that can be written there is nowhere left to complain to.
     let _ = match json.then(|| complain_json(failure)) {
-        Some(Ok(()) | Err(Trouble::Unread)) => Ok(()),
+        Some(Ok(()) | Err(Error::Unread)) => Ok(()),
         Some(Err(_)) | None => complain_text(failure),
     };
 }
 
-fn complain_json(failure: &Failure) -> Result<(), Trouble> {
+fn complain_json(failure: &Failure) -> Result<(), Error> {
     if let Some(report) = &failure.report {
         return print_json(report);
     }
     print_json(&Complaint { schema: SCHEMA, error: failure })
 }
 
-fn complain_text(failure: &Failure) -> Result<(), Trouble> {
+fn complain_text(failure: &Failure) -> Result<(), Error> {
     let terminal = stderr().is_terminal();
     let style = Style { colour: colour(Colour::Auto, terminal), width: None };
     let mut text = String::new();

@@ -4,7 +4,7 @@
 use crate::arguments::Wait;
 use crate::connection::Connection;
 use crate::event_stream::EventStream;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::log_source;
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
 
 enum News {
     Event(Box<Event>),
-    Settled(Result<System, Trouble>),
+    Settled(Result<System, Error>),
 }
 
 /// How a wait ended.
@@ -46,7 +46,7 @@ pub(crate) enum Ended {
 
 impl Waiting {
     /// Begins to listen, if there is anything to wait for.
-    pub(crate) fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Trouble> {
+    pub(crate) fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Error> {
         if !wait.wait || session.json {
             return Ok(Waiting { events: None, wait });
         }
@@ -56,7 +56,7 @@ impl Waiting {
     }
 
     /// Waits, if that was asked for; None: it was not.
-    pub(crate) fn finish(self, session: &Session) -> Result<Option<Ended>, Trouble> {
+    pub(crate) fn finish(self, session: &Session) -> Result<Option<Ended>, Error> {
         if !self.wait.wait {
             return Ok(None);
         }
@@ -109,17 +109,17 @@ fn settle(mut connection: Connection, sender: Sender<News>) {
     thread::spawn(move || {
         let result = match connection.ask_within::<Settled>(&Verb::Wait {}, None) {
             Ok(settled) => Ok(settled.system),
-            Err(Trouble::Failed(Exit::NoInit, _)) => Err(gone()),
-            Err(trouble) => Err(trouble),
+            Err(Error::Failed(Exit::NoInit, _)) => Err(gone()),
+            Err(error) => Err(error),
         };
         // Nobody waits any more: the time was over.
         let _ = sender.send(News::Settled(result));
     });
 }
 
-fn gone() -> Trouble {
+fn gone() -> Error {
     let message = "init closed the connection while we waited";
-    Trouble::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, "initctl status"))
+    Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, "initctl status"))
 }
 
 /// What is seen while waiting.
@@ -191,7 +191,7 @@ impl Progress {
 
 /// The exit code of an ended wait. When it ended badly, what failed is shown with the
 /// last lines of its log.
-pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Trouble> {
+pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Error> {
     match ended {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => {
@@ -208,7 +208,7 @@ pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, 
     }
 }
 
-fn failures(session: &Session) -> Result<(), Trouble> {
+fn failures(session: &Session) -> Result<(), Error> {
     if session.json {
         return Ok(());
     }
@@ -245,7 +245,7 @@ fn failed_by_itself(unit: &UnitStatus) -> bool {
     (unit.state == State::Failed || unit.verdict) && !by_others
 }
 
-fn blockers(session: &Session) -> Result<(), Trouble> {
+fn blockers(session: &Session) -> Result<(), Error> {
     if session.json {
         return Ok(());
     }

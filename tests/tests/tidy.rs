@@ -32,7 +32,7 @@ const LAYOUTS: [Layout; 6] = [
         circles: 0,
         layers: &[
             "journalctl",
-            "systemctl typed",
+            "argv_aliases systemctl",
             "verb",
             "waiting",
             "event_stream log_source",

@@ -5,7 +5,7 @@ mod line;
 mod when;
 mod words;
 
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
 use crate::systemctl::SUFFIXES;
@@ -27,9 +27,9 @@ pub(crate) fn main(words: &[String]) -> u8 {
         }
     };
     match run(&asked) {
-        Ok(()) | Err(Trouble::Unread) => 0,
-        Err(Trouble::Said(_)) => 1,
-        Err(Trouble::Failed(_, failure)) => {
+        Ok(()) | Err(Error::Unread) => 0,
+        Err(Error::Said(_)) => 1,
+        Err(Error::Failed(_, failure)) => {
             complain(&failure.message);
             1
         }
@@ -41,7 +41,7 @@ fn complain(text: &str) {
     session::warn(text);
 }
 
-fn run(asked: &Asked) -> Result<(), Trouble> {
+fn run(asked: &Asked) -> Result<(), Error> {
     if asked.help {
         return session::print(words::HELP);
     }
@@ -117,10 +117,10 @@ fn show(
     query: &Query<'_>,
     init: Option<&Pong>,
     lines: u64,
-) -> Result<(), Trouble> {
+) -> Result<(), Error> {
     let printer = line::Printer::new(asked);
     let mut kept: Vec<ShownLine> = Vec::new();
-    let mut take = |line: ShownLine| -> Result<(), Trouble> {
+    let mut take = |line: ShownLine| -> Result<(), Error> {
         if !asked.fits(&line) {
             return Ok(());
         }
@@ -138,19 +138,19 @@ fn show(
                 Ok(Some(Piece::Line(line))) => take(line)?,
                 Ok(Some(Piece::End { .. })) => break,
                 Ok(None) if asked.follow => break,
-                Err(Trouble::Failed(_, failure)) if failure.kind == "unknown-target" => break,
+                Err(Error::Failed(_, failure)) if failure.kind == "unknown-target" => break,
                 // What came is shown all the same.
                 Ok(None) => {
                     ended = Err(connection.cut_off());
                     break;
                 }
-                Err(trouble) => {
-                    ended = Err(trouble);
+                Err(error) => {
+                    ended = Err(error);
                     break;
                 }
             }
         },
-        Err(trouble) if log_source::is_down(&trouble) => {
+        Err(error) if log_source::is_down(&error) => {
             let dir = init.map_or(session.places.log_dir.as_str(), |init| &init.paths.log_dir);
             let names = match query.names.is_empty() {
                 true => files_of(dir),
@@ -160,7 +160,7 @@ fn show(
                 take(line)?;
             }
         }
-        Err(trouble) => return Err(trouble),
+        Err(error) => return Err(error),
     }
     kept.sort_by(|a, b| a.time.cmp(&b.time));
     let from = kept.len().saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));

@@ -10,7 +10,7 @@ use super::snapshot::{Found, Snapshot, session_of};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
 use super::{FAILED, NOT_INSTALLED, Outcome, complain, rival};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::{Settled, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
@@ -79,7 +79,7 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
                 attempt: unit.attempt,
                 aim,
             })),
-            Err(Trouble::Failed(_, failure)) => {
+            Err(Error::Failed(_, failure)) => {
                 complain(&format!("Failed to {verb} {}: {}", shown.name, failure.message));
                 exit = FAILED;
             }
@@ -129,13 +129,13 @@ fn act(
     asked: &Asked,
     unit: &UnitStatus,
     deed: Deed,
-) -> Result<Option<Aim>, Trouble> {
+) -> Result<Option<Aim>, Error> {
     let targets = names(std::slice::from_ref(&unit.unit));
     match deed {
         Deed::Nothing => Ok(None),
         Deed::Refused => {
             let message = "the unit is not active, it can not reload".to_string();
-            Err(Trouble::local(message, ""))
+            Err(Error::local(message, ""))
         }
         Deed::Start => {
             start(session, asked, unit)?;
@@ -165,8 +165,8 @@ fn act(
     }
 }
 
-fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
-    let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
+fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Error> {
+    let name = Name::new(&unit.unit).map_err(|error| Error::local(error.to_string(), ""))?;
     let mut now = status(session)?;
     for dropped in rival::dropped(session, &now, &unit.unit)? {
         for target in names(std::slice::from_ref(&dropped)) {
@@ -192,8 +192,8 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trou
     Ok(())
 }
 
-fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Trouble> {
-    let name = Name::new(&unit.unit).map_err(|error| Trouble::local(error.to_string(), ""))?;
+fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Error> {
+    let name = Name::new(&unit.unit).map_err(|error| Error::local(error.to_string(), ""))?;
     let mut now = status(session)?;
     let named = |want: &&String| **want == unit.unit || unit.provides.contains(want);
     let wanted: Vec<String> = now.overlay.want.iter().filter(named).cloned().collect();
@@ -217,7 +217,7 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Troub
     Ok(())
 }
 
-fn status(session: &Session) -> Result<Status, Trouble> {
+fn status(session: &Session) -> Result<Status, Error> {
     Ok(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0)
 }
 
@@ -261,8 +261,8 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
                 let targets = names(std::slice::from_ref(&unit.unit));
                 match session.ask(Verb::Kill { targets, signal: Some(signal), all }) {
                     // To all processes of none: log rotation does that, and is no error.
-                    Err(Trouble::Failed(_, why)) if all && why.kind == "not-running" => {}
-                    Err(Trouble::Failed(_, why)) => {
+                    Err(Error::Failed(_, why)) if all && why.kind == "not-running" => {}
+                    Err(Error::Failed(_, why)) => {
                         complain(&format!("Failed to kill unit {}: {}", unit.unit, why.message));
                         exit = FAILED;
                     }
@@ -306,7 +306,7 @@ pub(super) fn reset_failed(asked: &Asked) -> Outcome {
         }
         let targets = names(std::slice::from_ref(&unit.unit));
         // One whose file has a mistake stays failed.
-        if let Err(Trouble::Failed(_, why)) = session.ask(Verb::Retry { targets }) {
+        if let Err(Error::Failed(_, why)) = session.ask(Verb::Retry { targets }) {
             let name = snapshot.shown(unit).name;
             complain(&format!("Failed to reset failed state of unit {name}: {}", why.message));
             exit = FAILED;

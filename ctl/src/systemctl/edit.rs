@@ -6,7 +6,7 @@ use super::snapshot::{session_of, with_suffix};
 use super::unit_file::UnitFile;
 use super::words::Asked;
 use super::{FAILED, Outcome, complain, manager};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use groundstate_units::control::request::Verb;
 use std::fs;
 use std::io::{IsTerminal, stdin};
@@ -66,7 +66,7 @@ fn edit(
     asked: &Asked,
     file: &UnitFile,
     dir: &Path,
-) -> Result<bool, Trouble> {
+) -> Result<bool, Error> {
     let own = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let own = own.unwrap_or_else(|| file.name.clone());
     let whole = asked.full || file.path.as_os_str().is_empty();
@@ -75,7 +75,7 @@ fn edit(
         (false, true) => dir.join(own.replace(".yaml", ".d")).join("override.yaml"),
         (false, false) => dir.join(format!("{}.d", file.name)).join("override.conf"),
     };
-    let fault = |error: std::io::Error| Trouble::file(&to.to_string_lossy(), &error);
+    let fault = |error: std::io::Error| Error::file(&to.to_string_lossy(), &error);
     let before = match fs::read_to_string(&to) {
         Ok(text) => text,
         Err(_) if whole => enablement.folders.text(file),
@@ -106,7 +106,7 @@ fn edit(
 }
 
 /// Runs the editor that the environment names, or the first that there is.
-fn editor(draft: &Path) -> Result<(), Trouble> {
+fn editor(draft: &Path) -> Result<(), Error> {
     let named =
         VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
     let (programs, words): (Vec<String>, Vec<String>) = match &named {
@@ -117,21 +117,21 @@ fn editor(draft: &Path) -> Result<(), Trouble> {
         None => (EDITORS.map(str::to_string).to_vec(), Vec::new()),
     };
     if named.is_none() && !stdin().is_terminal() {
-        return Err(Trouble::local("Cannot edit units if not on a tty.", "or set SYSTEMD_EDITOR"));
+        return Err(Error::local("Cannot edit units if not on a tty.", "or set SYSTEMD_EDITOR"));
     }
     for program in &programs {
         match Command::new(program).args(&words).arg(draft).status() {
             Ok(status) if status.success() => return Ok(()),
             Ok(status) => {
-                return Err(Trouble::local(
+                return Err(Error::local(
                     format!("{program} failed ({status}); nothing is changed"),
                     "",
                 ));
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Trouble::file(program, &error)),
+            Err(error) => return Err(Error::file(program, &error)),
         }
     }
     let message = format!("Cannot edit units, no editor available ({})", programs.join(", "));
-    Err(Trouble::local(message, "set SYSTEMD_EDITOR, EDITOR or VISUAL"))
+    Err(Error::local(message, "set SYSTEMD_EDITOR, EDITOR or VISUAL"))
 }

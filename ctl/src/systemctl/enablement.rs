@@ -6,7 +6,7 @@ use super::snapshot::{session_of, with_suffix};
 use super::unit_file::{Folders, UnitFile, template_of};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::policy_file;
 use crate::session::{self, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
@@ -28,7 +28,7 @@ pub(super) struct Enablement {
 
 impl Enablement {
     /// For the running init, or for the tree `--root` names.
-    pub(super) fn of(session: &Session, root: Option<&str>) -> Result<Enablement, Trouble> {
+    pub(super) fn of(session: &Session, root: Option<&str>) -> Result<Enablement, Error> {
         let init = if root.is_some() { None } else { session.init()? };
         let folders = Folders::new(root, init.as_ref());
         let mut policy = Policy::default();

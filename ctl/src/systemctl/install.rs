@@ -8,7 +8,7 @@ use super::snapshot::{session_of, with_suffix};
 use super::unit_file::{Folders, Install, UnitFile};
 use super::words::Asked;
 use super::{FAILED, Outcome, change, complain, manager};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::policy_file;
 use crate::session::Session;
 use groundstate_units::control::answer::Changed;
@@ -145,7 +145,7 @@ impl Job<'_> {
         Ok(0)
     }
 
-    fn set(&self, file: &UnitFile, install: &Install, edit: Edit) -> Result<(), Trouble> {
+    fn set(&self, file: &UnitFile, install: &Install, edit: Edit) -> Result<(), Error> {
         let mut name = file.name.clone();
         if edit == Edit::Disable && self.enablement.is_linked(file) {
             remove_link(&file.path, self.asked)?;
@@ -154,7 +154,7 @@ impl Job<'_> {
             let Some(instance) = &install.default_instance else {
                 if edit == Edit::Enable {
                     let message = format!("{name} is a template: name an instance of it");
-                    return Err(Trouble::local(message, ""));
+                    return Err(Error::local(message, ""));
                 }
                 return self.unlink(&name, true);
             };
@@ -190,7 +190,7 @@ impl Job<'_> {
         })
     }
 
-    fn links(&self, name: &str, file: &UnitFile, install: &Install) -> Result<(), Trouble> {
+    fn links(&self, name: &str, file: &UnitFile, install: &Install) -> Result<(), Error> {
         let Some(dir) = self.folders().config(self.asked.runtime) else { return Ok(()) };
         for (targets, kind) in [(&install.wanted_by, "wants"), (&install.required_by, "requires")] {
             for target in targets {
@@ -208,7 +208,7 @@ impl Job<'_> {
     }
 
     /// Removes every link by which it is enabled.
-    fn unlink(&self, name: &str, instances: bool) -> Result<(), Trouble> {
+    fn unlink(&self, name: &str, instances: bool) -> Result<(), Error> {
         for runtime in [false, true] {
             let Some(dir) = self.folders().config(runtime) else { continue };
             let Ok(entries) = fs::read_dir(&dir) else { continue };
@@ -226,7 +226,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn mask(&self, name: &str, mask: bool) -> Result<(), Trouble> {
+    fn mask(&self, name: &str, mask: bool) -> Result<(), Error> {
         let known = self.enablement.find(name);
         if mask && known.is_none() && !self.asked.quiet {
             complain(&format!("Unit {name} does not exist, masking it anyway."));
@@ -250,7 +250,7 @@ impl Job<'_> {
         })
     }
 
-    fn policy(&self, name: &str, change: impl Fn(&mut Policy, Name)) -> Result<(), Trouble> {
+    fn policy(&self, name: &str, change: impl Fn(&mut Policy, Name)) -> Result<(), Error> {
         let root = self.asked.root.as_deref().unwrap_or_default();
         let path = match &self.enablement.init {
             Some(init) if self.asked.runtime => {
@@ -261,15 +261,14 @@ impl Job<'_> {
         };
         // A native unit needs no suffix, and policy knows it by its own name.
         let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
-        let name =
-            Name::new(&own).map_err(|error| Trouble::usage(format!("{own}: {error}"), ""))?;
+        let name = Name::new(&own).map_err(|error| Error::usage(format!("{own}: {error}"), ""))?;
         policy_file::edit(&path, |policy| change(policy, name.clone()))?.put()?;
         Ok(())
     }
 
     /// init learns of links by a reload, of the policy at once; in this order, for a policy
     /// is for units that are known.
-    fn tell(&self) -> Result<(), Trouble> {
+    fn tell(&self) -> Result<(), Error> {
         let Some(init) = &self.enablement.init else { return Ok(()) };
         if !self.asked.no_reload {
             manager::told(self.session, Verb::Reload { no_restart: true })?;
@@ -284,10 +283,10 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn config(&self) -> Result<PathBuf, Trouble> {
+    fn config(&self) -> Result<PathBuf, Error> {
         self.folders().config(self.asked.runtime).ok_or_else(|| {
             let hint = "unit-dirs of init.yaml would name it";
-            Trouble::local("init does not read /etc/systemd/system", hint)
+            Error::local("init does not read /etc/systemd/system", hint)
         })
     }
 
@@ -348,7 +347,7 @@ impl Job<'_> {
                 let drop_ins = dir.join(format!("{name}.d"));
                 if drop_ins.is_dir() {
                     fs::remove_dir_all(&drop_ins)
-                        .map_err(|error| Trouble::file(&drop_ins.to_string_lossy(), &error))?;
+                        .map_err(|error| Error::file(&drop_ins.to_string_lossy(), &error))?;
                     if !self.asked.quiet {
                         complain(&format!("Removed \"{}\".", drop_ins.display()));
                     }

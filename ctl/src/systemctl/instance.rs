@@ -5,7 +5,7 @@ use super::overlay::wanted;
 use super::shown::is_glob;
 use super::snapshot::{Snapshot, with_suffix};
 use super::words::Asked;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::request::Verb;
 use groundstate_units::import::systemd::UnitName;
@@ -17,7 +17,7 @@ pub(super) fn known(
     asked: &Asked,
     verb: &str,
     units: &[String],
-) -> Result<(), Trouble> {
+) -> Result<(), Error> {
     let starts =
         matches!(verb, "start" | "restart" | "reload-or-restart" | "force-reload" | "enable");
     let is_instance = |name: &String| UnitName::of(name).is_instance() && !is_glob(name);
@@ -31,7 +31,7 @@ pub(super) fn known(
         match session.ask(Verb::Want { target, for_ms: None }) {
             Ok(_) => wanted(asked, &name),
             // What is no instance of anything is told like any other unit that is not there.
-            Err(Trouble::Failed(_, _)) => {}
+            Err(Error::Failed(_, _)) => {}
             Err(other) => return Err(other),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::complain;
 use super::words::Asked;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -28,8 +28,8 @@ pub(super) fn points_to(link: &Path, name: &str) -> bool {
 }
 
 /// Makes a link, in the place of one that leads elsewhere.
-pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Trouble> {
-    let failed = |error| Trouble::file(&link.to_string_lossy(), &error);
+pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Error> {
+    let failed = |error| Error::file(&link.to_string_lossy(), &error);
     if let Some(dir) = link.parent() {
         fs::create_dir_all(dir).map_err(failed)?;
     }
@@ -50,8 +50,8 @@ pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Trou
 }
 
 /// Removes a link, or a file.
-pub(super) fn remove_link(link: &Path, asked: &Asked) -> Result<(), Trouble> {
-    fs::remove_file(link).map_err(|error| Trouble::file(&link.to_string_lossy(), &error))?;
+pub(super) fn remove_link(link: &Path, asked: &Asked) -> Result<(), Error> {
+    fs::remove_file(link).map_err(|error| Error::file(&link.to_string_lossy(), &error))?;
     if !asked.quiet {
         complain(&format!("Removed \"{}\".", link.display()));
     }

@@ -5,7 +5,7 @@ use super::enablement::Enablement;
 use super::snapshot::{session_of, with_suffix};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::files::Rooted;
 use crate::policy_file;
 use crate::session::{self, Session};
@@ -54,7 +54,7 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
 
 /// Takes those of the overlay back whose unit file has been removed. A want of such a unit would
 /// have the reload refused; one that is left out would be left out again when its package comes back.
-fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Trouble> {
+fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Error> {
     if names.is_empty() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(super) fn reexec(asked: &Asked) -> Outcome {
 
 /// A unit comes up as soon as its link is read, which may be before its package has made its
 /// user or its files. The reload at the end of the package's installation is its next try.
-fn again(session: &Session, before: &Status) -> Result<(), Trouble> {
+fn again(session: &Session, before: &Status) -> Result<(), Error> {
     for unit in before.units.iter().filter(|unit| unit.needed && unit.state == State::Failed) {
         if let (Some(Cause::Exit { .. } | Cause::Signal { .. } | Cause::Exec { .. }), Ok(name)) =
             (unit.reason.as_ref().map(|why| &why.cause), Name::new(&unit.unit))
@@ -99,15 +99,15 @@ fn again(session: &Session, before: &Status) -> Result<(), Trouble> {
 }
 
 /// A reload; what was found in the files goes to stderr.
-pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Trouble> {
+pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Error> {
     match session.ask_as::<Changed>(verb) {
         Ok((changed, _)) => Ok(changed),
-        Err(Trouble::Failed(exit, mut failure)) => {
+        Err(Error::Failed(exit, mut failure)) => {
             for said in failure.report.iter().flat_map(|report| &report.diagnostics) {
                 complain(&format!("{}:{}: {}", said.file, said.line, said.message));
             }
             failure.hint.clear();
-            Err(Trouble::Failed(exit, failure))
+            Err(Error::Failed(exit, failure))
         }
         Err(other) => Err(other),
     }
@@ -115,7 +115,7 @@ pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Trouble> {
 
 /// There is no init to ask and none is meant: `--root`, `SYSTEMD_OFFLINE`, or a chroot.
 /// Says so where something is left undone.
-pub(super) fn is_offline(session: &Session, asked: &Asked) -> Result<bool, Trouble> {
+pub(super) fn is_offline(session: &Session, asked: &Asked) -> Result<bool, Error> {
     if asked.root.is_some() {
         return Ok(true);
     }
@@ -152,7 +152,7 @@ pub(super) fn get_default(asked: &Asked) -> Outcome {
 }
 
 /// What the settings say.
-pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String, Trouble> {
+pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String, Error> {
     let path = config(session, asked)?;
     let text = std::fs::read(&path).unwrap_or_default();
     let (settings, _) = settings_file::read(&path.as_str().into(), &text);
@@ -192,7 +192,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
 
 /// The first of these targets that init could have as its goal, or why the one that is provided
 /// cannot be the goal.
-fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Trouble> {
+fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     for name in tried {
         let (want, drop) = (Vec::new(), Vec::new());
@@ -209,8 +209,8 @@ fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, Stri
                 }
                 return Ok(Ok(Some(name.clone())));
             }
-            Err(Trouble::Failed(_, why)) if why.kind == Failure::UNKNOWN_TARGET => {}
-            Err(Trouble::Failed(_, why)) => return Ok(Err(why.message)),
+            Err(Error::Failed(_, why)) if why.kind == Failure::UNKNOWN_TARGET => {}
+            Err(Error::Failed(_, why)) => return Ok(Err(why.message)),
             Err(other) => return Err(other),
         }
     }
@@ -229,7 +229,7 @@ fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
     tried.iter().find(is_provided).cloned()
 }
 
-fn config(session: &Session, asked: &Asked) -> Result<String, Trouble> {
+fn config(session: &Session, asked: &Asked) -> Result<String, Error> {
     if let Some(root) = &asked.root {
         return Ok(format!("{root}/etc/groundstate/init.yaml"));
     }

@@ -37,11 +37,11 @@ use groundstate_units::control::shown;
 pub(crate) use groundstate_units::control::shown::SUFFIXES;
 pub(crate) use snapshot::session;
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use words::Asked;
 
 /// The exit status of a verb, or why there is none.
-type Outcome = Result<u8, Trouble>;
+type Outcome = Result<u8, Error>;
 
 /// EXIT_FAILURE.
 const FAILED: u8 = 1;
@@ -63,9 +63,9 @@ pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     };
     match run(&asked) {
         Ok(status) => status,
-        Err(Trouble::Unread) => 0,
-        Err(Trouble::Said(_)) => FAILED,
-        Err(Trouble::Failed(exit, failure)) => {
+        Err(Error::Unread) => 0,
+        Err(Error::Said(_)) => FAILED,
+        Err(Error::Failed(exit, failure)) => {
             complain(&failure.message);
             if !failure.hint.is_empty() {
                 complain(&failure.hint);

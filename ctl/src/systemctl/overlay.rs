@@ -4,7 +4,7 @@
 use super::complain;
 use super::wait::names;
 use super::words::Asked;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
@@ -32,7 +32,7 @@ pub(super) fn overlay(
     now: &Status,
     mut want: Vec<Name>,
     mut drop: Vec<Name>,
-) -> Result<(), Trouble> {
+) -> Result<(), Error> {
     let known = |name: &Name| {
         now.targets.iter().any(|target| target.target == name.as_str())
             || now.units.iter().any(|unit| unit.unit == name.as_str())

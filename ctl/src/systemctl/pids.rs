@@ -1,7 +1,7 @@
 //! `status PID` and `show PID`: a number means the unit of that process.
 
 use super::complain;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use groundstate_units::control::answer::Whose;
 use groundstate_units::control::request::Verb;
@@ -10,7 +10,7 @@ use groundstate_units::control::request::Verb;
 ///
 /// # Errors
 /// The process belongs to no unit.
-pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, Trouble> {
+pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, Error> {
     let name = |name: &String| {
         let Ok(pid) = name.parse::<i32>() else { return Ok(name.clone()) };
         let (whose, _) = session.ask_as::<Whose>(Verb::Whose { pid })?;
@@ -18,7 +18,7 @@ pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, 
             complain(&format!(
                 "Failed to get unit for PID {pid}: PID {pid} does not belong to any loaded unit."
             ));
-            Trouble::Said(Exit::Bad)
+            Error::Said(Exit::Bad)
         })
     };
     names.iter().map(name).collect()

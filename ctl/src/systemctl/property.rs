@@ -10,7 +10,7 @@ use super::question::system_word;
 use super::shown::Shown;
 use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::{self, Session};
 use crate::systemctl::list::preset;
 use groundstate_units::control::answer::{Blame, Cause, Graph, Located, UnitStatus};
@@ -64,7 +64,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-fn print(asked: &Asked, properties: &Properties) -> Result<(), Trouble> {
+fn print(asked: &Asked, properties: &Properties) -> Result<(), Error> {
     let mut text = String::new();
     let mut put = |name: &str, value: &str| match asked.value {
         true => text.push_str(&format!("{value}\n")),

@@ -4,7 +4,7 @@
 use super::overlay::{left_out, overlay};
 use super::wait::names;
 use super::words::Asked;
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::{Graph, Status};
 use groundstate_units::control::request::Verb;
@@ -13,7 +13,7 @@ use groundstate_units::spec::DependencyKind;
 use std::collections::BTreeSet;
 
 /// The drops of the overlay that leave out the unit, or one that it pulls in.
-pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Trouble> {
+pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Error> {
     if now.overlay.drop.is_empty() {
         return Ok(Vec::new());
     }
@@ -31,7 +31,7 @@ pub(super) fn stopped(
     asked: &Asked,
     now: &Status,
     name: &Name,
-) -> Result<bool, Trouble> {
+) -> Result<bool, Error> {
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     if !graph.edges.iter().any(|edge| edge.kind == DependencyKind::Conflicts) {
         return Ok(false);
@@ -64,7 +64,7 @@ pub(super) fn stopped(
 
 /// The units that a stop of this one stops too, as systemd does for PartOf=, Requires=, Requisite=,
 /// BindsTo= and StopPropagatedFrom=. Targets stay: only what runs is stopped.
-pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<Vec<Name>, Trouble> {
+pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<Vec<Name>, Error> {
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let edges = Edges { graph: &graph, now };
     let runs = |name: &str| {

@@ -2,7 +2,7 @@
 
 use super::shown::{self, Shown, has_suffix, is_glob};
 use crate::arguments::{Colour, Common};
-use crate::exit::Trouble;
+use crate::exit::Error;
 use crate::policy_file;
 use crate::session::{Instance, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
@@ -38,7 +38,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Asks.
-    pub(super) fn take(session: &Session) -> Result<Snapshot, Trouble> {
+    pub(super) fn take(session: &Session) -> Result<Snapshot, Error> {
         let (pong, _) = session.ask_as::<Pong>(Verb::Ping {})?;
         let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
         // The policy is only for the word "masked": one that can not be read masks nothing.

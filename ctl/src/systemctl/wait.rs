@@ -2,7 +2,7 @@
 //! has failed at it. Not until the whole system rests: that is `initctl --wait`.
 
 use crate::connection::Connection;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use groundstate_units::control::answer::{Cause, Event, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
@@ -45,7 +45,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Begins to listen.
-    pub(super) fn begin(session: &Session) -> Result<Watch, Trouble> {
+    pub(super) fn begin(session: &Session) -> Result<Watch, Error> {
         let seq = session.init()?.map_or(0, |init| init.seq);
         let mut events = session.connect()?;
         events.begin(Verb::Events { follow: true, after: seq }, Some(AGAIN))?;
@@ -57,7 +57,7 @@ impl Watch {
         mut self,
         session: &Session,
         awaited: &[Awaited],
-    ) -> Result<Vec<(UnitStatus, String)>, Trouble> {
+    ) -> Result<Vec<(UnitStatus, String)>, Error> {
         loop {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
             let mut moving = false;
@@ -83,7 +83,7 @@ impl Watch {
                     }
                 }
                 Ok(Some(_)) => {}
-                Err(Trouble::Failed(Exit::TimedOut, _)) | Ok(None) => {
+                Err(Error::Failed(Exit::TimedOut, _)) | Ok(None) => {
                     self.events = Watch::begin(session)?.events;
                 }
                 Err(other) => return Err(other),

@@ -3,7 +3,7 @@
 //! from the first, which a restart does not change.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::spelling;
 use crate::style::{self, Style, Tone};
@@ -19,14 +19,14 @@ use std::time::Duration;
 const DRAWN: usize = 2_000;
 
 /// `blame`.
-pub(crate) fn blame(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn blame(session: &Session) -> Result<Exit, Error> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     session.show(&value, || list(&blame.units, &session.style))?;
     Ok(Exit::Done)
 }
 
 /// `critical-chain`.
-pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Trouble> {
+pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Error> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     let units = at_boot(&blame.units);
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
@@ -45,14 +45,14 @@ pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Resul
         };
         let message = format!("no target and no unit is named `{nobody}`");
         let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
-        return Err(Trouble::Failed(Exit::Usage, failure));
+        return Err(Error::Failed(Exit::Usage, failure));
     }
     session.show(&value, || chain(&units, &graph, &roots, &session.style))?;
     Ok(Exit::Done)
 }
 
 /// `plot`.
-pub(crate) fn plot(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn plot(session: &Session) -> Result<Exit, Error> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     if session.json {
         session::print_json(&value)?;

@@ -2,7 +2,7 @@
 //! the place of a unit's text; the file is read here, with the caller's own rights.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::style::Tone;
 use groundstate_units::control::answer::{Located, Whose};
@@ -17,11 +17,11 @@ struct WithText<'a> {
 }
 
 /// `cat`.
-pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
+pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Error> {
     let (located, _) = session.ask_as::<Located>(Verb::Cat { target: asked.target })?;
     if located.file.is_empty() {
         let message = format!("{} is built in and has no file", located.unit);
-        return Err(Trouble::local(message, ""));
+        return Err(Error::local(message, ""));
     }
     let file = read(&located.file)?;
     let text = if located.file.ends_with(".yaml") {
@@ -41,8 +41,8 @@ pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Trou
     Ok(Exit::Done)
 }
 
-fn read(path: &str) -> Result<String, Trouble> {
-    let bytes = std::fs::read(path).map_err(|error| Trouble::file(path, &error))?;
+fn read(path: &str) -> Result<String, Error> {
+    let bytes = std::fs::read(path).map_err(|error| Error::file(path, &error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -68,7 +68,7 @@ fn document(text: &str, line: usize) -> &str {
 }
 
 /// `whose`.
-pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit, Trouble> {
+pub(crate) fn whose(session: &Session, asked: &arguments::Whose) -> Result<Exit, Error> {
     let (whose, value) = session.ask_as::<Whose>(Verb::Whose { pid: asked.pid })?;
     let init = if whose.unit.is_none() { session.init()?.map(|init| init.pid) } else { None };
     session.show(&value, || owner(&whose, init))?;

@@ -2,7 +2,7 @@
 //! loader runs. Asks no init. A refused reload prints the same way.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::files::Disk;
 use crate::report;
 use crate::session::{self, Session};
@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
 
 /// Checks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Error> {
     let options = options(session, &asked.paths)?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);
@@ -40,7 +40,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, T
     })
 }
 
-fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
+fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
     let uid = geteuid().as_raw();
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     if paths.is_empty() {
@@ -48,7 +48,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
     }
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         let message = format!("{}: no such file or directory", path.display());
-        return Err(Trouble::usage(message, "initctl check [DIR|FILE…]"));
+        return Err(Error::usage(message, "initctl check [DIR|FILE…]"));
     }
     let (dirs, files): (Vec<&PathBuf>, Vec<&PathBuf>) =
         paths.iter().partition(|path| path.is_dir());
@@ -57,7 +57,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Trouble> {
         (false, true) => Ok(Options::directories(dirs.into_iter().map(text).collect(), uid)),
         (false, false) => {
             let hint = "a directory is a whole set, files are checked alone: one or the other";
-            Err(Trouble::usage("directories and files at once", hint))
+            Err(Error::usage("directories and files at once", hint))
         }
     }
 }
@@ -102,7 +102,7 @@ fn summary(report: &Report, units: usize) -> String {
 ///
 /// # Errors
 /// [`Exit::Refused`] with the report where the set has errors.
-pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Trouble> {
+pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Error> {
     let options = options(session, &[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);

@@ -2,7 +2,7 @@
 //! targets come from the live init through the hidden verb `__targets`.
 
 use crate::arguments::Arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -103,7 +103,7 @@ complete -c initctl -n "__fish_seen_subcommand_from explain" -f -a "(initctl exp
 "#;
 
 /// `completions`.
-pub(crate) fn completions(shell: Shell) -> Result<Exit, Trouble> {
+pub(crate) fn completions(shell: Shell) -> Result<Exit, Error> {
     let mut written = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "initctl", &mut written);
     let mut text = String::from_utf8_lossy(&written).into_owned();
@@ -117,7 +117,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Trouble> {
 }
 
 /// `man`.
-pub(crate) fn man() -> Result<Exit, Trouble> {
+pub(crate) fn man() -> Result<Exit, Error> {
     let mut written = Vec::new();
     // The same text whatever terminal it is made on.
     let command = Arguments::command().term_width(80);
@@ -149,7 +149,7 @@ fn roff(text: &str) -> String {
 }
 
 /// `__targets`: names, one a line; nothing where there is no init.
-pub(crate) fn targets(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn targets(session: &Session) -> Result<Exit, Error> {
     let Ok((status, _)) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() }) else {
         return Ok(Exit::Done);
     };

@@ -3,7 +3,7 @@
 //! converted before they run; scripts are taken in no other way.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::files::Disk;
 use crate::report;
 use crate::session::{self, Session};
@@ -33,7 +33,7 @@ struct Converted {
 }
 
 /// Converts and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit, Error> {
     let around = Surroundings { facts: facts::gather(&Disk), strict_sandbox: asked.strict_sandbox };
     let mut converted = Vec::new();
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn remark(session: &Session, text: &str) {
 
 type Fatal = Vec<Diagnostic>;
 
-fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Trouble> {
+fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Error> {
     let file: Arc<str> = path.to_string_lossy().into();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unit = UnitName::of(&name);
@@ -173,10 +173,10 @@ fn settings_of(path: &Path, name: &str) -> Option<String> {
 }
 
 /// How a unit is to call a script, wherever somebody stands who converts it.
-fn from_the_root(path: &Path) -> Result<String, Trouble> {
+fn from_the_root(path: &Path) -> Result<String, Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let words = || format!("{}: its path is no UTF-8", path.display());
-    path.to_str().map(str::to_owned).ok_or_else(|| Trouble::usage(words(), "rename it"))
+    path.to_str().map(str::to_owned).ok_or_else(|| Error::usage(words(), "rename it"))
 }
 
 /// The import, and what the native reader has to say about its result.
@@ -194,8 +194,8 @@ fn mean(file: String, name: &UnitName, imported: Imported) -> Converted {
     Converted { file, imported, diagnostics }
 }
 
-fn read(file: &str) -> Result<Vec<u8>, Trouble> {
-    let failed = |words: &str| Trouble::usage(format!("{file}: {words}"), "initctl convert FILE…");
+fn read(file: &str) -> Result<Vec<u8>, Error> {
+    let failed = |words: &str| Error::usage(format!("{file}: {words}"), "initctl convert FILE…");
     match Disk.read(file, limit::IMPORTED_FILE) {
         Ok((bytes, _)) => Ok(bytes),
         Err(groundstate_units::files::Problem::Missing) => Err(failed("no such file")),

@@ -3,13 +3,13 @@
 use crate::arguments;
 use crate::connection::PATIENCE;
 use crate::event_stream::EventStream;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{End, Event};
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Error> {
     let limit = (!asked.follow).then_some(PATIENCE);
     let mut events = EventStream::begin(session.connect()?, asked.follow, asked.after, limit)?;
     loop {

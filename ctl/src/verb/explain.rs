@@ -2,7 +2,7 @@
 //! parser itself reads.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::key::{self, Key};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Looks it up and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
     if asked.man {
         session::print(&groundstate_units::man_page::man_page())?;
         return Ok(Exit::Done);
@@ -68,7 +68,7 @@ fn these(keys: &[&Key]) -> Value {
     })
 }
 
-fn one(session: &Session, name: &str) -> Result<(), Trouble> {
+fn one(session: &Session, name: &str) -> Result<(), Error> {
     let name = name.trim_end_matches(':');
     let unit_key = key_table::find(name);
     let setting = SETTINGS.iter().find(|setting| setting.name == name);
@@ -79,7 +79,7 @@ fn one(session: &Session, name: &str) -> Result<(), Trouble> {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`initctl explain` lists all keys".to_string(),
         };
-        return Err(Trouble::usage(format!("there is no key `{name}`"), hint));
+        return Err(Error::usage(format!("there is no key `{name}`"), hint));
     }
     let value = json!({
         "schema": 1,

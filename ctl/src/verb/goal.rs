@@ -1,7 +1,7 @@
 //! `set-target`, `want`, `unwant`, `reload`: the plan is printed, then done.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::policy_file;
 use crate::report;
 use crate::session::Session;
@@ -13,11 +13,11 @@ use groundstate_units::diagnostic::Severity;
 use groundstate_units::name::Name;
 
 /// `set-target`.
-pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Trouble> {
+pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Error> {
     let arguments::Goal { targets, want, drop } = asked.goal;
     if targets.is_empty() && want.is_empty() && drop.is_empty() {
         let hint = "initctl set-target TARGET [+WANT] [-DROP]";
-        return Err(Trouble::usage("no target", hint));
+        return Err(Error::usage("no target", hint));
     }
     if asked.dry_run {
         let verb = Verb::Plan { targets, want, drop, reload: false };
@@ -56,18 +56,18 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
 }
 
 /// `want`.
-pub(crate) fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Trouble> {
+pub(crate) fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Error> {
     let for_ms = asked.for_.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     changed(session, Verb::Want { target: asked.target, for_ms }, asked.wait)
 }
 
 /// `unwant`.
-pub(crate) fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Trouble> {
+pub(crate) fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Error> {
     changed(session, Verb::Unwant { target: asked.target }, asked.wait)
 }
 
 /// `reload`.
-pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exit, Trouble> {
+pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exit, Error> {
     if asked.plan {
         let nothing = Vec::new;
         let verb =
@@ -79,14 +79,14 @@ pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exi
     changed(session, Verb::Reload { no_restart: asked.no_restart }, asked.wait)
 }
 
-fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Trouble> {
+fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Error> {
     let waiting = Waiting::prepare(session, wait)?;
     change(session, verb)?;
     let ended = waiting.finish(session)?;
     waiting::conclude(session, ended)
 }
 
-fn change(session: &Session, verb: Verb) -> Result<(), Trouble> {
+fn change(session: &Session, verb: Verb) -> Result<(), Error> {
     let (changed, value) = session.ask_as::<Changed>(verb)?;
     session.show(&value, || {
         let told = |said: &Said| said.severity != Severity::Note;
@@ -114,7 +114,7 @@ struct Goal {
     drop: Vec<Name>,
 }
 
-fn goal(session: &Session) -> Result<Goal, Trouble> {
+fn goal(session: &Session) -> Result<Goal, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     let names = |texts: &[String]| texts.iter().filter_map(|text| Name::new(text).ok()).collect();
     Ok(Goal {
@@ -125,16 +125,16 @@ fn goal(session: &Session) -> Result<Goal, Trouble> {
 }
 
 /// The one target that becomes the default one.
-fn only(targets: &[Name]) -> Result<&Name, Trouble> {
+fn only(targets: &[Name]) -> Result<&Name, Error> {
     let [target] = targets else {
         let hint = "a virtual unit that waits-for them all can be the default target";
-        return Err(Trouble::usage("only one target can be the default target", hint));
+        return Err(Error::usage("only one target can be the default target", hint));
     };
     Ok(target)
 }
 
 /// Writes `default-target` into init.yaml.
-fn persist(session: &Session, target: &Name) -> Result<(), Trouble> {
+fn persist(session: &Session, target: &Name) -> Result<(), Error> {
     let init = session.init()?;
     let path = init.map_or_else(|| session.places.config.clone(), |init| init.paths.config);
     policy_file::set_default_target(&path, target)?;

@@ -2,7 +2,7 @@
 //! no init is asked.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::verb::check;
 use groundstate_units::control::answer::{Graph, Node};
@@ -12,12 +12,12 @@ use groundstate_units::spec::DependencyKind;
 use std::fmt::Write;
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Error> {
     let (graph, value) = match &asked.units {
         Some(dir) => {
             let graph = check::graph_of(session, dir)?;
             let value = serde_json::value::to_raw_value(&graph)
-                .map_err(|error| Trouble::local(error.to_string(), ""))?;
+                .map_err(|error| Error::local(error.to_string(), ""))?;
             (graph, value)
         }
         None => session.ask_as::<Graph>(Verb::Graph {})?,

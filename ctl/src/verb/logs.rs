@@ -2,7 +2,7 @@
 
 use crate::arguments;
 use crate::connection::Connection;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
 use crate::span;
@@ -15,12 +15,12 @@ use groundstate_units::name::Name;
 use std::collections::BTreeMap;
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Error> {
     let since = match &asked.since {
         None => None,
         Some(text) => Some(span::point(text, session::now()).ok_or_else(|| {
             let hint = "a span as 10min, or a time as 2026-11-21T05:12:26Z";
-            Trouble::usage(format!("--since: `{text}` is no point in time"), hint)
+            Error::usage(format!("--since: `{text}` is no point in time"), hint)
         })?),
     };
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
@@ -36,13 +36,13 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
         }
         Ok(0) if !asked.follow => session.remark("nothing was written yet"),
         Ok(_) => {}
-        Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
+        Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
             // init knows the names of those that have not written anything yet, and what was meant.
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
             session.remark("nothing was written yet");
         }
         // Who follows has had what there was.
-        Err(trouble) if log_source::is_down(&trouble) && !(asked.follow && shown.count > 0) => {
+        Err(error) if log_source::is_down(&error) && !(asked.follow && shown.count > 0) => {
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
             let units = if units.is_empty() { log_source::units_in(&dir) } else { units };
@@ -59,31 +59,31 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Tr
                 let hint = "with no init to ask, names are those of units, and the directory is \
                             the default one";
                 let failure = Failure::new(Failure::NO_INIT, message, hint);
-                return Err(Trouble::Failed(Exit::NoInit, failure));
+                return Err(Error::Failed(Exit::NoInit, failure));
             }
             for line in lines {
                 put(session, &line, named)?;
             }
         }
-        Err(trouble) => return Err(trouble),
+        Err(error) => return Err(error),
     }
     Ok(Exit::Done)
 }
 
 /// Who follows a name that is nobody's would wait for ever. One that has written nothing yet is
 /// known to init alone; without an init any name may be followed.
-fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Trouble> {
+fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Error> {
     let query = Query { names, lines: Some(0), follow: false, since: None };
     let heard = log_source::ask(session, &query)
         .and_then(|connection| Shown::default().stream(session, connection, &query))
         .map(drop);
     match heard {
-        Err(Trouble::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {}
+        Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {}
         heard => return heard,
     }
     match session.ask(Verb::Status { targets: asked.targets.clone() }) {
-        Ok(_) | Err(Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)) => Ok(()),
-        Err(trouble) => Err(trouble),
+        Ok(_) | Err(Error::Failed(Exit::NoInit | Exit::TimedOut, _)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -109,7 +109,7 @@ impl Shown {
         session: &Session,
         mut connection: Connection,
         query: &Query<'_>,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, Error> {
         loop {
             match connection.next::<Piece>()? {
                 Some(Piece::Line(line)) => {
@@ -157,7 +157,7 @@ fn text(line: &ShownLine) -> String {
     format!("{run:?} {:?} {} {}", line.level, line.continued, line.line)
 }
 
-fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Trouble> {
+fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Error> {
     if session.json {
         return session::print_json(line);
     }
@@ -180,9 +180,9 @@ fn render(line: &ShownLine, named: bool, style: &Style) -> String {
 }
 
 /// Where the files are and which units are asked for; without init as far as it can be told.
-fn places(session: &Session, targets: &[Name]) -> Result<(String, Vec<Name>), Trouble> {
+fn places(session: &Session, targets: &[Name]) -> Result<(String, Vec<Name>), Error> {
     let init = match session.init() {
-        Err(Trouble::Failed(Exit::TimedOut, _)) => None,
+        Err(Error::Failed(Exit::TimedOut, _)) => None,
         asked => asked?,
     };
     let Some(init) = init else {

@@ -15,7 +15,7 @@ mod logs;
 mod plan;
 mod policy;
 mod power;
-mod prod;
+mod run_ops;
 pub(crate) mod runlevel;
 mod source;
 mod stats;
@@ -25,11 +25,11 @@ mod trigger;
 mod why;
 
 use crate::arguments::Command;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 
 /// Does what was asked.
-pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Error> {
     match command {
         Command::Status(asked) => status::run(session, &asked),
         Command::SetTarget(asked) => goal::set_target(session, asked),
@@ -43,10 +43,10 @@ pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Trouble> 
         Command::Disable(asked) => policy::edit(session, asked, policy::Edit::Disable),
         Command::Prefer(asked) => policy::prefer(session, asked),
         Command::Reload(asked) => goal::reload(session, &asked),
-        Command::Restart(asked) => prod::restart(session, asked),
-        Command::ReloadUnit(asked) => prod::reload_unit(session, asked),
-        Command::Kill(asked) => prod::kill(session, asked),
-        Command::Retry(asked) => prod::retry(session, asked),
+        Command::Restart(asked) => run_ops::restart(session, asked),
+        Command::ReloadUnit(asked) => run_ops::reload_unit(session, asked),
+        Command::Kill(asked) => run_ops::kill(session, asked),
+        Command::Retry(asked) => run_ops::retry(session, asked),
         Command::Logs(asked) => logs::run(session, &asked),
         Command::Events(asked) => events::run(session, &asked),
         Command::Tree(asked) => tree::run(session, &asked),

@@ -2,7 +2,7 @@
 //! that then do it.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::Plan;
@@ -14,7 +14,7 @@ use std::fmt::Write;
 const NAMED: usize = 24;
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Error> {
     let arguments::Goal { targets, want, drop } = asked.goal;
     let is_bare = targets.is_empty() && want.is_empty() && drop.is_empty() && !asked.reload;
     let verb = Verb::Plan { targets, want, drop, reload: asked.reload };

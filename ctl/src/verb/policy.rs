@@ -2,7 +2,7 @@
 //! told. If init refuses, the file is put back. Without an init only the file is edited.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::files::Disk;
 use crate::policy_file::{self, Draft, Edited};
 use crate::session::Session;
@@ -32,11 +32,7 @@ pub(crate) enum Edit {
 }
 
 /// `mask`, `unmask`, `enable`, `disable`.
-pub(crate) fn edit(
-    session: &Session,
-    asked: arguments::Policy,
-    edit: Edit,
-) -> Result<Exit, Trouble> {
+pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> Result<Exit, Error> {
     if edit == Edit::Unmask {
         return unmask(session, &asked);
     }
@@ -59,7 +55,7 @@ pub(crate) fn edit(
 }
 
 /// Takes back whatever masks the names, in either file, or with `--runtime` in that one alone.
-fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Trouble> {
+fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
     let check = |known: &Known, policy: &Policy| {
         for name in &asked.targets {
@@ -82,7 +78,7 @@ fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Trouble>
 }
 
 /// `prefer`.
-pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Trouble> {
+pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Error> {
     let check = |known: &Known, policy: &Policy| {
         asked.choices.iter().try_for_each(|(target, unit)| match unit {
             Some(unit) => known.provides(unit, target),
@@ -114,7 +110,7 @@ struct Known {
 
 impl Known {
     /// Of init; without one those of the files it would read.
-    fn of(session: &Session, init: bool) -> Result<Known, Trouble> {
+    fn of(session: &Session, init: bool) -> Result<Known, Error> {
         if init {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
             let mut known = Known::default();
@@ -174,7 +170,7 @@ impl Known {
     }
 
     /// A target or a unit.
-    fn has(&self, name: &Name) -> Result<(), Trouble> {
+    fn has(&self, name: &Name) -> Result<(), Error> {
         if self.units.contains_key(name.as_str()) || !self.providers(name).is_empty() {
             return Ok(());
         }
@@ -182,7 +178,7 @@ impl Known {
         Err(unknown(format!("nobody provides {name}"), name, names.map(String::as_str)))
     }
 
-    fn provides(&self, unit: &Name, target: &Name) -> Result<(), Trouble> {
+    fn provides(&self, unit: &Name, target: &Name) -> Result<(), Error> {
         let providers = self.providers(target);
         if providers.is_empty() {
             let targets = self.units.values().flatten().map(String::as_str);
@@ -201,7 +197,7 @@ impl Known {
     }
 }
 
-fn unknown<'a>(message: String, name: &Name, names: impl Iterator<Item = &'a str>) -> Trouble {
+fn unknown<'a>(message: String, name: &Name, names: impl Iterator<Item = &'a str>) -> Error {
     let hint = match nearest(name.as_str(), names) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "nothing has changed; `initctl status --all` lists the targets".to_string(),
@@ -209,9 +205,9 @@ fn unknown<'a>(message: String, name: &Name, names: impl Iterator<Item = &'a str
     refused(message, hint)
 }
 
-fn refused(message: String, hint: String) -> Trouble {
+fn refused(message: String, hint: String) -> Error {
     let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
-    Trouble::Failed(Exit::Refused, failure)
+    Error::Failed(Exit::Refused, failure)
 }
 
 fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
@@ -247,9 +243,9 @@ enum Files {
 fn change(
     session: &Session,
     files: Files,
-    check: impl FnOnce(&Known, &Policy) -> Result<(), Trouble>,
+    check: impl FnOnce(&Known, &Policy) -> Result<(), Error>,
     change: impl Fn(&Known, &mut Policy),
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, Error> {
     let init = session.init()?;
     let (lasting, passing) = match &init {
         Some(init) => (init.paths.policy.clone(), init.paths.runtime_policy.clone()),
@@ -264,7 +260,7 @@ fn change(
         (Files::Passing, Some(passing)) => vec![passing],
         (Files::Passing, None) => {
             let hint = "leave --runtime out to write the lasting policy";
-            return Err(Trouble::local("this init has no runtime directory", hint));
+            return Err(Error::local("this init has no runtime directory", hint));
         }
     };
     let known = Known::of(session, init.is_some())?;
@@ -281,22 +277,22 @@ fn change(
     }
     match tell(session, &lasting, passing.as_deref()) {
         Ok(()) => Ok(Exit::Done),
-        Err(trouble) => {
+        Err(error) => {
             restore_all(session, &edited);
-            Err(trouble)
+            Err(error)
         }
     }
 }
 
 /// All of them, or none.
-fn put_all(session: &Session, drafts: Vec<Draft>) -> Result<Vec<Edited>, Trouble> {
+fn put_all(session: &Session, drafts: Vec<Draft>) -> Result<Vec<Edited>, Error> {
     let mut edited = Vec::new();
     for draft in drafts {
         match draft.put() {
             Ok(done) => edited.push(done),
-            Err(trouble) => {
+            Err(error) => {
                 restore_all(session, &edited);
-                return Err(trouble);
+                return Err(error);
             }
         }
     }
@@ -313,7 +309,7 @@ fn restore_all(session: &Session, edited: &[Edited]) {
     }
 }
 
-fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), Trouble> {
+fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), Error> {
     let mut policy = policy_file::read(lasting)?;
     if let Some(passing) = passing {
         policy = policy.overlaid(&policy_file::read(passing)?);
@@ -325,7 +321,7 @@ fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), T
     })
 }
 
-fn said_offline(session: &Session, edited: &Edited) -> Result<(), Trouble> {
+fn said_offline(session: &Session, edited: &Edited) -> Result<(), Error> {
     session.remark(&format!("no init at {}: only the file is changed", session.socket));
     let plan = Plan { schema: SCHEMA, ..Plan::default() };
     let value = serde_json::json!({"schema": SCHEMA, "generation": null, "plan": plan});

@@ -1,7 +1,7 @@
 //! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`, `switch-root`: what ends or replaces init.
 
 use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::request::Verb;
@@ -18,28 +18,28 @@ use std::path::Path;
 const GRACE: u32 = 5;
 
 /// `poweroff`.
-pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Error> {
     end(session, asked, Verb::Poweroff {}, "the power goes off")
 }
 
 /// `reboot`.
-pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Error> {
     end(session, asked, Verb::Reboot {}, "the machine starts anew")
 }
 
 /// `halt`.
-pub(crate) fn halt(session: &Session, asked: Power) -> Result<Exit, Trouble> {
+pub(crate) fn halt(session: &Session, asked: Power) -> Result<Exit, Error> {
     end(session, asked, Verb::Halt {}, "the machine halts")
 }
 
 /// `exit`.
-pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Trouble> {
+pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Error> {
     let last = format!("init exits with {}", asked.code);
     end(session, asked.power, Verb::Exit { code: asked.code }, &last)
 }
 
 /// `upgrade`.
-pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Trouble> {
+pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Error> {
     let binary = asked.binary.as_deref().map(whole).transpose()?;
     let value = session.ask(Verb::Upgrade { binary })?;
     session.show(&value, || "init goes on as the new binary\n".to_string())?;
@@ -47,7 +47,7 @@ pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Troubl
 }
 
 /// `switch-root`.
-pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, Trouble> {
+pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, Error> {
     let root = whole(&asked.root)?;
     let value = session.ask(Verb::SwitchRoot { root, init: asked.init })?;
     session.show(&value, || "init goes on in the other root\n".to_string())?;
@@ -55,25 +55,25 @@ pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, 
 }
 
 /// A path as init sees it.
-fn whole(path: &Path) -> Result<String, Trouble> {
+fn whole(path: &Path) -> Result<String, Error> {
     let shown = path.to_string_lossy();
-    let whole = std::fs::canonicalize(path).map_err(|error| Trouble::file(&shown, &error))?;
+    let whole = std::fs::canonicalize(path).map_err(|error| Error::file(&shown, &error))?;
     Ok(whole.to_string_lossy().into_owned())
 }
 
 /// `last`: what comes when everything is stopped, on a machine.
-fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Trouble> {
+fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Error> {
     let there = session.ping();
-    if let Err(trouble @ Trouble::Failed(Exit::NoInit | Exit::TimedOut, _)) = there {
-        return without_init(session, asked, &verb, trouble);
+    if let Err(error @ Error::Failed(Exit::NoInit | Exit::TimedOut, _)) = there {
+        return without_init(session, asked, &verb, error);
     }
     // The end must not hang on a word for it.
     let mode = there.and_then(|said| session::read::<Pong>(&said));
     let mode = mode.map(|init| init.mode).unwrap_or_default();
-    let doing = &format!("everything is stopped, then {}", last_deed(&verb, &mode, last));
+    let doing = &format!("everything is stopped, then {}", final_action(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
         session.remark("left as it is");
-        return Err(Trouble::Said(Exit::Bad));
+        return Err(Error::Said(Exit::Bad));
     }
     let value = session.ask(verb)?;
     if asked.force > 0 {
@@ -85,12 +85,7 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
 
 /// Nobody answers at the socket: by `--force` PID 1 is asked by a signal, or, twice over, nobody is.
 /// So it is where init has crashed and does nothing but reap.
-fn without_init(
-    session: &Session,
-    asked: Power,
-    verb: &Verb,
-    trouble: Trouble,
-) -> Result<Exit, Trouble> {
+fn without_init(session: &Session, asked: Power, verb: &Verb, error: Error) -> Result<Exit, Error> {
     let ways = [
         (Verb::Poweroff {}, Signal::SIGPWR, RebootMode::RB_POWER_OFF),
         (Verb::Reboot {}, Signal::SIGINT, RebootMode::RB_AUTOBOOT),
@@ -99,39 +94,39 @@ fn without_init(
     let way = ways.into_iter().find(|(of, ..)| of == verb);
     // Where another init was meant, PID 1 is not to end in its stead.
     let Some((_, signal, mode)) = way.filter(|_| session.is_of_this_machine()) else {
-        return Err(trouble);
+        return Err(error);
     };
     if asked.force == 0 {
-        return Err(with_force(trouble));
+        return Err(with_force(error));
     }
     let done = if asked.force > 1 {
         reboot_now(mode).map(|never| match never {})
     } else {
         kill(Pid::from_raw(1), signal)
     };
-    let fault = |errno: Errno| Trouble::file("PID 1", &errno.into());
+    let fault = |errno: Errno| Error::file("PID 1", &errno.into());
     done.map_err(fault)?;
     session.remark(&format!("nobody answers at {}: PID 1 was sent {signal}", session.socket));
     Ok(Exit::Done)
 }
 
 /// What still works.
-fn with_force(trouble: Trouble) -> Trouble {
-    let Trouble::Failed(exit, mut failure) = trouble else { return trouble };
+fn with_force(error: Error) -> Error {
+    let Error::Failed(exit, mut failure) = error else { return error };
     failure.hint.push_str(
         "\n--force asks PID 1 by a signal; --force --force asks nobody: no unit is stopped",
     );
-    Trouble::Failed(exit, failure)
+    Error::Failed(exit, failure)
 }
 
 /// An init that is not in charge of a machine just ends.
-fn last_deed<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
+fn final_action<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
     let here = matches!(mode, "container" | "supervisor") && !matches!(verb, Verb::Exit { .. });
     if here { "init exits with 0" } else { last }
 }
 
 /// Asks, and takes silence for a yes: a script that drives a terminal must not hang here.
-fn agreed(doing: &str) -> Result<bool, Trouble> {
+fn agreed(doing: &str) -> Result<bool, Error> {
     for left in (1..=GRACE).rev() {
         session::redraw(&format!("{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all "));
         let stdin = stdin();
@@ -157,11 +152,11 @@ mod tests {
 
     #[test]
     fn what_is_said_of_the_end_fits_what_init_is_in_charge_of() {
-        let said = |verb, mode| last_deed(&verb, mode, "the power goes off");
+        let said = |verb, mode| final_action(&verb, mode, "the power goes off");
         assert_eq!(said(Verb::Poweroff {}, "machine"), "the power goes off");
         assert_eq!(said(Verb::Poweroff {}, "container"), "init exits with 0");
         assert_eq!(said(Verb::Halt {}, "supervisor"), "init exits with 0");
-        let exit = last_deed(&Verb::Exit { code: 7 }, "container", "init exits with 7");
+        let exit = final_action(&Verb::Exit { code: 7 }, "container", "init exits with 7");
         assert_eq!(exit, "init exits with 7");
     }
 }

@@ -2,7 +2,7 @@
 //! A level stands for the first target in [`LEVELS`] that a unit provides.
 
 use crate::arguments::{Colour, Common};
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
@@ -22,14 +22,14 @@ fn socket(flags: &[String]) -> Option<std::path::PathBuf> {
     flags.iter().find_map(|flag| flag.strip_prefix("--socket=")).map(Into::into)
 }
 
-fn status(flags: &[String]) -> Result<Status, Trouble> {
+fn status(flags: &[String]) -> Result<Status, Error> {
     let common = Common { socket: socket(flags), json: false, color: Colour::Never };
     let session = Session::new(&common);
     Ok(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0)
 }
 
 /// `runlevel`: the previous level, which init does not keep, and the present one.
-pub(crate) fn run(words: &[String]) -> Result<Exit, Trouble> {
+pub(crate) fn run(words: &[String]) -> Result<Exit, Error> {
     if words.iter().any(|word| matches!(word.as_str(), "-h" | "--help")) {
         session::print("Usage: runlevel\n\nprints N and the run level that the goal stands for")?;
         return Ok(Exit::Done);

@@ -1,7 +1,7 @@
 //! `source put|list|drop`: sets of unit files owned by a controller.
 
 use crate::arguments::Source;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::report;
 use crate::session::Session;
 use crate::style;
@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Does what was asked.
-pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Error> {
     let answer = match asked {
         Source::List => return list(session),
         Source::Put { source, files, roots, expect } => {
@@ -66,9 +66,9 @@ fn said(put: &Put, session: &Session) -> String {
 }
 
 /// A file under its own name; of a directory all that is not hidden.
-fn add(set: &mut SourceSet, path: &Path) -> Result<(), Trouble> {
+fn add(set: &mut SourceSet, path: &Path) -> Result<(), Error> {
     let shown = path.to_string_lossy();
-    let failed = |error: io::Error| Trouble::file(&shown, &error);
+    let failed = |error: io::Error| Error::file(&shown, &error);
     if std::fs::metadata(path).map_err(failed)?.is_dir() {
         let entries: Result<Vec<_>, _> = std::fs::read_dir(path).map_err(failed)?.collect();
         let mut paths: Vec<PathBuf> =
@@ -81,7 +81,7 @@ fn add(set: &mut SourceSet, path: &Path) -> Result<(), Trouble> {
         None => Ok(()),
         Some(_) => {
             let hint = "each file is known by its name, wherever it comes from";
-            Err(Trouble::usage(format!("two files are named {}", name_of(path)), hint))
+            Err(Error::usage(format!("two files are named {}", name_of(path)), hint))
         }
     }
 }
@@ -90,10 +90,10 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn put(session: &Session, source: Name, set: &SourceSet) -> Result<Box<RawValue>, Trouble> {
+fn put(session: &Session, source: Name, set: &SourceSet) -> Result<Box<RawValue>, Error> {
     let memory = sealed(set).map_err(|error| {
         let hint = "memfd_create(2) and its seals are needed";
-        Trouble::local(format!("the files can not be handed over: {error}"), hint)
+        Error::local(format!("the files can not be handed over: {error}"), hint)
     })?;
     let verb = Verb::SourcePut { source, plan: true };
     session.connect()?.ask_with(verb, memory.as_fd())
@@ -114,7 +114,7 @@ fn sealed(set: &SourceSet) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-fn list(session: &Session) -> Result<Exit, Trouble> {
+fn list(session: &Session) -> Result<Exit, Error> {
     let (sources, value) = session.ask_as::<Sources>(Verb::SourceList {})?;
     session.show(&value, || {
         let mut text = String::new();

@@ -1,12 +1,12 @@
 //! `ping` and `stats`: about init itself.
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use groundstate_units::control::answer::{Pong, Stats};
 use groundstate_units::control::request::Verb;
 
 /// `ping`.
-pub(crate) fn ping(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn ping(session: &Session) -> Result<Exit, Error> {
     let value = session.ping()?;
     let pong = session::read::<Pong>(&value)?;
     session.show(&value, || {
@@ -16,7 +16,7 @@ pub(crate) fn ping(session: &Session) -> Result<Exit, Trouble> {
 }
 
 /// `stats`.
-pub(crate) fn stats(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn stats(session: &Session) -> Result<Exit, Error> {
     let (stats, value) = session.ask_as::<Stats>(Verb::Stats {})?;
     session.show(&value, || render(&stats))?;
     Ok(Exit::Done)

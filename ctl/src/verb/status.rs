@@ -1,7 +1,7 @@
 //! `status`: targets first, what needs attention first, what is healthy folded.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::log_source;
 use crate::session::{self, Session};
 use crate::span;
@@ -17,7 +17,7 @@ use std::fmt::Write;
 const TAIL: u64 = 5;
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Error> {
     let (mut status, value) =
         session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
     telling_names_first(&mut status);

@@ -2,7 +2,7 @@
 //! up to who needs it. A unit's own branch is drawn once.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Edge, Graph, Node};
@@ -11,7 +11,7 @@ use groundstate_units::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Error> {
     let (graph, value) = session.ask_as::<Graph>(Verb::Graph {})?;
     let roots: Vec<String> = if asked.targets.is_empty() {
         graph.goal.clone()
@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Tr
     let known = Index::new(&graph);
     if let Some(unknown) = asked.targets.iter().find(|name| known.unit(name.as_str()).is_none()) {
         let hint = "`initctl status --all` lists all";
-        return Err(Trouble::usage(format!("nobody provides `{unknown}`"), hint));
+        return Err(Error::usage(format!("nobody provides `{unknown}`"), hint));
     }
     session.show(&value, || render(&graph, &roots, asked.reverse, &session.style))?;
     Ok(Exit::Done)

@@ -1,6 +1,6 @@
 //! `timers` and `sockets`: what triggers wait for.
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::span;
 use crate::style::{self, Style};
@@ -10,14 +10,14 @@ use groundstate_units::wall::Wall;
 use std::fmt::Write;
 
 /// `timers`.
-pub(crate) fn timers(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn timers(session: &Session) -> Result<Exit, Error> {
     let (timers, value) = session.ask_as::<Timers>(Verb::Timers {})?;
     session.show(&value, || render_timers(&timers, &session.style))?;
     Ok(Exit::Done)
 }
 
 /// `sockets`.
-pub(crate) fn sockets(session: &Session) -> Result<Exit, Trouble> {
+pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
     let (sockets, value) = session.ask_as::<Sockets>(Verb::Sockets {})?;
     session.show(&value, || render_sockets(&sockets, &session.style))?;
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 //! what it affects; what happens next.
 
 use crate::arguments;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::log_source;
 use crate::session::{self, Session};
 use crate::span;
@@ -20,7 +20,7 @@ const TAIL: u64 = 5;
 const NAMED: usize = 8;
 
 /// Asks and prints.
-pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Trouble> {
+pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Error> {
     let (why, value) = session.ask_as::<Why>(Verb::Why { target: asked.target })?;
     session.show(&value, || {
         let root = why.chain.last().filter(|link| failed_by_itself(link));

@@ -1,8 +1,7 @@
-//! `restart`, `reload-unit`, `kill`, `retry`: they replace or prod a run and leave the
-//! goal alone.
+//! `restart`, `reload-unit`, `kill`, `retry`: operations on a run. None changes the goal.
 
 use crate::arguments::{Kill, Prod, Wait};
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session::Session;
 use crate::waiting::{self, Ended, Waiting};
 use groundstate_units::control::answer::{Status, Told};
@@ -12,25 +11,25 @@ use groundstate_units::name::Name;
 use groundstate_units::signal;
 
 /// `restart`.
-pub(crate) fn restart(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn restart(session: &Session, asked: Prod) -> Result<Exit, Error> {
     let verb = Verb::Restart { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "restarting")
 }
 
 /// `reload-unit`.
-pub(crate) fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Error> {
     let verb = Verb::ReloadUnit { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "reloading")
 }
 
 /// `retry`.
-pub(crate) fn retry(session: &Session, asked: Prod) -> Result<Exit, Trouble> {
+pub(crate) fn retry(session: &Session, asked: Prod) -> Result<Exit, Error> {
     let verb = Verb::Retry { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "trying again")
 }
 
 /// `kill`.
-pub(crate) fn kill(session: &Session, asked: Kill) -> Result<Exit, Trouble> {
+pub(crate) fn kill(session: &Session, asked: Kill) -> Result<Exit, Error> {
     let doing = format!("sent {} to", signal::name(asked.signal));
     let verb =
         Verb::Kill { targets: asked.targets.clone(), signal: Some(asked.signal), all: asked.all };
@@ -43,7 +42,7 @@ fn tell(
     targets: &[Name],
     wait: Wait,
     doing: &str,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, Error> {
     let waiting = Waiting::prepare(session, wait)?;
     let (told, value) = session.ask_as::<Told>(verb)?;
     session.show(&value, || said(doing, &told))?;
@@ -70,7 +69,7 @@ fn said(doing: &str, told: &Told) -> String {
     text
 }
 
-fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Trouble> {
+fn verdict(session: &Session, targets: &[Name]) -> Result<Exit, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: targets.to_vec() })?;
     let bad: Vec<_> = status
         .units

@@ -1,8 +1,8 @@
-//! What a person typed, before clap sees it: `+x` and `-y` become `--want=x` and
-//! `--drop=y`, no verb becomes `status`, the names `poweroff`, `shutdown`, `telinit` …
-//! become their verbs, and the words of other systems are answered with ours.
+//! Rewrites argv before clap parses it: `+x` and `-y` become `--want=x` and `--drop=y`, a missing
+//! verb becomes `status`, program names such as `poweroff` and `telinit` become their verbs. A verb
+//! of another init system is refused with the one to use here.
 
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Error, Exit};
 use crate::session;
 use crate::spelling::nearest;
 use crate::verb::runlevel;
@@ -68,7 +68,7 @@ const FOREIGN: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A verb that is none of ours, with what to type instead.
-pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Trouble> {
+pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Error> {
     let mut typed = typed.into_iter();
     let program = typed.next().unwrap_or_default();
     let rest: Vec<String> = typed.collect();
@@ -140,27 +140,27 @@ fn signed(word: &str) -> String {
     }
 }
 
-fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Trouble {
+fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Error {
     if let Some((_, ours)) = FOREIGN.iter().find(|(word, _)| *word == verb) {
         let name = after.iter().find(|word| !word.starts_with('-'));
         let hint = name.map_or_else(|| ours.to_string(), |name| ours.replace("NAME", name));
-        return Trouble::usage(format!("`{verb}` is not a verb here"), hint);
+        return Error::usage(format!("`{verb}` is not a verb here"), hint);
     }
     if let Some(verb_after) = after.first().filter(|word| verbs.contains(word)) {
         let hint = format!("the verb comes first: `initctl {verb_after} {verb}`");
-        return Trouble::usage(format!("`{verb}` is not a verb"), hint);
+        return Error::usage(format!("`{verb}` is not a verb"), hint);
     }
     let hint = match nearest(verb, verbs.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`initctl --help` lists the verbs".to_string(),
     };
-    Trouble::usage(format!("`{verb}` is not a verb"), hint)
+    Error::usage(format!("`{verb}` is not a verb"), hint)
 }
 
 /// Called as `poweroff`, `reboot`, `halt`: nobody is asked, as everyone is used to. `-p` and
 /// `--poweroff`, `--reboot`, `--halt` choose among them; what only concerned wtmp or the
 /// speed of the older programs is passed over.
-fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = called.to_string();
     let mut kept = Vec::new();
     for word in rest {
@@ -191,15 +191,15 @@ const TELINIT: &str = "telinit LEVEL";
 const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade";
 
 /// What is understood, for who asked for it.
-fn help(usage: &str, text: &str) -> Trouble {
+fn help(usage: &str, text: &str) -> Error {
     match session::print(&format!("Usage: {usage}\n\n{text}\n")) {
-        Ok(()) => Trouble::Said(Exit::Done),
-        Err(trouble) => trouble,
+        Ok(()) => Error::Said(Exit::Done),
+        Err(error) => error,
     }
 }
 
 /// `shutdown [-h|-P|-r|-H] [now|+0] [message…]`. Without `now` a person at a terminal is asked.
-fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = "poweroff";
     let mut kept = Vec::new();
     let mut time_seen = false;
@@ -211,18 +211,18 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
             "now" | "+0" if !time_seen => time_seen = true,
             "-c" => {
                 let hint = "there is nothing to take back: a shutdown begins at once";
-                return Err(Trouble::usage("no shutdown is planned", hint));
+                return Err(Error::usage("no shutdown is planned", hint));
             }
             "--help" => return Err(help(SHUTDOWN, SHUTDOWN_HELP.trim_end())),
             "--json" | "--version" => kept.push(word.clone()),
             _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
             _ if word.starts_with('-') => {
-                return Err(Trouble::usage(format!("shutdown does not know {word}"), SHUTDOWN));
+                return Err(Error::usage(format!("shutdown does not know {word}"), SHUTDOWN));
             }
             _ if time_seen => {}
             _ => {
                 let message = format!("shutdown only knows now, not {word}");
-                return Err(Trouble::usage(message, SHUTDOWN));
+                return Err(Error::usage(message, SHUTDOWN));
             }
         }
     }
@@ -233,14 +233,14 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
 }
 
 /// `telinit 0|1|2…6|S|q|u`, as in sysvinit's init(8).
-fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
+fn telinit(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let (levels, flags): (Vec<String>, Vec<String>) =
         rest.into_iter().partition(|word| !word.starts_with('-') && !word.contains('/'));
     if flags.iter().any(|flag| matches!(flag.as_str(), "-h" | "--help")) {
         return Err(help(TELINIT, TELINIT_LEVELS));
     }
     let Some(level) = levels.first().map(String::as_str) else {
-        return Err(Trouble::usage("telinit needs a level", TELINIT_LEVELS));
+        return Err(Error::usage("telinit needs a level", TELINIT_LEVELS));
     };
     let target: String;
     let ours: &[&str] = match level {
@@ -254,7 +254,7 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Trouble> {
         "u" | "U" => &["upgrade"],
         _ => {
             let message = format!("telinit does not know `{level}`");
-            return Err(Trouble::usage(message, TELINIT_LEVELS));
+            return Err(Error::usage(message, TELINIT_LEVELS));
         }
     };
     Ok(ours.iter().map(|word| (*word).to_string()).chain(flags).collect())
@@ -271,7 +271,7 @@ mod tests {
         let typed = line.split_whitespace().map(str::to_string).collect();
         match words(typed, &verbs) {
             Ok(words) => words.join(" "),
-            Err(Trouble::Failed(Exit::Usage, failure)) => format!("! {}", failure.hint),
+            Err(Error::Failed(Exit::Usage, failure)) => format!("! {}", failure.hint),
             Err(other) => panic!("{other:?}"),
         }
     }
