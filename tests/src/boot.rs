@@ -1,19 +1,21 @@
 //! A real init at work on a [`Sandbox`]: as PID 1 of fresh PID and mount namespaces, the
 //! same in a user namespace, or as a plain supervisor. Its end checks what holds after
-//! every test, whatever was tested: see [`crate::teardown`].
+//! every test, whatever was tested: see [`teardown`].
+
+pub mod teardown;
 
 use crate::client::Client;
 use crate::deadline::{PATIENCE, until, within};
 use crate::process::Process;
 use crate::sandbox::{Sandbox, program};
 use crate::status::Status;
-use crate::teardown::Baseline;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
+use teardown::Baseline;
 
 /// How init is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

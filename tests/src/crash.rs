@@ -12,6 +12,12 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+/// Waits until init is a caretaker: it crashed and could not restore its state.
+pub fn is_caretaker(init: &Init) {
+    let said = || init.output().contains("cannot restore its state");
+    until("init says that it cannot restore its state", || said().then_some(()));
+}
+
 /// The two memories of the kept state with their epochs, the latest first.
 pub fn memories(init: &Init) -> Vec<(u64, File)> {
     let process = init.process();

@@ -4,10 +4,10 @@
 //! to nothing. How many and how often is the caller's: a test has a small one, `tests/soak
 //! restarts` a large one.
 
+use crate::boot::teardown::SPARE_FILES;
 use crate::boot::{Boot, Init};
 use crate::deadline::{until, within};
 use crate::sandbox::Sandbox;
-use crate::teardown::SPARE_FILES;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt;

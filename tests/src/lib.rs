@@ -4,7 +4,7 @@
 //! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
 //! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
 //! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
-//! its processes. [`machine`] is a virtual one. [`named`] reads which tests a document names, [`imports`] which file of a crate imports which. [`not_run`] tells of tests that found nothing to test with. [`tracer`] makes system calls of a running one fail, [`injector`] one at a time for a whole life, as [`faults`] has it, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it, [`chaos`] among all else that may happen. [`held`] is a load that stands still, [`reloads`] reloads without end, [`flapping`] restarts without end, [`teardown`] what holds after every test, [`law`] of every record. [`extent`] says how often, [`lateness`] how late the machine was while a test measured. [`deadline`] waits for facts; nothing here sleeps and hopes.
+//! its processes. [`machine`] is a virtual one. [`named`] reads which tests a document names, [`imports`] which file of a crate imports which. [`not_run`] tells of tests that found nothing to test with. [`tracer`] makes system calls of a running one fail, [`injector`] one at a time for a whole life, as [`faults`] has it, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it, [`chaos`] among all else that may happen. [`held`] is a load that stands still, [`reloads`] reloads without end, [`flapping`] restarts without end, [`boot::teardown`] what holds after every test, [`law`] of every record. [`extent`] says how often, [`lateness`] how late the machine was while a test measured. [`deadline`] waits for facts; nothing here sleeps and hopes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -46,5 +46,4 @@ pub mod status;
 pub mod storm;
 #[cfg(target_arch = "x86_64")]
 pub mod sweep;
-pub mod teardown;
 pub mod tracer;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -131,4 +132,27 @@ pub fn program(variable: &str, name: &str) -> String {
     path.push(name);
     assert!(path.is_file(), "{}: not there; cargo build --workspace makes it", path.display());
     path.to_str().expect("a plain path").to_owned()
+}
+
+/// A copy of the binary under test, with these bytes replaced.
+pub fn copy_of_init(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>) -> String {
+    let mut bytes = fs::read(program("GROUNDSTATE_INIT", "init")).expect("the binary is there");
+    if let Some((old, new)) = replace {
+        let places: Vec<usize> = bytes
+            .windows(old.len())
+            .enumerate()
+            .filter(|(_, w)| *w == old)
+            .map(|(at, _)| at)
+            .collect();
+        assert!(!places.is_empty(), "the binary has these bytes");
+        places.into_iter().for_each(|at| bytes[at..at + new.len()].copy_from_slice(new));
+    }
+    // By a process of its own: what is open for writing can not be executed, and a fork of another
+    // test may hold what is open here.
+    let (text, fresh) = (files.path(&format!(".{name}.bytes")), files.path(&format!(".{name}")));
+    fs::write(&text, bytes).expect("write");
+    fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    assert!(Command::new("cp").args([&text, &fresh]).status().expect("cp is there").success());
+    fs::rename(fresh, files.path(name)).expect("rename");
+    files.at(name)
 }

@@ -1,7 +1,7 @@
 //! The real init as PID 1 of a container (runc). One as strict as they come: a read-only root,
 //! no capabilities, no new privileges, a uid that no passwd file knows. One as Docker makes them: root with
 //! some capabilities, and its default seccomp profile. What holds after every test of
-//! an init holds here too (`groundstate_tests::teardown`), seen from outside the container.
+//! an init holds here too (`groundstate_tests::boot::teardown`), seen from outside the container.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,7 +1,7 @@
 //! Fork bombs that do not go out by themselves: a stop ends them, whether they fill a namespace that
 //! has few pids or have no process that lives for more than a moment.
 
-use super::ways::after;
+use super::restricted_environments::after;
 use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;

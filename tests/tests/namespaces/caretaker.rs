@@ -5,7 +5,7 @@ use super::crash::starts;
 use super::survival::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_kept};
+use groundstate_tests::crash::{crash, is_caretaker, is_kept};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -15,11 +15,6 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 const SERVICES: [&str; 6] = ["notified", "plain", "grep", "forked", "starting", "stubborn"];
-
-pub(crate) fn is_caretaker(init: &Init) {
-    let said = || init.output().contains("cannot restore its state");
-    until("init says that it cannot restore its state", || said().then_some(()));
-}
 
 /// What every caretaker does: it reaps these services, restarts none, and a signal ends the rest.
 fn reaps_and_ends(mut init: Init, services: &[(&str, Process)]) {

@@ -1,12 +1,11 @@
 //! Init itself is at fault: it goes on, and nobody notices.
 
-use super::survival::copy;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_kept};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::sandbox::{Sandbox, copy_of_init};
 use groundstate_tests::storm::{Blow, Storm};
 #[cfg(target_arch = "x86_64")]
 use groundstate_tests::sweep;
@@ -306,7 +305,7 @@ fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
     let before = init.status();
     let program = || init.process().link("exe").expect("it has a program");
     let old = program();
-    let new = copy(&init.sandbox, "new-init", None);
+    let new = copy_of_init(&init.sandbox, "new-init", None);
     init.tell("upgrade", &json!({"binary": new}));
     assert_eq!(program().to_str(), Some(new.as_str()));
     crash(&init, Signal::SIGABRT);

@@ -2,8 +2,8 @@
 //! what happens to those who speak, and what is said of it.
 
 use super::log::{logger, logs};
+use super::restricted_environments::{after, pair};
 use super::shortage::supervises;
-use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;

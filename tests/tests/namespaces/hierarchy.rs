@@ -1,9 +1,9 @@
 //! Cgroups of every kind there is, or none; a process that goes to another one; a whole init in one
 //! that gets no more memory.
 
-use super::fate::cgroup;
+use super::process_endings::cgroup;
+use super::restricted_environments::{after, pair};
 use super::shortage::supervises;
-use super::ways::{after, pair};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;

@@ -1,11 +1,10 @@
 //! States that can not be kept, and what a crash goes back to then. Crashes with a state that is kept
 //! are in [`crate::crash`].
 
-use super::caretaker::is_caretaker;
 use super::crash::has_survived;
 use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash, crash_when, memories};
+use groundstate_tests::crash::{Steps, crash, crash_when, is_caretaker, memories};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;

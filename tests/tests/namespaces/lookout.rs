@@ -1,7 +1,7 @@
 //! The lookout of paths: it comes late, can watch nothing, or waits for who never answers.
 
 use super::path::{JOB, starts, until_started};
-use super::ways::after;
+use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;

@@ -1,7 +1,7 @@
 //! A service with every right that kills all processes init has, again and again: units and the
 //! helper processes of init alike.
 
-use super::ways::after;
+use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -1,7 +1,7 @@
 //! Memory: an init that gets none when it asks goes on as another image, or ends what it was told
 //! to end. Whom the kernel would rather kill when there is none left: [`super::weight`].
 
-use super::ways::pair;
+use super::restricted_environments::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
 //! What a service has left to init where there are no cgroups, in a crash: who is known of no unit was
-//! begun by no init for that. How it is found whose one is, is in [`super::ways`].
+//! begun by no init for that. How it is found whose one is, is in [`super::restricted_environments`].
 
 use super::crash::{has_survived, starts, until_begun};
 use super::hierarchy::BARE;

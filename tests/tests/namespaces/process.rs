@@ -1,7 +1,7 @@
 //! What a service finds itself in: environment, limits, files, signals, user; and what
 //! becomes of processes nobody else looks after.
 
-use super::ways::after;
+use super::restricted_environments::after;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;

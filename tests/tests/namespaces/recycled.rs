@@ -3,7 +3,7 @@
 //! far it is with that, the other one, a canary, gets no signal.
 
 use super::reaping::can_be_chosen;
-use super::ways::after;
+use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::Steps;
 use groundstate_tests::deadline::until;

@@ -2,8 +2,8 @@
 //! and who belongs to another user is stopped all the same.
 
 use super::outfit::is_root;
+use super::restricted_environments::pair;
 use super::shortage::supervises;
-use super::ways::pair;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;

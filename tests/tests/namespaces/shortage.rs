@@ -1,8 +1,8 @@
 //! Something init or its children need is not there, full, or fails: what can go on goes on,
 //! what can not is named, nothing runs with less than it asked for, and all is well afterwards.
 
-use super::fate::cgroup;
-use super::ways::{NO_PROC, after, pair};
+use super::process_endings::cgroup;
+use super::restricted_environments::{NO_PROC, after, pair};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::sandbox::{Sandbox, program};

@@ -1,7 +1,7 @@
 //! Descriptors that a service leaves with init: kept over its restarts, and no longer.
 
 use super::imported::{systemd, wants};
-use super::plenty::comes_to_rest;
+use super::scale::comes_to_rest;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

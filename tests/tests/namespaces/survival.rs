@@ -8,7 +8,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Fault, Steps, crash, is_kept, memories};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_tests::sandbox::{copy_of_init, program};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs::{self, File};
@@ -88,33 +88,10 @@ fn what_is_kept_is_in_nobody_elses_hands() {
     init.check();
 }
 
-/// A copy of the binary under test, with these bytes replaced.
-pub(crate) fn copy(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>) -> String {
-    let mut bytes = fs::read(program("GROUNDSTATE_INIT", "init")).expect("the binary is there");
-    if let Some((old, new)) = replace {
-        let places: Vec<usize> = bytes
-            .windows(old.len())
-            .enumerate()
-            .filter(|(_, w)| *w == old)
-            .map(|(at, _)| at)
-            .collect();
-        assert!(!places.is_empty(), "the binary has these bytes");
-        places.into_iter().for_each(|at| bytes[at..at + new.len()].copy_from_slice(new));
-    }
-    // By a process of its own: what is open for writing can not be executed, and a fork of another
-    // test may hold what is open here.
-    let (text, fresh) = (files.path(&format!(".{name}.bytes")), files.path(&format!(".{name}")));
-    fs::write(&text, bytes).expect("write");
-    fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
-    assert!(Command::new("cp").args([&text, &fresh]).status().expect("cp is there").success());
-    fs::rename(fresh, files.path(name)).expect("rename");
-    files.at(name)
-}
-
 #[test]
 fn a_binary_that_is_gone_is_executed_all_the_same() {
     let files = all_types();
-    let binary = copy(&files, "own-init", None);
+    let binary = copy_of_init(&files, "own-init", None);
     let mut init = Boot::new(files).binary(&binary).start("all");
     init.expect_crashes();
     init.when_state("plain", "running");
@@ -130,7 +107,7 @@ fn a_binary_that_is_gone_is_executed_all_the_same() {
     let refused = init.ask("upgrade", &json!({})).unwrap_err();
     assert_eq!(refused["kind"], "upgrade", "{refused}");
     // A package manager has put a new one at its place.
-    copy(&init.sandbox, "own-init", None);
+    copy_of_init(&init.sandbox, "own-init", None);
     init.tell("upgrade", &json!({}));
     assert_eq!((program(), mains()), (binary.clone(), before));
     fs::remove_file(&binary).expect("it is there");
@@ -177,12 +154,12 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
     let before = init.status();
     let old = program("GROUNDSTATE_INIT", "init");
     for version in [b"gs-jrnl\x01", b"gs-jrnl\x7f"] {
-        let other = copy(&init.sandbox, "other-init", Some((FORM, version)));
+        let other = copy_of_init(&init.sandbox, "other-init", Some((FORM, version)));
         let refused = init.ask("upgrade", &json!({"binary": other})).unwrap_err();
         let why = refused["message"].as_str().unwrap_or_default();
         assert!(refused["kind"] == "upgrade" && why.contains("another version"), "{refused}");
     }
-    let new = copy(&init.sandbox, "new-init", None);
+    let new = copy_of_init(&init.sandbox, "new-init", None);
     for binary in [&new, &old, &new, &old] {
         init.tell("upgrade", &json!({"binary": binary}));
         assert_eq!(init.process().link("exe").expect("a program").to_str(), Some(binary.as_str()));

@@ -1,11 +1,10 @@
 //! `initctl upgrade`: init goes on as another image of its program, and nobody notices.
 
-use crate::survival::copy;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::is_kept;
 use groundstate_tests::deadline::until;
-use groundstate_tests::sandbox::{Sandbox, program};
+use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
 use groundstate_tests::status::Status;
 use groundstate_tests::storm::{Blow, Storm};
@@ -205,7 +204,7 @@ fn what_can_not_go_on_is_refused_and_nothing_changes() {
     let mut header: [u8; 20] = *own.first_chunk().unwrap();
     let here = header;
     header[18..].copy_from_slice(&0xfeed_u16.to_le_bytes());
-    let foreign = copy(&init.sandbox, "foreign", Some((&here, &header)));
+    let foreign = copy_of_init(&init.sandbox, "foreign", Some((&here, &header)));
     let cut = init.sandbox.at("cut");
     std::fs::write(&cut, &own[..8192]).unwrap();
     for (name, text) in [

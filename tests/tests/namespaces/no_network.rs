@@ -1,4 +1,4 @@
-//! How far PID 1 reaches: to no network, and by no name of a caller's to a path.
+//! PID 1 opens no network connection, and looks up no path that a caller names.
 
 use super::socket::free_port;
 use groundstate_tests::boot::Boot;

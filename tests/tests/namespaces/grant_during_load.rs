@@ -1,5 +1,5 @@
-//! What is granted while a loader is at work is not taken back by what that brings. Loads at once
-//! with each other are in [`super::race`].
+//! A request that is granted while a loader runs is not taken back by what the loader brings.
+//! Loads that run at once with each other are in [`super::race`].
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::held::Held;

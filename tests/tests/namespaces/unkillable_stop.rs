@@ -1,9 +1,9 @@
-//! Who does not end when it is asked to: it heeds no signal, or is stopped or frozen. It is gone in the
-//! time its unit has, by init's own clock, and a second; see `lateness` for what a busy machine adds.
-//! What not even KILL ends is in [`super::fate`].
+//! Stops of processes that ignore signals, or are stopped or frozen. Each is gone within its unit's
+//! timeout and a second, by init's own clock (`lateness` says what a busy machine adds). Processes that
+//! not even KILL ends are in [`super::process_endings`].
 
-use super::fate::cgroup;
-use super::ways::after;
+use super::process_endings::cgroup;
+use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::lateness::Lateness;

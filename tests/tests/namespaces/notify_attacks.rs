@@ -1,5 +1,5 @@
-//! The notify socket under attack: floods, lies about who speaks and whose process is whose,
-//! and words that would do harm where they are kept or shown.
+//! Attacks on the notify socket: floods, false senders and pids, and text that would do harm where init
+//! keeps or shows it.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;

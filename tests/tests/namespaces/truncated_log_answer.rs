@@ -1,4 +1,4 @@
-//! An answer of the logger's that does not come to its end.
+//! Answers of the logger that break off before their end.
 
 use super::log::logs;
 use super::shim::shim;

@@ -1,5 +1,5 @@
-//! Much of everything: units, files that are none, directory entries, lines; and then nothing to do.
-//! Ten times as much in a soak.
+//! Many units, ignored files, directory entries and log lines; and then an idle init. A soak run has
+//! ten times as many.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{until, within};

@@ -1,4 +1,4 @@
-//! What a program of people's names and does not need is not asked of who may never answer.
+//! Paths that a program names without needing them are not looked up, because they may never answer.
 
 use super::streams::Place;
 use groundstate_tests::deadline::{PATIENCE, within};

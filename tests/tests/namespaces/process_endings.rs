@@ -1,8 +1,8 @@
-//! How processes end, or do not: each way is told as it was, and what will not end holds up
-//! nobody else.
+//! How processes end, or do not: init reports each ending as it was, and a process that does not end
+//! holds up no other unit.
 
+use super::restricted_environments::pair;
 use super::shutdown::two;
-use super::ways::pair;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;

@@ -1,5 +1,5 @@
-//! A pid file over time: it comes late, or never, goes away, is written anew by who hands over to
-//! another process, or was there before its unit began.
+//! A pid file over time: it appears late or never, goes away, is rewritten for another process, or was
+//! there before its unit started.
 
 use super::pid_file::is_unhurt;
 use groundstate_tests::boot::{Boot, Init};

@@ -1,5 +1,5 @@
-//! Poor surroundings: no root, no namespace, no writable runtime directory, no
-//! processes to be had, a kernel without the newer system calls.
+//! Restricted environments: no root, no namespace, no writable runtime directory, no process left to
+//! fork, a kernel without the newer system calls.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;

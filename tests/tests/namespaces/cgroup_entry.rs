@@ -1,6 +1,5 @@
-//! How a child comes into the cgroup of its run: by its clone, or by its own hand where that can not be
-//! had. Whichever way it is, who does not come in is never executed, and who runs is in it. What else a
-//! child is made before it is executed: [`super::restriction`].
+//! How a child enters the cgroup of its run: by clone, or by its own write where clone cannot do it.
+//! A child that does not enter is never executed. Other child set-up is in [`super::restriction`].
 
 use super::outfit::is_root;
 use super::restriction::begin;

@@ -1,8 +1,8 @@
-//! Children of init that stand still, each in its way: PID 1 waits for none of them, and a stop ends
-//! them all the same.
+//! Children of init that block, each in another way. PID 1 waits for none of them, and a stop ends
+//! them.
 
+use super::restricted_environments::pair;
 use super::shortage::supervises;
-use super::ways::pair;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
