@@ -75,12 +75,13 @@ const LAYOUTS: [Layout; 6] = [
 ];
 /// Where a pause is no synchronisation: after the loop has ended nothing else runs, a poll
 /// that fails must not spin, a child may wait for a file, and before anything runs a want may pass.
-const PAUSES: [&str; 9] = [
+const PAUSES: [&str; 10] = [
     "init/src/insistence.rs",
     "init/src/event_loop.rs",
     "init/src/outer.rs",
     "init/src/rest.rs",
     "init/src/scribe.rs",
+    "init/src/caretaker.rs",
     "init/src/shutdown.rs",
     "init/src/unmount/mod.rs",
     "init/src/hand_back.rs",

@@ -10,10 +10,9 @@
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
 
-use crate::control::answer::System;
 use crate::generation::{Generation, Unit};
 use crate::machine::event::RunId;
-use crate::machine::reason::State;
+use crate::machine::reason::{State, System};
 use crate::name::Name;
 use crate::policy::Policy;
 use crate::sim::graph::{Edge, Graph, Universe};

@@ -18,6 +18,7 @@ mod status;
 mod trigger;
 mod why;
 
+pub use crate::machine::reason::System;
 pub use blame::{Blame, Timing};
 pub use event::Event;
 pub use graph::{Edge, Graph, Node};
@@ -26,7 +27,7 @@ pub use line::{End, Failure, Line};
 pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};
 pub use report::{Report, Said, Spot};
-pub use status::{Overlay, SourceStatus, Status, System, TargetStatus, UnitStatus};
+pub use status::{Overlay, SourceStatus, Status, TargetStatus, UnitStatus};
 pub use trigger::{Accepts, BrokenOff, Connection, SocketStatus, Sockets, TimerStatus, Timers};
 pub use why::{Affected, Link, Need, Why};
 

@@ -6,9 +6,8 @@ use super::mutant::Mutant;
 use super::phase::Phase;
 use super::spread::STOPPING;
 use super::{Ix, Machine};
-use crate::control::answer::System;
 use crate::generation::{TargetId, UnitId};
-use crate::machine::reason::State;
+use crate::machine::reason::{State, System};
 use std::collections::BTreeSet;
 
 impl Machine {

@@ -185,6 +185,35 @@ impl fmt::Display for Reason {
 }
 
 /// "cannot run /usr/local/bin/irc-bot (execve): No such file or directory".
+/// The state of everything, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// Shutdown, reboot, exit.
+    Stopping,
+    /// A goal's provider is failed.
+    Failed,
+    /// Something needed is in its first start.
+    Starting,
+    /// Something needed is not active, or degraded.
+    Degraded,
+    /// All is as it should be.
+    Running,
+}
+
+impl System {
+    /// The word on the screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            System::Stopping => "stopping",
+            System::Failed => "failed",
+            System::Starting => "starting",
+            System::Degraded => "degraded",
+            System::Running => "running",
+        }
+    }
+}
+
 /// Where a start broke off. Words for people are in [`Stage::as_str`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

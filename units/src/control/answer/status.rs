@@ -2,38 +2,9 @@
 //! See [`super`].
 
 use super::Reason;
-use crate::machine::reason::State;
+use crate::machine::reason::{State, System};
 use crate::spec::Kind;
 use serde::{Deserialize, Serialize};
-
-/// The state of everything, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum System {
-    /// Shutdown, reboot, exit.
-    Stopping,
-    /// A goal's provider is failed.
-    Failed,
-    /// Something needed is in its first start.
-    Starting,
-    /// Something needed is not active, or degraded.
-    Degraded,
-    /// All is as it should be.
-    Running,
-}
-
-impl System {
-    /// The word on the screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            System::Stopping => "stopping",
-            System::Failed => "failed",
-            System::Starting => "starting",
-            System::Degraded => "degraded",
-            System::Running => "running",
-        }
-    }
-}
 
 /// What was added to and taken from the goal by hand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
