@@ -69,7 +69,7 @@ impl EventStream {
                 return Ok(Some(event));
             }
             let Ok(true) = self.connection.reconnect() else { return Ok(None) };
-            // One that has lost its state counts anew, and may have come further than the one before.
+            // Another init process counts from 1 again, and may have come further than the one before.
             let (seq, since) = (self.seq, self.since);
             self.ask(|count| {
                 let is_other = since.zip(count.seq_mono_us).is_some_and(|(old, new)| old != new);

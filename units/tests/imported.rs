@@ -83,8 +83,7 @@ fn needed(memory: &Memory) -> Vec<String> {
     let generation = memory.load(None).generation;
     let mut machine = Machine::new(std::time::Duration::from_secs(90));
     let now = groundstate_units::time::Time::default();
-    machine
-        .step(now, Event::Boot { generation: Arc::new(generation), targets: vec![], before: None });
+    machine.step(now, Event::Boot { generation: Arc::new(generation), targets: vec![] });
     let generation = machine.generation().clone();
     let needed = generation.unit_ids().filter(|id| machine.is_needed(*id));
     needed.map(|id| generation.unit(id).unwrap().name.to_string()).collect()

@@ -23,10 +23,8 @@ fn reload(before: &Memory, after: &Memory) -> (bool, Vec<String>) {
     let first = before.load(None);
     let mut machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(first.generation);
-    machine.step(
-        Time::default(),
-        Event::Boot { generation: generation.clone(), targets: Vec::new(), before: None },
-    );
+    machine
+        .step(Time::default(), Event::Boot { generation: generation.clone(), targets: Vec::new() });
     let loaded = after.load(Some(&generation));
     let next = Arc::new(loaded.generation);
     let event = Event::Reload { generation: next, no_restart: false, tolerant: false };

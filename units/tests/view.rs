@@ -44,8 +44,7 @@ fn booted() -> Machine {
     let generation: Generation = Memory::new(&SET).check("/u");
     assert!(generation.diagnostics.is_empty(), "{:?}", generation.diagnostics);
     let mut machine = Machine::new(Duration::from_secs(90));
-    let boot =
-        Event::Boot { generation: Arc::new(generation), targets: vec![name("all")], before: None };
+    let boot = Event::Boot { generation: Arc::new(generation), targets: vec![name("all")] };
     machine.step(at(1), boot);
     machine
 }
@@ -240,7 +239,7 @@ fn why_names_the_trigger_that_brings_a_unit_in() {
     memory.put("/u/tick.yaml", "unit: tick\ntype: timer\ntimer-boot: 1h\nactivates: job\n");
     let mut machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(memory.check("/u"));
-    machine.step(at(1), Event::Boot { generation, targets: vec![name("tick")], before: None });
+    machine.step(at(1), Event::Boot { generation, targets: vec![name("tick")] });
     let why = serde_json::to_value(view::why(&machine, &facts(3), &name("job")).unwrap()).unwrap();
     assert_eq!(why["state"], "disabled");
     assert_eq!(why["activated-by"][0]["unit"], "tick");

@@ -60,7 +60,7 @@ fn booted() -> Machine {
     assert!(generation.diagnostics.is_empty(), "{:?}", generation.diagnostics);
     let mut machine = Machine::new(Duration::from_secs(90));
     let targets = vec![name("all")];
-    machine.step(at(1), Event::Boot { generation: Arc::new(generation), targets, before: None });
+    machine.step(at(1), Event::Boot { generation: Arc::new(generation), targets });
     machine
 }
 

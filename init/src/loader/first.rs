@@ -92,7 +92,7 @@ impl Init {
         let targets = targets.into_iter().collect();
         // Of another root's nothing is known any more.
         self.timings.keep(&generation);
-        self.facts.push_back(Event::Boot { generation, targets, before: None });
+        self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]
         crash_test::strike_in("boot", self.lineage.crashes == 0);

@@ -42,7 +42,7 @@ pub fn live(generation: &Arc<Generation>) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let targets: Vec<Name> = generation.targets.iter().take(8).map(|it| it.name.clone()).collect();
     let now = Time::from_nanos(1);
-    machine.step(now, Event::Boot { generation: generation.clone(), targets, before: None });
+    machine.step(now, Event::Boot { generation: generation.clone(), targets });
     assert_eq!(machine.audit(), Ok(()));
     machine.step(now.after(Duration::from_secs(7)), Event::Tick);
     let reload =

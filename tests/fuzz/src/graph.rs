@@ -106,7 +106,7 @@ fn live(generation: Generation, mut from: Composed<'_>) {
     let mut now = Time::from_nanos(1_000_000_000);
     let (mut runs, mut steps) = (vec![RunId(0)], 0);
     let targets = vec![name(from.byte()), name(from.byte())];
-    let mut event = Event::Boot { generation: generation.clone(), targets, before: None };
+    let mut event = Event::Boot { generation: generation.clone(), targets };
     while steps < 64 {
         let outcome = machine.step(now, event);
         assert_eq!(machine.audit(), Ok(()));

@@ -94,7 +94,7 @@ pub fn at_work() -> &'static (Arc<Generation>, Machine) {
         let mut machine = Machine::new(Duration::from_secs(90));
         let now = Time::from_nanos(1_000_000_000);
         let targets = vec![Name::new("u7").expect("a name")];
-        machine.step(now, Event::Boot { generation: generation.clone(), targets, before: None });
+        machine.step(now, Event::Boot { generation: generation.clone(), targets });
         for run in 1..5 {
             machine.step(now, Event::Executed(RunId(run)));
             machine.step(now, Event::Ready(RunId(run)));

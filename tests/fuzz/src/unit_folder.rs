@@ -36,8 +36,7 @@ pub fn unit_folder(bytes: &[u8]) -> Option<Generation> {
 /// What a boot orders, in words.
 fn first_plan(generation: &Generation) -> String {
     let mut machine = Machine::new(Duration::from_secs(90));
-    let boot =
-        Event::Boot { generation: Arc::new(generation.clone()), targets: Vec::new(), before: None };
+    let boot = Event::Boot { generation: Arc::new(generation.clone()), targets: Vec::new() };
     let orders = machine.step(Time::from_nanos(1), boot);
     assert_eq!(machine.audit(), Ok(()));
     format!("{orders:?}")

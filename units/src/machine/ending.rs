@@ -24,7 +24,6 @@ impl Machine {
         let span = self.generation.settings.shutdown_deadline.unwrap_or(self.shutdown_deadline);
         let deadline = Some(now.after(span));
         self.ending = Some(Ending { how, deadline, finished: false });
-        self.held = false;
         self.search_due = true;
     }
 

@@ -2,7 +2,6 @@
 //! One event a step; all of it is data that can be written to a file and replayed.
 
 use crate::generation::Generation;
-use crate::machine::need::Wish;
 use crate::machine::reason::Reason;
 pub use crate::machine::reason::{ExecFailure, Stage};
 use crate::name::Name;
@@ -29,15 +28,6 @@ pub struct Goal {
     pub drop: Vec<Name>,
 }
 
-/// What a machine is at: what it was told, and no fact.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intent {
-    /// The goal, and what was laid over it.
-    pub wish: Wish,
-    /// The end of everything has been asked for. The shell asks for it again, after the boot.
-    pub end: Option<Shutdown>,
-}
-
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
@@ -49,9 +39,6 @@ pub enum Event {
         generation: Arc<Generation>,
         /// Goal asked for on the command line; empty: the default target.
         targets: Vec<Name>,
-        /// Of a machine that was lost: it counts, and no other goal.
-        #[serde(default)]
-        before: Option<Box<Intent>>,
     },
     /// A new goal; the overlay is replaced.
     SetGoal(Goal),

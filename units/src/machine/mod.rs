@@ -92,7 +92,6 @@ mod ground;
 mod health;
 mod hold;
 mod kept;
-mod living;
 pub mod mutant;
 pub mod need;
 mod notice;
@@ -109,8 +108,7 @@ mod run;
 mod settle;
 mod shown;
 mod spread;
-pub mod there;
-mod timer;
+pub mod timer;
 mod trigger;
 pub mod view;
 pub mod why;
@@ -135,7 +133,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use there::There;
 use timer::{Key, Timers};
 
 /// A unit's place: its [`crate::generation::UnitId`], or for an up run of a removed unit one behind them all.
@@ -175,20 +172,6 @@ pub struct Machine {
     /// Numbers that runs had before a crash, lowest first, for the next starts of their units.
     #[serde(skip)]
     begun_before: BTreeMap<Ix, BTreeSet<RunId>>,
-    /// What is there and did not begin yet ([`there`]).
-    #[serde(skip)]
-    there: BTreeMap<crate::name::Name, There>,
-    /// So is something without a name.
-    #[serde(skip)]
-    others_live: bool,
-    /// Wished for as long as something lives that has no usable file, and due for the rest.
-    #[serde(skip)]
-    spared: BTreeSet<crate::name::Name>,
-    /// Of what was there: told to stop before, which was heard by all whom it concerns.
-    told_before: BTreeSet<RunId>,
-    /// Its end is about to be asked for again: nothing begins but what is there.
-    #[serde(skip)]
-    held: bool,
     timers: Timers,
 
     /// Worklist of [`spread`].
@@ -238,11 +221,6 @@ impl Machine {
             runs: BTreeMap::new(),
             next_run: 1,
             begun_before: BTreeMap::new(),
-            there: BTreeMap::new(),
-            others_live: false,
-            spared: BTreeSet::new(),
-            told_before: BTreeSet::new(),
-            held: false,
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),
@@ -336,9 +314,7 @@ impl Machine {
             });
         }
         match event {
-            Event::Boot { generation, targets, before } => {
-                self.boot(now, generation, targets, before, out)
-            }
+            Event::Boot { generation, targets } => self.boot(now, generation, targets, out),
             Event::SetGoal(goal) => self.set_goal(now, goal, out),
             Event::Want { target, until } => self.want(now, target, until, out),
             Event::Unwant(target) => self.unwant(now, &target, out),

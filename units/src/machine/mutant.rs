@@ -220,36 +220,6 @@ pub enum Mutant {
     RunsGetOtherNumbers,
     /// of the runs of a unit that were begun before a crash only the last is known after it.
     OneRunBegunBefore,
-    /// what lives when the machine is lost begins when its gates are open.
-    WhatLivesWaits,
-    /// what lives when the machine is lost is needed by what the boot needs alone.
-    WhatLivesIsUnwanted,
-    /// what lives and has no file when the machine is lost is not known when that is back.
-    WhatIsAwayIsForgotten,
-    /// what was being stopped when the machine was lost goes on running.
-    WhatEndsGoesOn,
-    /// what was being stopped when the machine was lost is wished for.
-    WhatEndsIsWanted,
-    /// what was being stopped when the machine was lost is heard of once more by those that restart with it.
-    WhatEndsIsHeardTwice,
-    /// what was to be stopped when the machine was lost, and was not told yet, is not stopped for that.
-    WhatIsDueGoesOn,
-    /// what was to be stopped when the machine was lost, and was not told yet, is wished for.
-    WhatIsDueIsWanted,
-    /// those that restart with what was to be stopped when the machine was lost do not hear of it.
-    WhatIsDueIsHeardByNobody,
-    /// what is to be stopped when the machine was lost is told before those it waits for have begun.
-    WhatIsDueWaitsForNobody,
-    /// what was to be stopped then is wished for when what could have needed it is known.
-    WhatIsSparedIsWantedForEver,
-    /// a script that was done, and to be stopped when the machine was lost, is forgotten.
-    WhatIsDoneIsNotUndone,
-    /// the goal and the overlay of a machine that is lost are forgotten.
-    WishForgotten,
-    /// a machine that is lost at its end begins what it has stopped.
-    EndBegins,
-    /// the emergency target takes the place of a dead goal beside what lives, too.
-    DeadGoalEndsWhatLives,
     /// masks: of a unit that is one thing each name has to be masked by itself.
     NamesApart,
     /// imported wishes: what pulls a unit in waits for it too.

@@ -49,26 +49,6 @@ impl Machine {
         self.old_order = order.added;
     }
 
-    /// The providers of one that was to end as the machine was lost, where some are behind units without
-    /// a process: these are not up after the loss, and hold nobody up.
-    pub(super) fn order_past_lost(&self, ix: Ix) -> Option<Arc<[Name]>> {
-        let (mut seen, mut stack, mut is_past) = (BTreeSet::new(), vec![ix], false);
-        while let Some(at) = stack.pop() {
-            let edges = self.graph.edges(UnitId(at)).iter().filter(|edge| edge.kind.orders());
-            for provider in edges.filter_map(|edge| edge.provider).map(|unit| unit.0) {
-                if provider == ix || !seen.insert(provider) {
-                    continue;
-                }
-                if self.unit(provider).is_some_and(|unit| !unit.kind.has_process()) {
-                    stack.push(provider);
-                }
-                is_past |= at != ix;
-            }
-        }
-        let names = seen.into_iter().filter_map(|ix| Some(self.unit(ix)?.name.clone()));
-        is_past.then(|| names.collect())
-    }
-
     /// By name, up runs of removed units too.
     pub(super) fn place_of(&self, name: &Name) -> Option<Ix> {
         if let Some(unit) = self.generation.find_unit(name.as_str()) {

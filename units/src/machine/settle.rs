@@ -6,7 +6,6 @@ use super::mutant::Mutant;
 use super::phase::Failure;
 use super::phase::{Form, Kill, Phase, Start, Stop, Then};
 use super::run::Run;
-use super::there::{Ends, There};
 use super::timer::Key;
 use super::{Ix, Machine};
 use crate::generation::UnitId;
@@ -27,7 +26,6 @@ impl Machine {
     /// See the module. Each unit is told at most once per run and started at most once per idle
     /// phase, so the loop ends; the bound only contains a mistake of ours.
     pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
-        self.begin_there(now, out);
         let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
         // Sweeps in the order of names: who becomes free behind the cursor waits for the next one.
         let mut cursor: Option<Key> = None;
@@ -76,38 +74,18 @@ impl Machine {
 
     /// Starts a run.
     pub(super) fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
-        let there = self.take_there(ix);
         let before = self.begun_before.get_mut(&ix).and_then(BTreeSet::pop_first);
-        let before = there.map(|there| there.run).or(before);
         let Some(unit) = self.unit(ix) else { return };
         let id = before.unwrap_or(RunId(self.next_run));
-        let mut run = Box::new(Run::new(id, unit));
-        if let Some(there) = there {
-            run.lost = self.lost_already(ix);
-            run.restart = match there.ends {
-                Ends::No => false,
-                Ends::Told => !self.planted(Mutant::WhatEndsGoesOn),
-                // Whom nobody needs has to stop for that alone, and may be needed again before.
-                Ends::Due => self.cell(ix).needed && !self.planted(Mutant::WhatIsDueGoesOn),
-            };
-            if there.ends != Ends::No {
-                run.order = self.order_past_lost(ix);
-            }
-        }
+        let run = Box::new(Run::new(id, unit));
         // A socket unit has no process and needs no slot, and yet is active only once it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
-        let limited = self.slots > 0 && unit.kind.has_process() && there.is_none();
+        let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
         let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
         let is_next = before.is_none() && !repeats;
         self.next_run = self.next_run.saturating_add(u64::from(is_next));
         self.cell_mut(ix).must = false;
-        let heard = self.planted(Mutant::WhatIsDueIsHeardByNobody);
-        let was_told =
-            |there: There| there.ends == Ends::Told || (heard && there.ends == Ends::Due);
-        self.told_before.extend(Some(id).filter(|_| there.is_some_and(was_told)));
-        self.search_due |=
-            there.is_some() && (run.lost.is_some() || run.restart || self.may_not_be(ix));
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {
             self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));
@@ -148,14 +126,12 @@ impl Machine {
         let definition = Arc::clone(&run.definition);
         // A skipped run never started, and of one that is over the exec-stop has been run.
         let nothing_left = exited && !run.alive && (skipped || over || !definition.has_exec_stop);
-        let told_before =
-            self.told_before.remove(&run.id) && !self.planted(Mutant::WhatEndsIsHeardTwice);
         let name = definition.name.clone();
         out.push(Action::Stop { name, run: run.id, reason, nothing_left });
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
         self.require_stop(ix);
-        if !by_itself && !told_before && !self.planted(Mutant::RestartWithIgnored) {
+        if !by_itself && !self.planted(Mutant::RestartWithIgnored) {
             self.restart_with(ix);
         }
         if nothing_left {

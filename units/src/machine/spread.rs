@@ -302,9 +302,9 @@ impl Machine {
         let held =
             cell.holding > 0 && (!self.stops_promptly(ix) || self.planted(Mutant::PromptStopWaits));
         let may_stop = cell.phase.is_up() && cell.must && !cell.phase.is_told() && !held;
-        let usable = cell.needed && !cell.broken && cell.conflict.is_none() && !self.held;
+        let usable = cell.needed && !cell.broken && cell.conflict.is_none();
         let idle = matches!(cell.phase, Phase::Idle);
-        let may_start = idle && ((usable && cell.closed == 0) || self.is_there(ix));
+        let may_start = idle && usable && cell.closed == 0;
         let rank = (Reverse(cell.rank), ix);
         if may_stop {
             self.may_stop.insert(key);
@@ -313,7 +313,7 @@ impl Machine {
         }
         let instant = self.unit(ix).is_some_and(|unit| unit.kind.is_instant());
         let instant = instant && !self.planted(Mutant::InstantWaitsForSlot);
-        let freely = may_start && (instant || self.is_there(ix));
+        let freely = may_start && instant;
         for (set, is_in) in [(&mut self.may_start, may_start), (&mut self.may_start_freely, freely)]
         {
             if is_in {

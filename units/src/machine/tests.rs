@@ -7,7 +7,6 @@ mod record;
 mod removed;
 mod second_boot;
 mod slots;
-mod there;
 
 use super::*;
 use crate::assembly::{Draft, Edge, assemble};
@@ -58,8 +57,7 @@ pub(super) fn service(text: &str, edges: &[(DependencyKind, &str)]) -> Draft {
 pub(super) fn boot(drafts: Vec<Draft>, target: &str) -> (Machine, Outcome) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(assemble(drafts, []));
-    let outcome =
-        machine.step(at(0), Event::Boot { generation, targets: vec![name(target)], before: None });
+    let outcome = machine.step(at(0), Event::Boot { generation, targets: vec![name(target)] });
     (machine, outcome)
 }
 
@@ -271,7 +269,7 @@ fn exit_with_ends_all_with_the_exit_status() {
     generation.settings.exit_with = Some(name("job"));
     let mut machine = Machine::new(Duration::from_secs(9));
     let targets = vec![name("job"), name("side")];
-    machine.step(at(0), Event::Boot { generation: Arc::new(generation), targets, before: None });
+    machine.step(at(0), Event::Boot { generation: Arc::new(generation), targets });
     let job = run(&machine, "job");
     machine.step(at(1), Event::Ended(job, Exit::Signal { signal: 15, core: false }));
     assert_eq!(machine.ending(), Some(Shutdown::Exit(143)));

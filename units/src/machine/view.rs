@@ -6,7 +6,7 @@ use super::need::{Occasion, Wish};
 use super::phase::{Form, Kill, Phase, Stop};
 use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
-use crate::machine::event::{Intent, RunId, Shutdown};
+use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::name::Name;
 use crate::policy::Policy;
@@ -53,14 +53,6 @@ impl Machine {
     /// The goal and the overlay.
     pub fn wish(&self) -> &Wish {
         &self.wish
-    }
-
-    /// What it is at, for one that has to begin anew.
-    pub fn intent(&self) -> Intent {
-        let mut wish = self.wish.clone();
-        // That follows from what lives, and is found out anew.
-        wish.want.retain(|name, _| !self.spared.contains(name));
-        Intent { wish, end: self.ending() }
     }
 
     /// The end under way.
@@ -144,11 +136,6 @@ impl Machine {
     /// Starting, active or stopping.
     pub fn is_up(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.is_up()
-    }
-
-    /// Told to stop.
-    pub fn is_told(&self, unit: UnitId) -> bool {
-        self.cell(unit.0).phase.is_told()
     }
 
     /// Up, and it has to stop.

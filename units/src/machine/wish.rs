@@ -9,7 +9,7 @@ use crate::diagnostic::Severity;
 use crate::generation::{Generation, TargetId, UnitId};
 use crate::graph::{Fault, Graph, Provider};
 use crate::machine::action::Action;
-use crate::machine::event::{Goal, Intent};
+use crate::machine::event::Goal;
 use crate::machine::reason::Refusal;
 use crate::name::{Name, template_hint};
 use crate::policy::Policy;
@@ -233,28 +233,21 @@ impl Machine {
         now: Time,
         generation: Arc<Generation>,
         targets: Vec<Name>,
-        before: Option<Box<Intent>>,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         self.booted = true;
         let default = generation.settings.default_target.clone();
         let goal = if targets.is_empty() { vec![default] } else { targets };
-        let Intent { mut wish, end } = before.map(|before| *before).unwrap_or_default();
-        if wish.goal.is_empty() || self.planted(Mutant::WishForgotten) {
-            wish = Wish { goal, ..Wish::default() };
-        }
-        self.held = end.is_some() && !self.planted(Mutant::EndBegins);
+        let wish = Wish { goal, ..Wish::default() };
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
         self.ground(now);
         self.see_whether_the_goal_is_dead(now, out);
-        self.need_what_lives(now, out);
         Ok(())
     }
 
-    /// Then it is the emergency target. Beside what lives it stays, as with a reload: another one would
-    /// stop what was needed by it.
+    /// Then it is the emergency target.
     fn see_whether_the_goal_is_dead(&mut self, now: Time, out: &mut Vec<Action>) {
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
@@ -263,8 +256,7 @@ impl Machine {
                 cell.broken || cell.bad > 0
             })
         };
-        let lives = self.something_lives() && !self.planted(Mutant::DeadGoalEndsWhatLives);
-        if self.held || lives || !self.wish.goal.iter().all(dead) {
+        if !self.wish.goal.iter().all(dead) {
             return;
         }
         let emergency = self.generation.settings.emergency_target.clone();
@@ -297,7 +289,6 @@ impl Machine {
         }
         self.check_broken(&candidate)?;
         self.check_conflicts(&candidate, false)?;
-        self.spared.clear();
         self.take(now, candidate, false, out);
         Ok(())
     }
@@ -319,7 +310,6 @@ impl Machine {
         self.check_root(&candidate, &target)?;
         self.check_broken(&candidate)?;
         self.check_conflicts(&candidate, true)?;
-        self.spared.remove(&target);
         self.take(now, candidate, false, out);
         Ok(())
     }
@@ -339,7 +329,6 @@ impl Machine {
         }
         let candidate = self.consider(&self.generation, self.policy.clone(), wish);
         self.check_broken(&candidate)?;
-        self.spared.remove(target);
         self.take(now, candidate, false, out);
         Ok(())
     }
@@ -369,7 +358,6 @@ impl Machine {
             self.check_conflicts(&candidate, true)?;
         }
         self.take(now, candidate, no_restart, out);
-        self.need_what_lives(now, out);
         Ok(())
     }
 

@@ -31,10 +31,7 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
     match verb {
         "boot" => {
             let generation = Arc::new(set.generation()?);
-            clock.event(
-                Event::Boot { generation, targets: names(&words)?, before: None },
-                &mut seen,
-            )?;
+            clock.event(Event::Boot { generation, targets: names(&words)? }, &mut seen)?;
         }
         "reload" => reload(step, &words, set, clock, &mut seen)?,
         "tick" => none(&words)?,

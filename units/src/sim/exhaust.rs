@@ -165,7 +165,7 @@ pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), St
         runs: BTreeMap::new(),
         over: BTreeMap::new(),
     };
-    let boot = (false, Event::Boot { generation, targets: top(1 << (units - 1)), before: None });
+    let boot = (false, Event::Boot { generation, targets: top(1 << (units - 1)) });
     let boot = root.after(&boot, &universe, counts)?;
     let mut seen = BTreeSet::new();
     // How each state that was met first was reached: by which event, from which other.

@@ -12,7 +12,6 @@
     reason = "numbers come from the simulator's own universe; this never runs in PID 1"
 )]
 
-mod beginning;
 pub mod book;
 pub mod chance;
 pub mod compare;

@@ -152,10 +152,7 @@ impl<'a> Runner<'a> {
     fn play(&mut self, world: &World, schedule: &Schedule) -> Held {
         let generation = self.sheet.generation(&self.universe, 1);
         let top = self.universe.targets.get(world.top).cloned();
-        self.step(
-            Event::Boot { generation, targets: top.into_iter().collect(), before: None },
-            None,
-        )?;
+        self.step(Event::Boot { generation, targets: top.into_iter().collect() }, None)?;
         // A quiet world hears its wishes again with other dice, until enough has happened; a
         // schedule that was made small says each of them once.
         let rounds = if schedule.wishes.len() < SHRUNK { 1 } else { ROUNDS };

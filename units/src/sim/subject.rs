@@ -3,23 +3,16 @@
 
 use crate::control::answer;
 use crate::control::answer::System;
-use crate::generation::{Dependency, Fault, Generation, UnitId};
+use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
-use crate::machine::reason::State;
-use crate::machine::there::{Ends, There};
-use crate::name::Name;
-use crate::sim::beginning::{begun, follows_due, forgotten, out_of_turn};
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
 use crate::sim::view::{Asked, Seen};
-use crate::spec::DependencyKind;
 use crate::time::Time;
 use crate::view;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine that has not booted.
@@ -57,6 +50,19 @@ enum Record {
 const KEPT_AFTER: usize = 24;
 /// So far what nobody has noted shifts the numbers of runs.
 const SHIFT: u64 = 3;
+
+/// The runs that these orders begin.
+fn begun(actions: &[Action]) -> impl Iterator<Item = (UnitId, RunId)> {
+    actions.iter().filter_map(|action| match action {
+        Action::Start { unit, run, .. } => Some((*unit, *run)),
+        Action::Stop { .. }
+        | Action::Kill { .. }
+        | Action::ReloadUnit { .. }
+        | Action::Note(_)
+        | Action::Emergency
+        | Action::Finish(_) => None,
+    })
+}
 
 impl Default for Subject {
     fn default() -> Subject {
@@ -151,176 +157,9 @@ impl Subject {
         (then != self.machine.keep()).then_some(records.len())
     }
 
-    /// What an init finds of it whose state is lost.
-    fn there(&self) -> BTreeMap<Name, There> {
-        let (machine, generation) = (&self.machine, self.machine.generation());
-        let units = generation.unit_ids().zip(&generation.units);
-        let there = units.filter_map(|(id, unit)| {
-            let run =
-                machine.run(id).filter(|_| unit.kind.has_process() && unit.fault.is_none())?;
-            let lives = machine.state(id) != State::Exited && machine.exit(id).is_none();
-            let ends = match (machine.is_told(id), machine.is_due(run)) {
-                (true, _) => Ends::Told,
-                (false, true) => Ends::Due,
-                (false, false) => Ends::No,
-            };
-            Some((unit.name.clone(), There { run, lives, ends }))
-        });
-        there.collect()
-    }
-
-    /// What a machine does wrong that is to begin anew beside all that is up; None: nothing.
-    fn bad_beginning(&self, now: Time) -> Option<String> {
-        let (machine, generation) = (&self.machine, self.machine.generation().clone());
-        let units = || generation.unit_ids().zip(&generation.units);
-        let (there, intent) = (self.there(), machine.intent());
-        if intent.wish.goal.is_empty() {
-            return None;
-        }
-        let mut anew = machine.as_lost();
-        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
-        anew.found_alive(highest, there.clone());
-        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
-        let boot = Event::Boot { generation: generation.clone(), targets, before };
-        let actions = anew.step(now, boot).actions;
-        let lives = there.values().any(|there| there.lives);
-        let forgotten = forgotten(&intent.wish, anew.wish(), &actions, lives);
-        if forgotten.is_some() {
-            return forgotten;
-        }
-        if let Some(how) = intent.end {
-            anew.step(now, Event::Shutdown(how));
-        }
-        let is_calm = machine.policy() == anew.policy()
-            && units().all(|(_, unit)| {
-                let at_odds = |d: &Dependency| d.kind == DependencyKind::Conflicts;
-                !unit.dependencies.iter().any(at_odds)
-            });
-        let (wished, follows) = (&intent.wish.want, follows_due(machine, &there));
-        for (id, unit) in units() {
-            let of_it = begun(&actions).filter(|(of, _)| *of == id);
-            let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
-            let name = &unit.name;
-            match there.get(name) {
-                Some(there) if there.lives && of_it != [there.run] => {
-                    return Some(format!("{name} lives as {:?}, begun are {of_it:?}", there.run));
-                }
-                None if intent.end.is_some() && !of_it.is_empty() => {
-                    return Some(format!("everything ends, and {name} is begun"));
-                }
-                None if of_it.iter().any(|run| *run <= highest) => {
-                    return Some(format!("{name} is begun as {of_it:?}, which was given before"));
-                }
-                Some(_) | None => {}
-            }
-            let wish = anew.wish().want.keys().any(|it| it == name && !wished.contains_key(name));
-            if let Some(there) = there.get(name).filter(|there| there.ends != Ends::No)
-                && (!anew.must_stop(id) || anew.run(id) != Some(there.run) || wish)
-            {
-                return Some(format!("{name} ends ({:?}), and is to go on", there.ends));
-            }
-            let was_to_be = machine.is_needed(id) && !machine.must_stop(id);
-            let lives = there.get(name).is_some_and(|there| there.lives);
-            let stays = lives && was_to_be && !follows.contains(&id);
-            if is_calm && stays && (anew.must_stop(id) || !anew.is_up(id)) {
-                return Some(format!("{name} lives, and is told to stop"));
-            }
-        }
-        let audit = || anew.audit().err().filter(|_| self.sound);
-        if let Some(why) = out_of_turn(&anew, &there, &actions).or_else(audit) {
-            return Some(why);
-        }
-        // Nothing is left that another generation could take amiss.
-        let mut next = Generation::clone(&generation);
-        next.number = next.number.wrapping_add(1);
-        let generation = Arc::new(next);
-        let reload = Event::Reload { generation, no_restart: false, tolerant: true };
-        let is_order = |action: &Action| !matches!(action, Action::Note(_));
-        let actions = anew.step(now, reload).actions;
-        let order = actions.into_iter().find(is_order).filter(|_| is_calm);
-        order.map(|order| format!("the same units once more: {order:?}"))
-    }
-
-    /// What a machine does wrong that is to begin anew while all unit files are away, and then are back;
-    /// None: nothing. What ends takes no other generation.
-    fn bad_return(&self, now: Time) -> Option<String> {
-        let (there, intent) = (self.there(), self.machine.intent());
-        if intent.wish.goal.is_empty() || intent.end.is_some() {
-            return None;
-        }
-        let generation = self.machine.generation();
-        let mut anew = self.machine.as_lost();
-        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
-        anew.found_alive(highest, there.clone());
-        let settings = generation.settings.clone();
-        let none = Generation { settings, ..Generation::default() };
-        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
-        let boot = Event::Boot { generation: Arc::new(none), targets, before };
-        let mut actions = anew.step(now, boot).actions;
-        let lives = there.values().any(|there| there.lives);
-        let forgotten = forgotten(&intent.wish, anew.wish(), &actions, lives);
-        if forgotten.is_some() {
-            return forgotten.map(|why| format!("without files: {why}"));
-        }
-        let mut back = Generation::clone(generation);
-        back.number = back.number.wrapping_add(1);
-        let generation = Arc::new(back);
-        let reload =
-            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
-        actions.extend(anew.step(now, reload).actions);
-        for (id, unit) in generation.unit_ids().zip(&generation.units) {
-            let Some(there) = there.get(&unit.name).filter(|there| there.lives) else { continue };
-            let of_it = begun(&actions).filter(|(of, _)| *of == id);
-            let of_it: Vec<RunId> = of_it.map(|(_, run)| run).collect();
-            let (name, run) = (&unit.name, there.run);
-            if of_it != [run] {
-                return Some(format!("{name} lives as {run:?}, its file is back: {of_it:?}"));
-            }
-            let is_wished = anew.wish().want.contains_key(name);
-            if there.ends != Ends::No && is_wished && !intent.wish.want.contains_key(name) {
-                return Some(format!("{name} was to end, its file is back: it is wished for"));
-            }
-        }
-        anew.audit().err().filter(|_| self.sound)
-    }
-
-    /// What a machine does wrong that is to begin anew while the file of one unit that lives can not be used,
-    /// and then is corrected; None: nothing.
-    fn bad_sparing(&self, now: Time) -> Option<String> {
-        let (there, intent) = (self.there(), self.machine.intent());
-        let (broken, _) = there.iter().find(|(_, there)| there.lives && there.ends == Ends::No)?;
-        let mut due = there.iter().filter(|(_, there)| there.ends == Ends::Due);
-        if intent.wish.goal.is_empty() || intent.end.is_some() || due.clone().next().is_none() {
-            return None;
-        }
-        let mut bad = Generation::clone(self.machine.generation());
-        for unit in bad.units.iter_mut().filter(|unit| unit.name == *broken) {
-            let fault = Fault { at: unit.at.clone(), message: "it can not be read".to_string() };
-            unit.fault = Some(Box::new(fault));
-        }
-        let mut good = Generation::clone(self.machine.generation());
-        good.number = good.number.wrapping_add(1);
-        let mut anew = self.machine.as_lost();
-        let highest = there.values().map(|there| there.run).max().unwrap_or(RunId(0));
-        anew.found_alive(highest, there.clone());
-        let (targets, before) = (Vec::new(), Some(Box::new(intent.clone())));
-        anew.step(now, Event::Boot { generation: Arc::new(bad), targets, before });
-        let generation = Arc::new(good);
-        anew.step(now, Event::Reload { generation, no_restart: false, tolerant: true });
-        let is_wished = |name: &Name| {
-            anew.wish().want.contains_key(name) && !intent.wish.want.contains_key(name)
-        };
-        let wished = due.find(|(name, _)| is_wished(name));
-        let wished = wished.map(|(name, _)| format!("{name} was due, and is wished for still"));
-        wished.or_else(|| anew.audit().err().filter(|_| self.sound))
-    }
-
     /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
     /// a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
-        let bad_beginning = self.bad_beginning(now);
-        let bad_beginning = bad_beginning.or_else(|| self.bad_return(now));
-        let bad_beginning = bad_beginning.or_else(|| self.bad_sparing(now));
         let bad_cut = self.bad_cut();
         let before = Digest::of(&self.machine);
         if self.acts {
@@ -343,7 +182,7 @@ impl Subject {
         let (after, machine) = (Digest::of(machine), self.machine.resumed());
         let resumed = machine.as_ref().map_or(0, Digest::of);
         self.machine = machine.unwrap_or_else(|| self.machine.clone());
-        Asked { before, after, resumed, bad_cut, bad_beginning }
+        Asked { before, after, resumed, bad_cut }
     }
 
     /// Its public answers.

@@ -119,8 +119,6 @@ pub struct Asked {
     pub resumed: u64,
     /// After which record of the journal a crash would have changed something.
     pub bad_cut: Option<usize>,
-    /// What a machine does wrong that begins anew beside all that is up.
-    pub bad_beginning: Option<String>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

@@ -108,8 +108,8 @@ pub struct Pong {
     /// `seq` of the latest event.
     #[serde(default)]
     pub seq: u64,
-    /// Since when events are counted, of CLOCK_MONOTONIC in microseconds. It is another where init has lost its
-    /// state, and counts anew. 0: an init that does not say so.
+    /// Since when events are counted, of CLOCK_MONOTONIC in microseconds. Another init process counts from 1
+    /// again, and says another time. 0: an init that does not say so.
     #[serde(default)]
     pub seq_mono_us: u64,
     /// Where it reads and writes.

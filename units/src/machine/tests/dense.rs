@@ -78,7 +78,7 @@ fn what_a_boot_looks_at_grows_with_the_edges_and_no_faster() {
 fn a_plan_of_many_ways_down_is_one_wave_a_rung() {
     let generation = Arc::new(assemble(ladder(1_000), []));
     let machine = Machine::new(Duration::from_secs(90));
-    let event = Event::Boot { generation, targets: vec![name("all")], before: None };
+    let event = Event::Boot { generation, targets: vec![name("all")] };
     let plan = machine.plan(at(0), event).unwrap();
     assert_eq!(plan.start.len(), 1_001);
     assert!(plan.start.iter().take(1_000).all(|wave| wave.len() == 2));

@@ -59,7 +59,7 @@ fn the_plan_of_a_boot_tells_virtual_units_after_what_they_wait_for() {
     ];
     let machine = Machine::new(Duration::from_secs(90));
     let generation = Arc::new(assemble(drafts, []));
-    let event = Event::Boot { generation, targets: vec![name("top")], before: None };
+    let event = Event::Boot { generation, targets: vec![name("top")] };
     let plan = machine.plan(at(0), event).unwrap();
     assert_eq!(strings(&plan.start), [vec!["a", "b"], vec!["mid"], vec!["top"]]);
 }

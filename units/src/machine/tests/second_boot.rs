@@ -18,7 +18,6 @@ fn a_second_boot_keeps_what_is_the_same_and_takes_the_goal_of_the_other_root() {
     let event = |drafts, target| Event::Boot {
         generation: Arc::new(assemble(drafts, [])),
         targets: vec![name(target)],
-        before: None,
     };
     let outcome = machine.step(at(2), event(drafts, "second"));
     assert_eq!(outcome.refused, None);

@@ -33,7 +33,7 @@ fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
     generation.settings.max_starting = u32::try_from(PLACES).unwrap();
     let mut machine = Machine::new(Duration::from_secs(90));
     let (generation, targets) = (Arc::new(generation), vec![name("all")]);
-    let outcome = machine.step(at(0), Event::Boot { generation, targets, before: None });
+    let outcome = machine.step(at(0), Event::Boot { generation, targets });
     let mut stuck = services(&outcome);
     assert_eq!(stuck.len(), PLACES);
     // All but one stay as they are, and what moves on has one place.

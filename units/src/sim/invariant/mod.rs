@@ -50,7 +50,6 @@ pub const ALL: &[(&str, Check)] = &[
     ("L32 told", state::l32_told),
     ("L33 prompt stop", stop::l33_prompt_stop),
     ("L34 journal cut", run::l34_journal_cut),
-    ("L35 beside what lives", run::l35_beside_what_lives),
     ("L36 leaves", bound::l36_leaves),
     ("L37 over", stop::l37_over),
     ("L38 handlers finish", stop::l38_handlers_finish),

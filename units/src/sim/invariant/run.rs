@@ -119,18 +119,6 @@ pub fn l34_journal_cut(view: &View) -> Verdict {
     }
 }
 
-/// L35: where the machine is lost, one that begins anew beside what is up begins each that lives at
-/// once, whatever it waits for, once, under its number; what was needed is not stopped for it; what was to
-/// be stopped, told or not, is so still, in its turn, and is wished for by nobody; and
-/// nothing is left for another generation to take amiss. So it does where all unit files are away for a
-/// while, once they are back.
-pub fn l35_beside_what_lives(view: &View) -> Verdict {
-    match view.asked.as_ref().and_then(|asked| asked.bad_beginning.as_ref()) {
-        Some(why) => Err(format!("begun anew: {why}")),
-        None => Ok(()),
-    }
-}
-
 /// L39: the machine that is built from the records of the present one equals it in every field.
 pub fn l39_records(view: &View) -> Verdict {
     view.rebuilt.clone().map_err(|why| format!("built from its records: {why}"))

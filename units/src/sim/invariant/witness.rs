@@ -41,7 +41,6 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L32", Mutant::NotedTwice),
     ("L33", Mutant::PromptStopWaits),
     ("L34", Mutant::OneRunBegunBefore),
-    ("L35", Mutant::WhatLivesWaits),
     ("L36", Mutant::LeavingForEver),
     ("L37", Mutant::SuccessRemains),
     ("L38", Mutant::CauseTakesHandlerAlong),
