@@ -11,16 +11,14 @@ use crate::sys::{Pid, process, signal, wait};
 use crate::weight;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getpid, pipe2, read, write};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// In no line: the one who reads it ends, whoever has the other end still.
 const END: u8 = 0;
-/// Between two looks for its end.
-const PAUSE: Duration = Duration::from_millis(1);
 /// What asks it to end while there is still something to be said: it ends with init.
 const NOT_HEEDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
@@ -131,10 +129,17 @@ pub(crate) fn dismiss() -> Option<Pid> {
 /// Init ends: the last words have a moment to be written.
 pub(crate) fn finish() {
     let Some(pid) = dismiss() else { return };
+    let Ok(pidfd) = signal::pidfd(pid) else { return };
     let until = clock::now().after(limit::LAST_WORDS);
-    while matches!(wait::reap(pid), Ok(None)) && clock::now() < until {
-        clock::pause(PAUSE);
+    while !signal::has_ended(pidfd.as_fd()) {
+        let left = PollTimeout::try_from(until.since(clock::now())).unwrap_or(PollTimeout::ZERO);
+        let ended = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left);
+        // A signal came; init still has time.
+        if ended != Err(Errno::EINTR) || clock::now() >= until {
+            break;
+        }
     }
+    let _ = wait::reap(pid);
 }
 
 /// None in a child: its copy is of no use to it.
