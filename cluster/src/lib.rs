@@ -16,7 +16,6 @@ pub mod fence;
 pub mod flap_damping;
 pub mod fleetctl;
 pub mod fleetd;
-pub mod glob;
 pub mod key;
 pub mod log;
 pub mod machine;

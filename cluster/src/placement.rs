@@ -3,11 +3,11 @@
 //! taken, and when a unit is moved, is [`crate::scheduler`]'s.
 
 use crate::desired::Desired;
-use crate::glob;
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
+use groundstate_units::glob;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! had before fleet 0.8 included, read into one value; and which combinations are
 //! refused. Which machine keeps them is [`crate::placement`]'s.
 
-use crate::glob;
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
+use groundstate_units::glob;
 use groundstate_units::key::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

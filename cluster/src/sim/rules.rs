@@ -2,11 +2,11 @@
 //! scheduler's cleverness is judged by something else than itself.
 
 use crate::desired::Desired;
-use crate::glob;
 use crate::machine::MachineId;
 use crate::requirement::Requirement;
 use crate::snapshot::Snapshot;
 use crate::unit_name::UnitName;
+use groundstate_units::glob;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn asks<'p>(snapshot: &'p Snapshot, name: &UnitName) -> Option<&'p Requirement> {
