@@ -214,7 +214,12 @@ fn who_becomes_its_program_after_the_crash_of_who_made_it_is_seen_to() {
     let text = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/web.trace --control DIR/web";
     let files = Sandbox::new();
     files.unit("web", text);
-    let mut init = Boot::new(files).start("web");
+    // Something happens again and again, so that the state is kept again and again.
+    files
+        .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: /bin/true");
+    files.unit("all", "type: virtual\nwaits-for: web, tick");
+    let mut init = Boot::new(files).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
     if init.status().0["tracking"] != "cgroup2" {
