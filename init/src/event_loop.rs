@@ -177,7 +177,7 @@ impl Init {
 
     fn wait(&mut self, events: &mut Events) {
         self.voice.flush();
-        self.keep_state();
+        self.commit();
         let (deadline, now) = (self.deadline(), clock::now());
         let more = self.more_to_reap
             || self.tracker.has_more()

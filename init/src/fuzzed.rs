@@ -15,18 +15,18 @@ mod composed;
 mod corpus;
 #[path = "../../tests/fuzz/src/journal_notes.rs"]
 mod journal_notes;
-#[path = "../../tests/fuzz/src/kept_init.rs"]
-mod kept_init;
 #[path = "../../tests/fuzz/src/notification.rs"]
 mod notification;
 #[path = "../../tests/fuzz/src/parcel.rs"]
 mod parcel;
+#[path = "../../tests/fuzz/src/state_records.rs"]
+mod state_records;
 
 use crate::sys::{process, wait};
 use corpus::{Target, targets};
 use groundstate_units::spec::Exit;
 
-const TARGETS: &[(&str, Target)] = targets!(journal_notes, kept_init, notification, parcel);
+const TARGETS: &[(&str, Target)] = targets!(journal_notes, state_records, notification, parcel);
 
 /// All of it goes through, in a child.
 fn survived(target: &str, work: impl FnOnce()) {

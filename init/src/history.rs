@@ -6,13 +6,13 @@
 
 use crate::journal::carried;
 use crate::limit;
+use crate::state::table::Table;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// One line.
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 
 /// The same as it is kept: thousands of them are.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+pub(crate) struct Kept {
     /// Nanoseconds.
     wall: u64,
     at: Time,
@@ -49,7 +49,7 @@ struct Kept {
 type Word = &'static str;
 
 #[derive(Serialize, Deserialize)]
-enum Said {
+pub(crate) enum Said {
     /// init itself was concerned.
     Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
     /// A unit was. The run is 0 where none is meant.
@@ -100,10 +100,12 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 /// The last [`limit::EVENTS`] lines.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct History {
-    kept: VecDeque<Kept>,
+    #[serde(skip)]
+    pub(crate) kept: Table<u64, Kept>,
     last: u64,
     /// Last line of each run that is up; now and then of some more.
-    of_run: BTreeMap<RunId, u64>,
+    #[serde(skip)]
+    pub(crate) of_run: Table<RunId, u64>,
     /// Of so many when those that are over were last looked for.
     #[serde(skip)]
     up: usize,
@@ -117,10 +119,8 @@ impl History {
 
     /// The lines after `seq` that are still here, oldest first.
     pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Entry> {
-        let fallen_out = self.last.saturating_sub(self.kept.len() as u64);
-        let skipped = usize::try_from(seq.saturating_sub(fallen_out)).unwrap_or(usize::MAX);
-        let kept = self.kept.iter().enumerate().skip(skipped);
-        kept.map(move |(at, kept)| kept.entry(fallen_out.saturating_add(at as u64 + 1)))
+        let kept = self.kept.range(seq.saturating_add(1)..);
+        kept.map(|(seq, kept)| kept.entry(*seq))
     }
 
     /// What one step changed. What `occasion` says is a line too, and the cause of the changes.
@@ -154,10 +154,12 @@ impl History {
             if let Said::Unit { run: run @ 1.., .. } = &said {
                 self.of_run.insert(RunId(*run), self.last);
             }
-            if self.kept.len() >= limit::EVENTS {
-                self.kept.pop_front();
+            if self.kept.len() >= limit::EVENTS
+                && let Some(first) = self.kept.keys().next().copied()
+            {
+                self.kept.remove(&first);
             }
-            self.kept.push_back(Kept { wall, at, cause: cause.unwrap_or(0), said });
+            self.kept.insert(self.last, Kept { wall, at, cause: cause.unwrap_or(0), said });
             if first {
                 (cause, first) = (Some(self.last), false);
             }

@@ -244,24 +244,6 @@ pub(crate) const DEPTH_OF_OLD_ROOT: usize = 256;
 pub(crate) const UPGRADE_REASON: usize = 1024;
 /// The binary before it is kept this long.
 pub(crate) const UPGRADE_PROBATION: Duration = Duration::from_secs(60);
-/// Bytes of the state that one image of init leaves to the next.
-pub(crate) const STATE: u64 = 1 << 30;
-/// Between two turns the state is kept after this many times what it cost the last time.
-pub(crate) const KEEPING: u32 = 20;
-/// … and this much later at the latest, however long it took.
-pub(crate) const KEEPING_REST: Duration = Duration::from_secs(1);
-/// It is kept from so long after the beginning on.
-pub(crate) const KEEPING_BEGINS: Duration = Duration::from_millis(10);
-/// Something that happens after a rest is kept so much later, with what follows from it.
-pub(crate) const KEEPING_PAUSE: Duration = Duration::from_millis(5);
-/// The same while everything is being stopped.
-pub(crate) const KEEPING_AT_THE_END: Duration = Duration::from_millis(100);
-/// Who writes the state has this long.
-pub(crate) const KEEPING_LONGEST: Duration = Duration::from_secs(10);
-/// … and then, killed, so long to end: after that init writes the state itself.
-pub(crate) const KEEPING_KILLED: Duration = Duration::from_secs(10);
-/// A state that could not be kept is tried again after this.
-pub(crate) const KEEPING_AGAIN: Duration = Duration::from_secs(1);
 /// An image that has lived so long has not crashed at its beginning.
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
 /// After so many crashes in a row init becomes a caretaker.

@@ -3,14 +3,13 @@
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
 use crate::boot::limits::Given;
-use crate::clock;
-use crate::journal::keeper::Keeper;
 use crate::journal::learnt::Known;
 use crate::journal::started::Started;
 use crate::loader::Asker;
 use crate::resume::Begins;
+use crate::state::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{fault, inherit, notes};
+use crate::sys::{fault, inherit, memfd, notes};
 use crate::upgrade::Upgrade;
 use groundstate_units::time::Time;
 use nix::fcntl::{OFlag, open};
@@ -26,7 +25,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub(crate) struct Lineage {
     /// Crashes that were survived.
     pub(crate) crashes: u32,
-    /// When the state was kept that it went on with, as [`clock::ticks`] has it.
+    /// When the state was committed that it went on with, as [`crate::clock::ticks`] has it.
     pub(crate) kept: u64,
     /// What was begun since then is noted, all of it, and heeded.
     pub(crate) has_all_begun: bool,
@@ -38,8 +37,10 @@ pub(crate) struct Lineage {
     pub(crate) binary: Option<OwnedFd>,
     /// The one before it, until then.
     pub(crate) previous: Option<(OwnedFd, Time)>,
-    /// What the next image is left, should this one crash. None: it can not be.
-    pub(crate) keeper: Option<Keeper>,
+    /// The state, as the next image finds it. None: there are no memfds here.
+    pub(crate) store: Option<Store>,
+    /// What happens between two commits; the handler of a fault writes there too.
+    pub(crate) notes: Option<File>,
     /// In this turn nothing has happened but the end of who wrote the state.
     pub(crate) undisturbed: bool,
     /// What the image before this one had started when it crashed.
@@ -52,8 +53,6 @@ pub(crate) struct Lineage {
     pub(crate) steady_at: Option<Time>,
     /// Crashes in a row so far.
     pub(crate) row: u32,
-    /// The state an image that crashed has left: another crash goes back to it, until one is kept.
-    pub(crate) before: Option<[File; 2]>,
     /// Units whose event was in hand as an image crashed.
     pub(crate) suspects: Suspects,
     /// A binary that is being tried.
@@ -73,26 +72,29 @@ pub(crate) struct Crashed {
 impl Lineage {
     /// With the present image alone.
     pub(crate) fn begins() -> Lineage {
-        let keeper = Keeper::new(clock::now()).ok();
-        if let Some(keeper) = &keeper {
-            // Without notes what happens between two states is looked for, as far as it can be.
-            let _ = notes::begin(keeper.notes().as_fd());
+        Lineage::with(Store::new().ok())
+    }
+
+    /// The present image goes on with the store of the one before it.
+    pub(crate) fn with(store: Option<Store>) -> Lineage {
+        let notes = memfd::create(c"notes").ok().map(File::from);
+        if let Some(notes) = &notes {
+            // Without notes what happens between two commits is looked for, as far as it can be.
+            let _ = notes::begin(notes.as_fd());
         }
-        Lineage { binary: own_binary(), keeper, ..Lineage::default() }
+        Lineage { binary: own_binary(), store, notes, ..Lineage::default() }
     }
 
     /// The present image goes on after one that crashed. It notes on where that one did, and until
     /// it has kept its state goes back to that one's. Armed: what it reads may make it crash too.
     pub(crate) fn after_crash(
-        memory: [File; 2],
+        store: Store,
         notes: File,
         Crashed { crashes, row, given }: Crashed,
     ) -> Lineage {
-        let keeper = Keeper::with(notes, clock::now()).ok();
-        let (before, binary) = (Some(memory), own_binary());
+        let (store, notes, binary) = (Some(store), Some(notes), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        keeper.iter().flat_map(Keeper::memory).for_each(|memory| inherit::is_new(memory.as_fd()));
-        let lineage = Lineage { binary, keeper, before, crashes, row, given, ..Lineage::default() };
+        let lineage = Lineage { binary, store, notes, crashes, row, given, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage
@@ -101,22 +103,19 @@ impl Lineage {
     /// From now on a crash is survived.
     pub(crate) fn arm(&self) -> io::Result<()> {
         let own = self.binary.as_ref().ok_or_else(|| io::Error::other("there is no /proc"))?;
-        let keeper = self.keeper.as_ref();
-        let keeper = keeper.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
+        let memory = self.store.as_ref().zip(self.notes.as_ref());
+        let (store, notes) =
+            memory.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
         // One that has just come, and crashes, gives way to the one before it.
         let binary = previous.unwrap_or(own);
-        let [mut one, mut other, notes] = keeper.numbers();
-        if let Some(before) = &self.before {
-            [one, other] = before.each_ref().map(AsRawFd::as_raw_fd);
-        }
+        let (store, number) = (store.number(), notes.as_raw_fd());
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
         let given = self.given.iter();
         let given: String =
             given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
-        let word = format!("--rescue={one},{other},{notes},{crashes},{row}{given}");
-        let notes = Some(keeper.notes().as_fd());
-        fault::arm(binary.as_fd(), notes, arguments(word), environment())
+        let word = format!("--rescue={store},{number},{crashes},{row}{given}");
+        fault::arm(binary.as_fd(), Some(notes.as_fd()), arguments(word), environment())
     }
 
     /// A binary has passed that waits for the load under way, and for no other.
@@ -128,8 +127,7 @@ impl Lineage {
     pub(crate) fn deadline(&self) -> Option<Time> {
         let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
         let probation = self.previous.as_ref().map(|(_, until)| *until);
-        let kept = self.keeper.as_ref().and_then(Keeper::due);
-        [trial, probation, kept, self.steady_at].into_iter().flatten().min()
+        [trial, probation, self.steady_at].into_iter().flatten().min()
     }
 }
 
@@ -140,8 +138,8 @@ pub(crate) fn own_binary() -> Option<OwnedFd> {
 
 /// Until it is armed for good, a crash of this new image executes the one before it, which goes on
 /// with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, state: &File, rung: u64, begins: Begins) {
-    let word = format!("--resume={},-1,{rung}{}", state.as_raw_fd(), begins.word());
+pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
+    let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
     // Refused: then it is as if there had been none before.
     let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
 }

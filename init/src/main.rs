@@ -48,6 +48,7 @@ mod scribe;
 mod shutdown;
 mod signals;
 mod spawn;
+mod state;
 mod step;
 mod store;
 mod suspect;

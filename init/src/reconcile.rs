@@ -11,6 +11,7 @@ use crate::logger::Handle;
 use crate::process;
 use crate::run::procedure::{Part, UNKNOWN};
 use crate::run::running::Main;
+use crate::state::store::Store;
 use crate::sys::impatience::impatiently;
 use crate::sys::{Pid, signal, wait};
 use crate::voice::Level;
@@ -31,8 +32,8 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
 }
 
 /// What was kept, without a logger of which it does not know.
-pub(crate) fn state(kept: &[u8]) -> Result<State, String> {
-    let mut state = State::read(kept)?;
+pub(crate) fn state(store: &Store) -> Result<State, String> {
+    let mut state = State::read(store)?;
     if let Some(logger) = &mut state.logger {
         end_unknown_logger(logger, state.head.kept);
     }

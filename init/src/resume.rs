@@ -12,8 +12,7 @@ use crate::control::answer::{failed, now};
 use crate::crash_test;
 use crate::event_loop::{Init, token};
 use crate::foreign;
-use crate::journal::keeper;
-use crate::journal::notes::Past;
+use crate::journal::notes::{self as noted, Past};
 use crate::journal::started::Started;
 use crate::journal::state::State;
 use crate::journal::turns;
@@ -28,6 +27,7 @@ use crate::run::running::Main;
 use crate::scribe;
 use crate::signals::{self, Signals};
 use crate::spawn::{Base, Null};
+use crate::state::store::Store;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, fault, inherit, notes, process, socket};
 use crate::trial::{PASSED, PASSED_ROOT};
@@ -42,8 +42,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::fstat;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
 /// The numbers of `--resume` and `--check-resume`.
@@ -97,16 +98,8 @@ fn is_write_end(fd: &OwnedFd) -> bool {
     is_pipe && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_WRONLY)
 }
 
-fn read_state(file: Option<&File>) -> Result<State, String> {
-    let file = file.ok_or("there is no state")?;
-    let mut bytes = Vec::new();
-    read_all(file, &mut bytes).map_err(|error| format!("the state: {error}"))?;
-    State::read(&bytes)
-}
-
-fn read_all(mut file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
-    io::Seek::rewind(&mut file)?;
-    file.take(limit::STATE).read_to_end(bytes).map(drop)
+fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
+    Store::open(file.ok_or("there is no state")?)
 }
 
 /// This image can not go on: the next one does, where one is armed, with all this one was handed.
@@ -122,8 +115,8 @@ fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::
 pub(crate) fn check(word: &str) -> ExitCode {
     let numbers = numbers(word).unwrap_or_default();
     let said = inherited(&numbers, 1);
-    let file = inherited(&numbers, 0).map(File::from);
-    let (status, text) = match read_state(file.as_ref()) {
+    let store = open_store(inherited(&numbers, 0));
+    let (status, text) = match store.and_then(|store| State::read(&store)) {
         Ok(state) => {
             // What it holds is the other image's.
             std::mem::forget(state);
@@ -137,23 +130,52 @@ pub(crate) fn check(word: &str) -> ExitCode {
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
+/// What an image that crashed has noted since its last commit.
+struct Found {
+    past: Past,
+    /// Of the fault; 0: a panic.
+    signal: u64,
+    /// Bit n-1: signal n was not dealt with.
+    rung: u64,
+}
+
+impl Found {
+    fn read(bytes: &[u8], known: u64) -> Found {
+        let number = |at: usize| {
+            let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
+            word.map_or(0, u64::from_ne_bytes)
+        };
+        let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
+        Found { past: Past::read(bytes, known), signal, rung }
+    }
+}
+
+/// What the file of notes holds. Less than there is room for: not all of it was ever noted.
+fn bytes_of(notes: &File) -> Vec<u8> {
+    let mut bytes = vec![0; noted::BYTES];
+    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(length);
+    bytes
+}
+
 impl Init {
     /// Goes on.
     pub(crate) fn resume(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         // It would bear the number of the descriptor it was executed by.
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
-        let (file, previous) = (inherited(&numbers, 0).map(File::from), inherited(&numbers, 1));
+        let (store, previous) = (open_store(inherited(&numbers, 0)), inherited(&numbers, 1));
         let rung = numbers.get(2).copied().unwrap_or(0);
         let begins = Begins::of(&numbers);
-        if let (Some(file), Some(previous)) = (&file, &previous) {
-            gives_way_to(previous, file, rung, Begins { gave_way: true, ..begins });
+        let store = store.map_err(|why| gives_way(mode, why))?;
+        if let Some(previous) = &previous {
+            gives_way_to(previous, &store, rung, Begins { gave_way: true, ..begins });
         }
-        let state = read_state(file.as_ref()).map_err(|why| gives_way(mode, why))?;
+        let state = State::read(&store).map_err(|why| gives_way(mode, why))?;
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         foreign::close_rest();
-        let mut lineage = Lineage::begins();
+        let mut lineage = Lineage::with(Some(store));
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.previous =
@@ -169,7 +191,7 @@ impl Init {
         let asker = init.lineage.upgraded.take();
         // One that has to wait is to be known to whoever goes on after this image.
         scribe::begin();
-        init.keep_here();
+        init.commit();
         init.arm(0);
         init.answer_upgrade(asker, begins.gave_way);
         if begins.in_root {
@@ -206,33 +228,31 @@ impl Init {
         let count = |at: usize| {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };
-        let (crashes, row) = (count(3), count(4));
-        let given = limits::given(numbers.get(5..).unwrap_or_default());
+        let (crashes, row) = (count(2), count(3));
+        let given = limits::given(numbers.get(4..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
-        let [one, other, notes] = [0, 1, 2].map(|at| inherited(&numbers, at).map(File::from));
-        let (Some(one), Some(other), Some(notes)) = (one, other, notes) else {
-            return Err(io::Error::other("there is no state"));
-        };
-        let memory = [one, other];
-        let found = keeper::read(&memory, &notes).map_err(|why| {
-            signals::raise_ends(keeper::not_dealt_with(&notes));
+        let (store, notes) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
+        let Some(notes) = notes else { return Err(io::Error::other("there is no state")) };
+        let noted = bytes_of(&notes);
+        let store = open_store(store).map_err(|why| {
+            signals::raise_ends(Found::read(&noted, 0).rung);
             io::Error::other(why)
         })?;
+        let state = reconcile::state(&store).map_err(|why| gives_way(mode, why))?;
+        let found = Found::read(&noted, state.head.known);
         if row > limit::CRASHES_IN_A_ROW {
+            std::mem::forget(state);
             signals::raise_ends(found.rung);
             claim::let_go_on(&found.past.notes);
             return Err(io::Error::other(format!("it has crashed {row} times in a row")));
         }
-        let mut lineage = Lineage::after_crash(memory, notes, crashed);
-        let state = reconcile::state(&found.state).map_err(|why| gives_way(mode, why))?;
+        let mut lineage = Lineage::after_crash(store, notes, crashed);
         let heeded = replay::heeded(&found.past);
         (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
         lineage.has_all_begun = replay::heeds_all_begun(&found.past);
         // Whoever reads there would see the end of a start between two of its lines.
         let _writers = foreign::close_rest_but(is_write_end);
         let mut init = Init::of(state, options, mode, lineage)?;
-        let generation = init.machine.generation().number;
-        init.lineage.keeper.iter_mut().for_each(|keeper| keeper.goes_on_from(generation));
         init.lineage.resumed = Some(init.now);
         init.number_asides();
         init.arm(row);
@@ -260,7 +280,7 @@ impl Init {
         init.lineage.suspects.extend(suspect);
         // One that has to wait is to be known to whoever goes on after this image.
         scribe::begin();
-        init.keep_here();
+        init.commit();
         crate::sys::signal::unblock_all();
         init.next_load();
         Ok(init)
@@ -296,7 +316,7 @@ impl Init {
         let last = turn.map_or(0, |turn| turns::nearest(self.wakeups, turn));
         self.wakeups = self.wakeups.max(last).saturating_add(1);
         let turn = u32::try_from(self.wakeups & u64::from(u32::MAX)).unwrap_or(0);
-        let file = self.lineage.keeper.as_ref().map(|keeper| keeper.notes().as_fd());
+        let file = self.lineage.notes.as_ref().map(AsFd::as_fd);
         if let Some(Err(error)) = file.map(|file| notes::go_on(file, past, turn)) {
             self.say(Level::Warning, format_args!("nothing can be noted: {error}"));
         }

@@ -2,6 +2,7 @@
 //! unit the latest start, and the first one that became ready: a restart does not change how the boot
 //! went.
 
+use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::action::Note;
@@ -9,11 +10,10 @@ use groundstate_units::machine::reason::{Reason, State};
 use groundstate_units::name::Name;
 use groundstate_units::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// One start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Start {
+pub(crate) struct Start {
     waited_from: Time,
     started: Option<Time>,
     ready: Option<Time>,
@@ -23,14 +23,14 @@ struct Start {
 }
 
 /// The starts of each unit.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default)]
 pub(crate) struct Timings {
     /// The latest.
-    of: BTreeMap<Name, Start>,
+    pub(crate) of: Table<Name, Start>,
     /// The first that became ready, of units that have been started again since.
-    first: BTreeMap<Name, Start>,
+    pub(crate) first: Table<Name, Start>,
     /// How often init has restarted each by itself, of those where it has.
-    restarts: BTreeMap<Name, u32>,
+    pub(crate) restarts: Table<Name, u32>,
 }
 
 impl Timings {
@@ -64,7 +64,7 @@ impl Timings {
                 }
                 State::Failed => {
                     let fresh = self.fresh(now, &note.unit);
-                    let start = self.of.entry(note.unit.clone()).or_insert(fresh);
+                    let start = self.of.get_or_insert(&note.unit, fresh);
                     if start.ready.is_none() {
                         start.failed.get_or_insert(now);
                     }
@@ -83,7 +83,7 @@ impl Timings {
         let is_by_itself = matches!(note.reason, Some(Reason::Backoff { .. }));
         match (note.from, note.to) {
             (from, State::Waiting) if from != State::Waiting && is_by_itself => {
-                let count = self.restarts.entry(note.unit.clone()).or_default();
+                let count = self.restarts.get_or_default(note.unit.clone());
                 *count = count.saturating_add(1);
             }
             (_, State::Disabled) | (State::Stopping, State::Starting) => {
@@ -113,7 +113,7 @@ impl Timings {
     fn put(&mut self, unit: &Name, start: Start) {
         let before = self.of.insert(unit.clone(), start);
         if let Some(ready) = before.filter(|start| start.ready.is_some()) {
-            self.first.entry(unit.clone()).or_insert(ready);
+            self.first.get_or_insert(unit, ready);
         }
     }
 
@@ -150,7 +150,7 @@ fn timing(name: &Name, start: &Start) -> Timing {
     }
 }
 
-fn keep<T>(of: &mut BTreeMap<Name, T>, generation: &Generation) {
+fn keep<T>(of: &mut Table<Name, T>, generation: &Generation) {
     // Both in order of names.
     let mut units = generation.units.iter().peekable();
     of.retain(|name, _| {

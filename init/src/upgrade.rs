@@ -10,26 +10,24 @@
 //! Also here: what a crash needs, beforehand. The state is kept ([`crate::journal::keeper`]), and
 //! the handler of a fault is told what to execute ([`crate::sys::fault`]).
 
-use crate::clock;
 use crate::control::answer::{Answered, failed};
 use crate::event_loop::Init;
 use crate::foreign;
-use crate::journal::keeper::{Keeper, Outcome};
 use crate::limit;
 use crate::lineage::{arguments_in, environment};
 use crate::loader::Asker;
 use crate::new_root;
 use crate::resume::Begins;
 use crate::scribe;
+use crate::state::store::Store;
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, fault, inherit, memfd, process, signal, socket, wait};
+use crate::sys::{Pid, fault, inherit, notes, process, signal, socket, wait};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::spec::Exit;
 use groundstate_units::time::Time;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -76,120 +74,34 @@ impl Init {
         if catch_unwind(AssertUnwindSafe(|| self.turn())).is_err() {
             fault::by_panic();
         }
-        let ends = self.ending.is_under_way();
-        let pause = if ends { limit::KEEPING_AT_THE_END } else { limit::KEEPING_PAUSE };
-        if !self.lineage.undisturbed
-            && let Some(keeper) = &mut self.lineage.keeper
-        {
-            keeper.falls_behind(self.now, pause);
-        }
     }
 
-    /// Keeps the state, if it is time.
-    pub(crate) fn keep_state(&mut self) {
-        let (now, number) = (clock::now(), self.machine.generation().number);
-        if let Some(keeper) = &mut self.lineage.keeper {
-            keeper.is_of(number, now);
+    /// Makes what this turn changed the state that the next image finds.
+    pub(crate) fn commit(&mut self) {
+        let Some(mut store) = self.lineage.store.take() else { return };
+        let known = notes::last();
+        let staged = self.stage(&mut store);
+        let committed = match staged {
+            true => store.commit().map_err(|error| error.to_string()),
+            false => Err("a record cannot be written".to_string()),
+        };
+        let was_committed = store.is_committed();
+        if committed.is_err() {
+            store.invalidate();
         }
-        // Where nothing can be kept nothing is gone back to, and what the units came in is let go of.
-        self.kept(Keeper::outlived);
-        let Some(keeper) = &mut self.lineage.keeper else { return };
-        if keeper.due().is_none_or(|due| now < due) {
-            return;
-        }
-        // There are no units yet.
-        if self.loader.is_booting() {
-            return keeper.put_off(now);
-        }
-        if let Some(writer) = keeper.late_writer(now) {
-            // Its end is reaped.
-            let _ = wait::kill_made(writer, 9);
-        }
-        let goes_further = self.lineage.before.is_some();
-        if let Some(before) = keeper.abandon_writer(now, goes_further) {
-            self.arm_again();
-            // Until now a crash would have gone there.
-            drop(before);
-            let text = "who writes the state can not be killed: init writes it itself";
-            self.say(Level::Warning, format_args!("{text}"));
-        }
-        let Some(keeper) = &mut self.lineage.keeper else { return };
-        if keeper.is_being_written() {
-            return;
-        }
-        if keeper.has_stuck_writer() {
-            return self.keep_here();
-        }
-        if let Some(record) = &mut self.record {
-            // Or the child would write it too.
-            let _ = record.flush();
-        }
-        keeper.begin();
-        // What the child does to what it has is done to its copy.
-        self.loader.origin.keeps(number);
-        let child = process::fork_whole(|| {
-            let _ = process::set_name(c"init: keeps");
-            // A limit of file sizes is said, as it is where init writes: nobody ends for it, with a core.
-            let _ = signal::ignore(signal::XFSZ);
-            let _ = process::die_with_parent(9);
-            let errno = self.write_state().err().map(|error| error.raw_os_error());
-            errno.map_or(0, |errno| errno.and_then(|errno| u8::try_from(errno).ok()).unwrap_or(255))
-        });
-        match (child, &mut self.lineage.keeper) {
-            (Ok(child), Some(keeper)) => keeper.begun(child, now),
-            // There are no processes to be had, or no memory for one.
-            (Err(_), _) => self.keep_here(),
-            (Ok(_), None) => {}
-        }
-    }
-
-    /// Keeps the state before anything else is done.
-    pub(crate) fn keep_here(&mut self) {
-        let begun = clock::now();
-        let Some(keeper) = &mut self.lineage.keeper else { return };
-        keeper.begin();
-        let written = self.write_state().map_err(|error| error.to_string());
-        self.kept(|keeper| Some(keeper.kept(written, begun, clock::now())));
-    }
-
-    fn write_state(&mut self) -> io::Result<()> {
-        let state = self.whole_state().ok_or_else(|| io::Error::other("it can not be written"))?;
-        self.lineage.keeper.as_ref().map_or(Ok(()), |keeper| keeper.write(&state))
-    }
-
-    /// A child was reaped: true if it was the one that writes the state.
-    pub(crate) fn writer_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let now = clock::now();
-        self.kept(|keeper| keeper.ended(pid, exit, now))
-    }
-
-    fn kept(&mut self, outcome: impl FnOnce(&mut Keeper) -> Option<Outcome>) -> bool {
-        let outcome = self.lineage.keeper.as_mut().and_then(outcome);
-        let is_decided =
-            matches!(outcome, Some(Outcome::Kept | Outcome::KeptAgain | Outcome::Lost(_)));
-        // Kept, or lost and growing old: it is not gone back to that one any more.
-        if is_decided && let Some(before) = self.lineage.before.take() {
-            self.arm_again();
-            // Until now a crash would have gone there.
-            drop(before);
-        }
-        let generations = self.lineage.keeper.as_ref().map(Keeper::generations);
-        self.loader.origin.is_gone_back_to(generations.unwrap_or_default());
-        match &outcome {
-            Some(Outcome::Behind(why)) => {
-                let then = "a crash goes back to the one before it, and to what was noted since";
-                self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
+        self.lineage.store = Some(store);
+        match committed {
+            Ok(()) => {
+                notes::known(known);
+                Bell::committed();
+                self.loader.origin.committed();
             }
-            Some(Outcome::Lost(why)) => {
-                let then = "after a crash init would look after nothing";
-                self.say(Level::Warning, format_args!("the state can not be kept: {why}; {then}"));
+            Err(why) if was_committed => {
+                let then = "services would run on after a crash of init, unsupervised";
+                self.say(Level::Warning, format_args!("the state cannot be stored: {why}; {then}"));
             }
-            Some(Outcome::KeptAgain) => {
-                self.say(Level::Info, format_args!("the state is kept again"));
-            }
-            Some(Outcome::Kept | Outcome::Still) | None => {}
+            Err(_) => {}
         }
-        outcome.is_some()
     }
 
     /// Begins to try another binary here.
@@ -203,7 +115,7 @@ impl Init {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
-        let state = self.state_in_memory().map_err(fail)?;
+        let state = self.state_copy().map_err(fail)?;
         let (said, theirs) = socket::pair().map_err(fail)?;
         let to_root = matches!(wanted, Wanted::InRoot(..));
         let child = process::fork_whole(|| {
@@ -217,13 +129,11 @@ impl Init {
         Ok(None)
     }
 
-    fn state_in_memory(&mut self) -> io::Result<OwnedFd> {
-        let bytes = self
-            .whole_state()
-            .ok_or_else(|| io::Error::other("there is no memfd_create(2) here"))?;
-        let mut file = File::from(memfd::create(c"state")?);
-        file.write_all(&bytes)?;
-        Ok(file.into())
+    /// The state of this moment, for a binary that is tried.
+    fn state_copy(&mut self) -> io::Result<OwnedFd> {
+        self.commit();
+        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
+        store.ok_or_else(|| io::Error::other("the state cannot be stored"))?.copy()
     }
 
     /// It takes too long; or the image before this one is needed no more.
@@ -327,12 +237,13 @@ impl Init {
     }
 
     fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
-        let state = match self.state_in_memory() {
-            Ok(state) => state,
-            Err(error) => return (None, error.to_string()),
+        self.commit();
+        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
+        let Some(store) = store.map(Store::number) else {
+            return (None, "the state cannot be stored".to_string());
         };
         let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut word = format!("--resume={},{previous},{rung}", state.as_raw_fd());
+        let mut word = format!("--resume={store},{previous},{rung}");
         let entered = passed.root.as_ref().map(|root| {
             let old = new_root::memory_of_old(root.as_fd());
             new_root::enter(root.as_fd()).map(|()| old)

@@ -18,29 +18,30 @@ pub fn is_caretaker(init: &Init) {
     until("init says that it cannot restore its state", || said().then_some(()));
 }
 
-/// The two memories of the kept state with their epochs, the latest first.
-pub fn memories(init: &Init) -> Vec<(u64, File)> {
+/// The memory of init's state, with the word of its last commit (0: nothing is committed).
+pub fn state_memory(init: &Init) -> Option<(u64, File)> {
     let process = init.process();
-    let numbers = process.files().into_iter().filter(|(_, file)| file.contains("memfd:state"));
-    let opened = numbers.filter_map(|(number, _)| {
-        let path = format!("/proc/{}/fd/{number}", process.0);
-        let file = File::options().read(true).write(true).open(path).ok()?;
-        let mut epoch = [0; 8];
-        let _ = file.read_exact_at(&mut epoch, 8);
-        Some((u64::from_le_bytes(epoch), file))
-    });
-    let mut opened: Vec<(u64, File)> = opened.collect();
-    opened.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
-    opened
+    let mut numbers = process.files().into_iter();
+    let (number, _) = numbers.find(|(_, file)| file.contains("memfd:state"))?;
+    let path = format!("/proc/{}/fd/{number}", process.0);
+    let file = File::options().read(true).write(true).open(path).ok()?;
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, 8).ok()?;
+    Some((u64::from_le_bytes(word), file))
 }
 
-/// What has happened so far is in both memories: a crash goes back to nothing that is older. Something
-/// has to happen again and again, or nothing is kept anew.
-pub fn is_kept(init: &Init) {
-    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
-    until("both are of now", || {
-        let found = memories(init);
-        (found.len() == 2 && found.iter().all(|(epoch, _)| *epoch > latest)).then_some(())
+/// The word of the last commit.
+pub fn commit_word(init: &Init) -> u64 {
+    state_memory(init).map_or(0, |(word, _)| word)
+}
+
+/// What has happened so far is committed: each request makes a commit, too.
+pub fn is_committed(init: &Init) {
+    let before = commit_word(init);
+    until("a later turn is committed", || {
+        init.status();
+        let word = commit_word(init);
+        (word != 0 && word != before).then_some(())
     });
 }
 

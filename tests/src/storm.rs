@@ -5,7 +5,7 @@
 
 use crate::boot::{Boot, Init};
 use crate::client::Client;
-use crate::crash::{FAULTS, crash, is_kept};
+use crate::crash::{FAULTS, crash, is_committed};
 use crate::deadline::until;
 use crate::sandbox::Sandbox;
 use crate::status::Status;
@@ -170,7 +170,7 @@ impl Storm {
             (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
         });
         // Who has connected since is turned away.
-        is_kept(init);
+        is_committed(init);
         let (survived, begun, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
         let said = format!("round {number}");

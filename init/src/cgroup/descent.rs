@@ -37,7 +37,7 @@ impl Tracker {
         }
         // Or it is one that had been started, and is known.
         if wait::is_made(pid) {
-            let family = self.families.entry(run).or_default();
+            let family = self.families.get_or_default(run);
             family.not_ours(pid);
             family.add(pid);
         }
@@ -60,13 +60,13 @@ impl Tracker {
     /// Between a crash and now: this was started for the run, began then, and has been reaped.
     pub(crate) fn had_started(&mut self, run: RunId, pid: Pid, began: u64) {
         if self.hierarchy.is_none() {
-            self.families.entry(run).or_default().add_gone(pid, began);
+            self.families.get_or_default(run).add_gone(pid, began);
         }
     }
 
     /// Between a crash and now: it has been reaped, which is put again later.
     pub(crate) fn was_reaped(&mut self, pid: Pid) {
-        self.families.values_mut().for_each(|family| family.was_reaped(pid));
+        self.families.iter_mut().for_each(|(_, family)| family.was_reaped(pid));
     }
 
     /// Between a crash and now: these were begun, and are taken up or killed.
@@ -84,7 +84,7 @@ impl Tracker {
 
     /// After a crash: who has been reaped, which nobody has noted or heeds, has ended all the same.
     pub(crate) fn forget_reaped(&mut self) {
-        for (run, family) in &mut self.families {
+        for (run, family) in self.families.iter_mut() {
             let reaped = family.heads.extract_if(.., |pid, began| {
                 let of = Pid::from_raw(*pid);
                 let is_it = |stat: Stat| *began == 0 || stat.began == *began;

@@ -5,9 +5,10 @@ use super::controller::{self, Wish};
 use super::descent::Family;
 use super::group;
 use super::tracker::{Tracked, Tracker};
+use crate::state::table::Table;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -113,24 +114,16 @@ impl Tracker {
         }
     }
 
-    /// What is known of the run.
-    pub(crate) fn of(&self, run: RunId) -> (Option<&Tracked>, Option<&Family>) {
-        (self.runs.get(&run), self.families.get(&run))
-    }
-
-    /// All runs it knows of.
-    pub(crate) fn known(&self) -> impl Iterator<Item = RunId> {
-        self.runs.keys().chain(self.families.keys()).copied()
-    }
-
-    /// What was known of a run before this init went on as another image.
-    pub(crate) fn know_again(&mut self, run: RunId, of_it: (Option<Tracked>, Option<Family>)) {
-        let (tracked, family) = of_it;
-        if let Some(tracked) = tracked {
-            self.children.extend(tracked.children.iter().map(|child| (*child, run)));
-            self.runs.insert(run, tracked);
+    /// What an image of init before this one knew of all runs.
+    pub(crate) fn know_again(
+        &mut self,
+        runs: BTreeMap<RunId, Tracked>,
+        families: BTreeMap<RunId, Family>,
+    ) {
+        for (run, tracked) in &runs {
+            self.children.extend(tracked.children.iter().map(|child| (*child, *run)));
         }
-        self.families.extend(family.map(|family| (run, family)));
+        (self.runs, self.families) = (Table::of(runs), Table::of(families));
     }
 
     /// After this init has gone on as another image: what the kernel was asked to tell is asked

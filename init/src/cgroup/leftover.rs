@@ -156,7 +156,7 @@ impl Tracker {
         if let Some(group::Number::Ahead(number)) = name.as_deref().and_then(group::number_of) {
             self.was_made_ahead(number, run);
         }
-        let tracked = self.runs.entry(run).or_default();
+        let tracked = self.runs.get_or_default(run);
         if tracked.cgroup.is_none() {
             tracked.cgroup = name.map(String::into_boxed_str);
         }

@@ -23,5 +23,5 @@ mod tracking;
 mod watches;
 
 pub(crate) use controller::Wish;
-pub(crate) use descent::{Family, Look, Orphans};
-pub(crate) use tracker::{Tracked, Tracker};
+pub(crate) use descent::{Look, Orphans};
+pub(crate) use tracker::Tracker;

@@ -13,6 +13,7 @@ use super::hierarchy::Hierarchy;
 use crate::limit;
 use crate::process;
 use crate::spawn::Place;
+use crate::state::table::Table;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use nix::sys::inotify::{InitFlags, Inotify, WatchDescriptor};
@@ -50,10 +51,10 @@ pub(crate) struct Tracker {
     #[serde(skip)]
     pub(super) inotify: Option<Inotify>,
     #[serde(skip)]
-    pub(super) runs: BTreeMap<RunId, Tracked>,
+    pub(crate) runs: Table<RunId, Tracked>,
     /// Of each run, where there are no cgroups.
     #[serde(skip)]
-    pub(super) families: BTreeMap<RunId, Family>,
+    pub(crate) families: Table<RunId, Family>,
     /// Of whom processes were reaped, and what they left is to be found: each with when it began.
     #[serde(skip)]
     pub(super) parted: Vec<(RunId, u64)>,
@@ -115,8 +116,8 @@ impl Tracker {
         Tracker {
             hierarchy,
             inotify,
-            runs: BTreeMap::new(),
-            families: BTreeMap::new(),
+            runs: Table::default(),
+            families: Table::default(),
             parted: Vec::new(),
             reaped: BTreeSet::new(),
             begun_after: BTreeSet::new(),
@@ -168,7 +169,7 @@ impl Tracker {
             false => None,
         };
         if self.hierarchy.is_none() {
-            self.runs.entry(run).or_default();
+            self.runs.get_or_default(run);
             let none = io::Error::from_raw_os_error(libc::ENODEV);
             for (file, _) in wish.settings() {
                 self.refuse(wish, unit, &file, &none)?;
@@ -178,7 +179,7 @@ impl Tracker {
         let opened = self.cgroup_of(run, unit, wish.slice(), ahead);
         let (directory, name) = opened.map_err(|error| refused(unit, &error))?;
         let apart = wish.helper && wish.delegates();
-        let tracked = self.runs.entry(run).or_default();
+        let tracked = self.runs.get_or_default(run);
         tracked.cgroup = Some(name.clone());
         let fresh = !std::mem::replace(&mut tracked.entered, true);
         let bounded = wish.counts_memory() || !wish.slice().is_empty();
@@ -233,7 +234,7 @@ impl Tracker {
 
     /// A child was cloned for this run.
     pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
-        let tracked = self.runs.entry(run).or_default();
+        let tracked = self.runs.get_or_default(run);
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
         self.has_begun(run, pid);

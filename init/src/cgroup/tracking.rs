@@ -55,7 +55,7 @@ impl Tracker {
         self.memory_watches.clear();
         self.leftovers.clear();
         self.ahead = super::ahead::Ahead::default();
-        for tracked in self.runs.values_mut() {
+        for (_, tracked) in self.runs.iter_mut() {
             (tracked.cgroup, tracked.entered, tracked.counts_memory) = (None, false, false);
         }
         let children: Vec<(i32, RunId)> =

@@ -7,8 +7,7 @@
 
 mod begun;
 pub(crate) mod carried;
-pub(crate) mod frame;
-pub(crate) mod keeper;
+mod frame;
 pub(crate) mod learnt;
 pub(crate) mod notes;
 mod opened;

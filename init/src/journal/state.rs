@@ -1,34 +1,37 @@
 //! What of init is kept, and what it becomes again. Live types are written as they are; what the
 //! kernel holds goes along as a number ([`super::carried`]); what can be derived is not written.
 
-use super::frame::{self, Kind, Writer};
 use crate::boot::limits::OwnLimits;
-use crate::cgroup::{Family, Tracked, Tracker};
+use crate::cgroup::Tracker;
 use crate::clock::{self, OnTheWall};
 use crate::control::Control;
 use crate::event_loop::{Init, Tokens};
 use crate::history::History;
 use crate::loader::{Asker, Loader};
-use crate::logger::{self, RunLog};
+use crate::logger;
 use crate::notify::Notify;
 use crate::record::Record;
-
 use crate::run::running::Running;
 use crate::run::table::{Looks, Runs};
 use crate::shutdown::Ending;
 use crate::spawn::{KeptGround, Spawner};
+use crate::state::kind::Kind;
+use crate::state::store as records;
+use crate::state::table::Table;
 use crate::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{inherit, launch, wait};
+use crate::sys::{inherit, launch, notes, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use groundstate_units::control::answer::System;
 use groundstate_units::generation::Generation;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::machine::record::{Changes, Records};
 use groundstate_units::name::Name;
 use groundstate_units::policy::Policy;
 use groundstate_units::time::Time;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -70,27 +73,21 @@ pub(crate) struct Head {
     pub(crate) kept: u64,
     /// Who is to be told that init has gone on.
     pub(crate) upgraded: Option<Asker>,
+    /// The last note that this state knows of.
+    pub(crate) known: u64,
+    /// The kernel kills a child that is cloned into a cgroup.
+    no_joining: bool,
+    places: Option<RawFd>,
 }
 
-/// All of one run, but for what hangs on its unit.
-type OfRun<Running, Tracked, Family, Log> =
-    (RunId, Option<Running>, Option<Tracked>, Option<Family>, Option<Log>);
-
-/// What the tracker knows of a run.
-type InCgroups = (Option<Tracked>, Option<Family>);
-
-/// Everything that stands in the bytes, each thing by itself: nothing of it fits another yet.
+/// Everything that stands in the records, each thing by itself: nothing of it fits another yet.
 pub(crate) struct Parts {
     head: Head,
-    machine: Vec<u8>,
+    machine: Records,
     runs: BTreeMap<RunId, Running>,
-    tracked: Vec<(RunId, InCgroups)>,
-    logs: Vec<RunLog>,
     store: Store,
     looks: Looks,
     suspects: Suspects,
-    no_joining: bool,
-    places: Option<RawFd>,
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
@@ -124,37 +121,56 @@ pub(crate) struct State {
 }
 
 impl Init {
-    /// The whole state as bytes. None: it can not be kept here, for there are no memfds.
-    pub(crate) fn whole_state(&mut self) -> Option<Vec<u8>> {
-        let head = self.head()?;
-        let mut to = Writer::new();
-        let mut whole = to.put(Kind::Head, &head)
-            && to.put(Kind::Machine, &self.machine.keep())
-            && to.put(Kind::Tracker, &self.tracker)
-            && to.put(Kind::Ground, &self.spawner.keep()?)
-            && to.put(Kind::Store, &self.runs.store)
-            && to.put(Kind::Control, &self.control)
-            && to.put(Kind::Notify, &self.notify)
-            && to.put(Kind::Logger, &self.logger)
-            && to.put(Kind::Loader, &self.loader)
-            && to.put(Kind::History, &self.history)
-            && to.put(Kind::Timings, &self.timings)
-            && to.put(Kind::Triggers, &self.triggers)
-            && to.put(Kind::Ending, &self.ending);
-        if !self.runs.looks.is_empty() {
-            whole = whole && to.put(Kind::Looks, &self.runs.looks);
+    /// Stages what changed since the last commit. False: something cannot be written.
+    pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
+        let Some(head) = self.head() else { return false };
+        let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
+        whole &= store.put_table(Kind::Run, self.runs.table());
+        whole &= store.put_table(Kind::Tracked, &mut self.tracker.runs);
+        whole &= store.put_table(Kind::Family, &mut self.tracker.families);
+        whole &= store.put(&Kind::Tracker.key(), &self.tracker);
+        if let Some(logger) = &mut self.logger {
+            whole &= store.put_table(Kind::Log, &mut logger.runs);
         }
-        if !self.lineage.suspects.is_empty() {
-            whole = whole && to.put(Kind::Suspects, &self.lineage.suspects);
+        whole &= store.put(&Kind::Logger.key(), &self.logger);
+        let Some(ground) = self.spawner.keep() else { return false };
+        whole &= store.put(&Kind::Ground.key(), &ground);
+        whole &= store.put_table(Kind::Event, &mut self.history.kept);
+        whole &= store.put_table(Kind::LastEvent, &mut self.history.of_run);
+        whole &= store.put(&Kind::History.key(), &self.history);
+        whole &= store.put_table(Kind::Start, &mut self.timings.of);
+        whole &= store.put_table(Kind::FirstStart, &mut self.timings.first);
+        whole &= store.put_table(Kind::Restarts, &mut self.timings.restarts);
+        whole
+            && store.put(&Kind::Store.key(), &self.runs.store)
+            && store.put(&Kind::Control.key(), &self.control)
+            && store.put(&Kind::Notify.key(), &self.notify)
+            && store.put(&Kind::Loader.key(), &self.loader)
+            && store.put(&Kind::Triggers.key(), &self.triggers)
+            && store.put(&Kind::Ending.key(), &self.ending)
+            && store.put(&Kind::Looks.key(), &self.runs.looks)
+            && store.put(&Kind::Suspects.key(), &self.lineage.suspects)
+    }
+
+    fn stage_machine(&mut self, store: &mut records::Store) -> bool {
+        let mut whole = store.put(&Kind::Machine.key(), &self.machine.machine_record());
+        let key = |place: u32| [&Kind::Unit.key()[..], &place.to_be_bytes()].concat();
+        let count = self.machine.record_count();
+        let changed = match self.machine.take_changes() {
+            Changes::Units(changed) => changed,
+            Changes::All => {
+                let is_there = |key: &[u8]| {
+                    let place = key.get(1..).and_then(|place| place.try_into().ok());
+                    place.is_some_and(|place| u32::from_be_bytes(place) < count)
+                };
+                store.retain(Kind::Unit as u8, is_there);
+                (0..count).collect()
+            }
+        };
+        for place in changed.into_iter().filter(|place| *place < count) {
+            whole &= store.put(&key(place), &self.machine.unit_record(place));
         }
-        let no_joining = launch::die_at_birth();
-        whole = whole && (!no_joining || to.put(Kind::NoJoining, &true));
-        let places = self.triggers.places();
-        whole = whole && (places.is_none() || to.put(Kind::Places, &places));
-        for run in self.known_runs() {
-            whole = whole && self.keep_run(run, &mut to);
-        }
-        whole.then(|| to.bytes())
+        whole
     }
 
     fn head(&mut self) -> Option<Head> {
@@ -189,107 +205,99 @@ impl Init {
             made: wait::all_made(),
             kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
+            known: notes::last(),
+            no_joining: launch::die_at_birth(),
+            places: self.triggers.places(),
         })
-    }
-
-    fn known_runs(&self) -> BTreeSet<RunId> {
-        let logged = self.logger.iter().flat_map(logger::Handle::known);
-        let runs = self.runs.iter().map(|(run, _)| run);
-        runs.chain(self.tracker.known()).chain(logged).collect()
-    }
-
-    fn keep_run(&self, run: RunId, to: &mut Writer) -> bool {
-        let (tracked, family) = self.tracker.of(run);
-        let log = self.logger.as_ref().and_then(|logger| logger.of(run));
-        let of_it: OfRun<&Running, &Tracked, &Family, &RunLog> =
-            (run, self.runs.get(run), tracked, family, log);
-        to.put(Kind::Run, &of_it)
     }
 }
 
 impl Parts {
     /// From now on what they name of descriptors is ours; whoever calls this closes the rest.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Parts, String> {
-        let frames = frame::read(bytes).map_err(|damage| damage.to_string())?;
-        let (mut runs, mut tracked, mut logs) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for body in frames.iter().filter(|(kind, _)| *kind == Kind::Run).map(|(_, body)| body) {
-            let (run, running, of_it, family, log): OfRun<Running, Tracked, Family, RunLog> =
-                postcard::from_bytes(body).map_err(|error| format!("a run: {error}"))?;
-            runs.extend(running.map(|running| (run, running)));
-            tracked.push((run, (of_it, family)));
-            logs.extend(log);
+    pub(crate) fn read(store: &records::Store) -> Result<Parts, String> {
+        fn of<T: DeserializeOwned>(store: &records::Store, kind: Kind) -> Result<T, String> {
+            store.read(kind)?.ok_or_else(|| format!("{kind:?}: there is no such record"))
         }
+        let mut tracker: Tracker = of(store, Kind::Tracker)?;
+        tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::Family)?);
+        let mut logger: Option<logger::Handle> = of(store, Kind::Logger)?;
+        if let Some(logger) = &mut logger {
+            logger.runs = Table::of(store.read_table(Kind::Log)?);
+        }
+        let mut history: History = of(store, Kind::History)?;
+        history.kept = Table::of(store.read_table(Kind::Event)?);
+        history.of_run = Table::of(store.read_table(Kind::LastEvent)?);
+        let timings = Timings {
+            of: Table::of(store.read_table(Kind::Start)?),
+            first: Table::of(store.read_table(Kind::FirstStart)?),
+            restarts: Table::of(store.read_table(Kind::Restarts)?),
+        };
+        let units = store.read_values(Kind::Unit)?;
         Ok(Parts {
-            head: of(&frames, Kind::Head)?,
-            machine: of(&frames, Kind::Machine)?,
-            runs,
-            tracked,
-            logs,
-            store: of(&frames, Kind::Store)?,
-            looks: if_there(&frames, Kind::Looks)?,
-            suspects: if_there(&frames, Kind::Suspects)?,
-            no_joining: if_there(&frames, Kind::NoJoining)?,
-            places: if_there(&frames, Kind::Places)?,
-            tracker: of(&frames, Kind::Tracker)?,
-            ground: of(&frames, Kind::Ground)?,
-            control: of(&frames, Kind::Control)?,
-            notify: of(&frames, Kind::Notify)?,
-            logger: of(&frames, Kind::Logger)?,
-            loader: of(&frames, Kind::Loader)?,
-            history: of(&frames, Kind::History)?,
-            timings: of(&frames, Kind::Timings)?,
-            triggers: of(&frames, Kind::Triggers)?,
-            ending: of(&frames, Kind::Ending)?,
+            head: of(store, Kind::Head)?,
+            machine: Records { machine: of(store, Kind::Machine)?, units },
+            runs: store.read_table(Kind::Run)?,
+            store: of(store, Kind::Store)?,
+            looks: of(store, Kind::Looks)?,
+            suspects: of(store, Kind::Suspects)?,
+            tracker,
+            ground: of(store, Kind::Ground)?,
+            control: of(store, Kind::Control)?,
+            notify: of(store, Kind::Notify)?,
+            logger,
+            loader: of(store, Kind::Loader)?,
+            history,
+            timings,
+            triggers: of(store, Kind::Triggers)?,
+            ending: of(store, Kind::Ending)?,
         })
     }
 
-    /// The generation in force, and the machine, if it fits.
-    pub(crate) fn machine(&self) -> Result<(Arc<Generation>, Machine), String> {
+    /// The machine, if it fits its units.
+    #[cfg(test)]
+    pub(crate) fn machine(self) -> Result<Machine, String> {
+        let generation = self.generation()?;
+        Machine::from_records(self.machine, generation)
+    }
+
+    /// The generation in force.
+    fn generation(&self) -> Result<Arc<Generation>, String> {
         let mut generation = self.loader.origin.generation(self.head.generation)?;
         generation.settings.exit_with.clone_from(&self.head.exit_with);
         generation.policy = self.head.policy.clone();
-        let generation = Arc::new(generation);
-        let machine = Machine::from_kept(&self.machine, generation.clone());
-        Ok((generation, machine.ok_or("the machine does not fit its units")?))
+        Ok(Arc::new(generation))
     }
 }
 
 impl State {
     /// Everything, put together. Descriptors are as in [`Parts::read`].
-    pub(crate) fn read(bytes: &[u8]) -> Result<State, String> {
-        // Where its units are not to be had, what it names of descriptors stays open for the next image.
-        let parts = ManuallyDrop::new(Parts::read(bytes)?);
-        let (generation, machine) = parts.machine()?;
+    pub(crate) fn read(store: &records::Store) -> Result<State, String> {
+        // If its units cannot be had, the descriptors it names stay open for the next image.
+        let parts = ManuallyDrop::new(Parts::read(store)?);
+        let generation = parts.generation()?;
         let mut parts = ManuallyDrop::into_inner(parts);
-        if parts.no_joining {
+        let machine = Machine::from_records(parts.machine, generation.clone())?;
+        let head = parts.head;
+        if head.no_joining {
             launch::died_at_birth();
         }
         parts.runs.values_mut().for_each(|running| share(running, &generation));
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
-        let mut tracker = parts.tracker;
-        for (run, of_it) in parts.tracked {
-            tracker.know_again(run, of_it);
-        }
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("the children's memory: {error}"))?;
-        let mut logger = parts.logger;
-        if let Some(logger) = &mut logger {
-            logger.know_again(parts.logs);
-        }
-        parts.triggers.know_places(parts.places);
-        let head = parts.head;
+        parts.triggers.know_places(head.places);
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(head.made.iter().copied());
         Ok(State {
             machine,
             runs,
-            tracker,
+            tracker: parts.tracker,
             spawner,
             control: parts.control,
             notify: parts.notify,
-            logger,
+            logger: parts.logger,
             loader: parts.loader,
             history: parts.history,
             timings: parts.timings,
@@ -302,84 +310,10 @@ impl State {
     }
 }
 
-/// The frame of that kind; of runs alone there are several.
-fn of<'a, T: Deserialize<'a>>(frames: &[(Kind, &'a [u8])], kind: Kind) -> Result<T, String> {
-    let found = frames.iter().find(|(of, _)| *of == kind).ok_or(format!("no {kind:?}"))?;
-    match postcard::take_from_bytes(found.1) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(format!("{kind:?}: too long")),
-        Err(error) => Err(format!("{kind:?}: {error}")),
-    }
-}
-
-/// The same, of a frame that is left out while there is nothing in it.
-fn if_there<'a, T: Deserialize<'a> + Default>(
-    frames: &[(Kind, &'a [u8])],
-    kind: Kind,
-) -> Result<T, String> {
-    if frames.iter().any(|(of, _)| *of == kind) { of(frames, kind) } else { Ok(T::default()) }
-}
-
 /// What a run was started with is mostly what its unit still says: it is there once.
 fn share(running: &mut Running, generation: &Generation) {
     let unit = generation.find_unit(running.name.as_str()).and_then(|unit| generation.unit(unit));
     if let Some(unit) = unit.filter(|unit| unit.run == running.definition) {
         running.definition = unit.run.clone();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::loader::parcel;
-    use crate::sys::{memfd, process};
-    use groundstate_units::spec::Exit;
-    use std::io::Write;
-
-    /// What an init of the version in its name has kept, and the delivery its units came in.
-    /// They stay: a type that changes needs another version, and then files of its own.
-    const STATE: &[u8] = include_bytes!("../../golden/state-11");
-    /// One of the version before, which is refused.
-    const OLDER: &[u8] = include_bytes!("../../golden/state-10");
-    const UNITS: &[u8] = include_bytes!("../../golden/generation-11");
-
-    #[test]
-    fn a_state_that_was_kept_once_is_read_for_as_long_as_its_version_is() {
-        // In a process of its own: what are descriptors of another are ours there.
-        let child = process::fork(&[], || {
-            let mut parts = Parts::read(STATE).unwrap();
-            // The file of its socket is not there.
-            std::mem::forget(parts.notify.take());
-            let mut file = File::from(memfd::create(c"generation").unwrap());
-            file.write_all(UNITS).unwrap();
-            memfd::seal(&file).unwrap();
-            let mut generation = parcel::unwrap(file.into()).unwrap().generation;
-            generation.number = parts.head.generation;
-            let machine = Machine::from_kept(&parts.machine, Arc::new(generation)).unwrap();
-            let is_as_it_was = machine.keep() == parts.machine;
-            let up: BTreeSet<&str> = parts.runs.values().map(|run| run.name.as_str()).collect();
-            let all = ["db", "stop", "web"].into_iter().all(|name| up.contains(name));
-            u8::from(is_as_it_was && all && parts.history.last() > 0)
-        });
-        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
-        let why = Parts::read(OLDER).err().unwrap();
-        assert!(why.contains("version"), "{why}");
-    }
-
-    #[test]
-    fn that_the_kernel_kills_who_is_cloned_into_a_cgroup_goes_along_and_changes_nothing_elsewhere()
-    {
-        let child = process::fork(&[], || {
-            let mut to = Writer::new();
-            to.put(Kind::NoJoining, &true);
-            let frame = to.bytes().split_off(8);
-            let mut found = [STATE.to_vec(), [STATE, &frame].concat()].map(|bytes| {
-                let mut parts = Parts::read(&bytes).unwrap();
-                std::mem::forget(parts.notify.take());
-                parts
-            });
-            u8::from(found.each_mut().map(|parts| parts.no_joining) == [false, true])
-        });
-        assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
     }
 }

@@ -20,7 +20,7 @@ struct Sealed {
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,
-    /// Of generations before, which states were kept under that a crash may go back to.
+    /// Of the generation that the committed state is of, until the next commit.
     #[serde(skip)]
     before: Vec<Sealed>,
 }
@@ -41,9 +41,9 @@ impl Origin {
         number == 0 || self.present.as_ref().is_some_and(|sealed| sealed.number == number)
     }
 
-    /// A crash goes back to states of these generations alone.
-    pub(crate) fn is_gone_back_to(&mut self, generations: [Option<u32>; 2]) {
-        self.before.retain(|sealed| generations.contains(&Some(sealed.number)));
+    /// The committed state is of the generation in force: those before are needed no more.
+    pub(crate) fn committed(&mut self) {
+        self.before.clear();
     }
 
     /// It is read anew. The error is for people.
@@ -90,20 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn the_units_of_each_state_that_a_crash_may_go_back_to_are_there() {
+    fn the_units_of_the_committed_state_are_there_until_the_next_commit() {
         let mut origin = Origin::default();
-        for number in 1..=4 {
+        for number in 1..=2 {
             origin.delivered(number - 1, number, memory());
             assert!(origin.keeps(number));
-            // One stands, and the next is being written, whatever is in force meanwhile.
-            origin.is_gone_back_to([Some(1), Some(2)]);
         }
-        assert_eq!(open(&origin), [1, 2, 4]);
-        origin.is_gone_back_to([Some(2), None]);
-        assert_eq!(open(&origin), [2, 4]);
-        origin.is_gone_back_to([Some(4), None]);
-        assert_eq!(open(&origin), [4]);
-        origin.is_gone_back_to([None, None]);
-        assert!(origin.keeps(4));
+        assert_eq!(open(&origin), [1, 2]);
+        origin.committed();
+        assert_eq!(open(&origin), [2]);
+        assert!(origin.keeps(2));
     }
 }

@@ -16,16 +16,6 @@ impl Handle {
         self.runs.get(&run).map(Box::as_ref)
     }
 
-    /// All runs it knows of.
-    pub(crate) fn known(&self) -> impl Iterator<Item = RunId> {
-        self.runs.keys().copied()
-    }
-
-    /// What was known of the runs before this init went on as another image.
-    pub(crate) fn know_again(&mut self, runs: impl IntoIterator<Item = RunLog>) {
-        self.runs.extend(runs.into_iter().map(|log| (log.run, Box::new(log))));
-    }
-
     /// After a crash: what was handed over since the state was kept is not what it says.
     pub(crate) fn reconcile(&mut self) {
         let there = self.stash.recount();

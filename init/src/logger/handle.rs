@@ -17,6 +17,7 @@ use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
 use crate::journal::carried;
+use crate::state::table::Table;
 use crate::sys::{self, Pid, wait};
 use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
@@ -52,7 +53,7 @@ pub(crate) struct Handle {
     stage: Option<Stage>,
     /// Runs whose pipe is not known to be at its end.
     #[serde(skip)]
-    pub(super) runs: BTreeMap<RunId, Box<RunLog>>,
+    pub(crate) runs: Table<RunId, Box<RunLog>>,
     /// Those of them the present logger has not been told.
     pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
@@ -79,7 +80,7 @@ impl Handle {
             stash: Stash::new()?,
             // Without one a logger that is killed loses what it has not yet written.
             stage: Stage::new().ok(),
-            runs: BTreeMap::new(),
+            runs: Table::default(),
             untold: BTreeSet::new(),
             fresh: Vec::new(),
             dead: 0,

@@ -36,9 +36,6 @@ impl Init {
                 self.more_to_reap = false;
                 break;
             };
-            if self.writer_ended(ended.pid, ended.exit) {
-                continue;
-            }
             self.lineage.undisturbed = false;
             ends.push(self.let_go_of(ended));
         }

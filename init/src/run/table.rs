@@ -5,6 +5,7 @@ use super::look::Look;
 use super::procedure::Part;
 use super::running::{Main, Running};
 use crate::process;
+use crate::state::table::Table;
 use crate::store::Store;
 use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
@@ -22,7 +23,7 @@ pub(crate) struct Runs {
     pub(crate) store: Store,
     /// Pid files that are being looked at.
     pub(crate) looks: Looks,
-    by_id: BTreeMap<RunId, Box<Running>>,
+    by_id: Table<RunId, Box<Running>>,
     /// The latest of each unit.
     by_name: BTreeMap<Name, RunId>,
     /// Of processes that init started, until they are reaped: so long nobody else has that pid.
@@ -65,6 +66,11 @@ impl Runs {
             runs.insert(id, running);
         }
         runs
+    }
+
+    /// The runs as a table of records.
+    pub(crate) fn table(&mut self) -> &mut Table<RunId, Box<Running>> {
+        &mut self.by_id
     }
 
     /// In order of their ids.

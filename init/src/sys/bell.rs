@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 static RUNG: AtomicU64 = AtomicU64::new(0);
 /// Those that were taken and may not be dealt with yet.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// Those that were taken before the state was begun to be kept that is being kept now.
-static IN_WRITING: AtomicU64 = AtomicU64::new(0);
 /// The write end of the pipe; -1: there is none.
 static ROPE: AtomicI32 = AtomicI32::new(-1);
 
@@ -56,14 +54,9 @@ impl Bell {
         rung
     }
 
-    /// What was taken so far is part of a state that is being kept from now on.
-    pub(crate) fn is_being_kept() {
-        IN_WRITING.fetch_or(TAKEN.swap(0, Ordering::SeqCst), Ordering::SeqCst);
-    }
-
-    /// That state is kept.
-    pub(crate) fn is_dealt_with() {
-        IN_WRITING.store(0, Ordering::SeqCst);
+    /// The signals taken so far are part of the committed state.
+    pub(crate) fn committed() {
+        TAKEN.store(0, Ordering::SeqCst);
     }
 
     /// These came to an earlier image of this process, which had no time for them; or to this one.
@@ -85,7 +78,7 @@ pub(crate) fn bit(signal: i32) -> u64 {
 
 /// What has come and was not dealt with.
 pub(super) fn not_dealt_with() -> u64 {
-    RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst) | IN_WRITING.load(Ordering::SeqCst)
+    RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
 /// The handler's work. The pipe holds one byte for all that has come since it was last asked.

@@ -59,6 +59,7 @@ pub(crate) mod process;
 mod raw;
 mod rights;
 pub(crate) mod schedule;
+pub(crate) mod shared_memory;
 pub(crate) mod signal;
 pub(crate) mod socket;
 mod step;

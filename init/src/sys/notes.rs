@@ -27,12 +27,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 static KNOWN: AtomicU64 = AtomicU64::new(0);
 /// Something found no room since.
 static LOST: AtomicBool = AtomicBool::new(false);
-/// … since the state that is being written was begun: that one does not know of it.
-static LOST_MEANWHILE: AtomicBool = AtomicBool::new(false);
 /// Whose what somebody has left is found no room since: that is to be found out again.
 static UNTOLD: AtomicBool = AtomicBool::new(false);
-/// … as [`LOST_MEANWHILE`].
-static UNTOLD_MEANWHILE: AtomicBool = AtomicBool::new(false);
 /// What is noted where there are few is not, and that is noted.
 static SKIPPED: AtomicBool = AtomicBool::new(false);
 /// The present turn of the loop, and its time.
@@ -176,45 +172,26 @@ pub(crate) fn about(unit: u64) -> u64 {
     }
 }
 
-/// The writing of a state begins: it knows of all up to the last one, whose number is given.
-pub(crate) fn begin_state() -> u64 {
-    LOST_MEANWHILE.store(false, Ordering::SeqCst);
-    UNTOLD_MEANWHILE.store(false, Ordering::SeqCst);
-    // Of that note the state knows, and not of what is skipped from now on.
-    SKIPPED.store(false, Ordering::SeqCst);
+/// The number of the last note.
+pub(crate) fn last() -> u64 {
     LAST.load(Ordering::SeqCst)
 }
 
-/// A state is kept that knows of all up to this one. What they took of this process's memory is
-/// given back; they are in the file still.
+/// A state is committed that knows of all notes up to this one.
 pub(crate) fn known(seq: u64) {
     KNOWN.store(seq, Ordering::SeqCst);
-    let lost = LOST_MEANWHILE.load(Ordering::SeqCst);
-    LOST.store(lost, Ordering::SeqCst);
-    UNTOLD.store(UNTOLD_MEANWHILE.load(Ordering::SeqCst), Ordering::SeqCst);
-    word(notes::GAP, u64::from(lost));
-    word(notes::TRIES, 0);
-    let base = BASE.load(Ordering::SeqCst);
-    if !base.is_null() && !cfg!(miri) {
-        // SAFETY: our mapping of a file: what is dropped is mapped again when it is touched.
-        unsafe { libc::madvise(base.cast(), notes::BYTES, libc::MADV_DONTNEED) };
+    for (lost, word_at) in [(&LOST, Some(notes::GAP)), (&UNTOLD, None), (&SKIPPED, None)] {
+        if lost.swap(false, Ordering::SeqCst)
+            && let Some(at) = word_at
+        {
+            word(at, 0);
+        }
     }
-}
-
-/// There is room for few more: the state is to be kept.
-pub(crate) fn are_many() -> bool {
-    let kept = KNOWN.load(Ordering::SeqCst);
-    LAST.load(Ordering::SeqCst).saturating_sub(kept) > notes::ENTRIES / 2
-}
-
-/// All that has happened since the kept state is noted.
-pub(crate) fn are_whole() -> bool {
-    !BASE.load(Ordering::SeqCst).is_null() && !LOST.load(Ordering::SeqCst)
+    word(notes::TRIES, 0);
 }
 
 fn lose() {
     LOST.store(true, Ordering::SeqCst);
-    LOST_MEANWHILE.store(true, Ordering::SeqCst);
 }
 
 /// One more; nothing where there is no room. Gives where its pid stands.

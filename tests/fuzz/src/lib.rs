@@ -19,7 +19,7 @@ pub mod import;
 pub mod import_openrc;
 pub mod import_sysv;
 pub mod journal_notes;
-pub mod kept_init;
+pub mod state_records;
 pub mod kept_machine;
 pub mod log_line;
 pub mod name;
@@ -114,6 +114,8 @@ mod shutdown;
 mod signals;
 #[path = "../../../init/src/spawn/mod.rs"]
 mod spawn;
+#[path = "../../../init/src/state/mod.rs"]
+mod state;
 #[path = "../../../init/src/step.rs"]
 mod step;
 #[path = "../../../init/src/store.rs"]

@@ -7,7 +7,9 @@ use super::keeping::keeps_no_more;
 use super::past::keeps;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, Steps, crash, crash_when, hold_next, is_kept, memories};
+use groundstate_tests::crash::{
+    Call, Steps, commit_word, crash, crash_when, hold_next, is_committed,
+};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -29,7 +31,7 @@ fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
     files.unit("notified", it);
     let init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("notified");
     init.when_state("notified", "running");
-    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+    let epoch = || commit_word(&init);
     let before = epoch();
     init.sandbox.order("notified", "notify STATUS=kept");
     until("its run is in what is kept", || (epoch() > before).then_some(()));
@@ -60,7 +62,7 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
     init.expect_crashes();
     init.when_state("old", "running");
     if is_kept {
-        let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
+        let epoch = || commit_word(&init);
         let before = epoch();
         init.tell("want", &json!({"target": "more"}));
         until("its run is in what is kept", || (epoch() > before).then_some(()));
@@ -227,7 +229,7 @@ fn who_becomes_its_program_after_the_crash_of_who_made_it_is_seen_to() {
     }
     let first = init.main_of("web");
     let held = hold_next(&init, "web", || first.signal(Signal::SIGKILL));
-    is_kept(&init);
+    is_committed(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!((init.status().main_pid("web"), starts(&init, "web")), (None, 1));

@@ -2,7 +2,7 @@
 
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_kept};
+use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init};
@@ -35,7 +35,7 @@ fn a_crash_of_init_is_noticed_by_nobody() {
     let mut waiter = init.client().unwrap();
     waiter.send("wait", &json!({}));
     // A request that has just come is answered by nobody after a crash.
-    is_kept(&init);
+    is_committed(&init);
     for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
         init.sandbox.order("plain", &format!("say round {survived}"));
         // Crashes at its very beginning are another matter.
@@ -289,7 +289,7 @@ fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
         std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string()).expect("it goes");
     }
     let before = init.status();
-    is_kept(&init);
+    is_committed(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));

@@ -1,10 +1,8 @@
-//! States that can not be kept, and what a crash goes back to then. Crashes with a state that is kept
-//! are in [`crate::crash`].
+//! Crashes soon after something has happened: the state of before the crash has it.
 
 use super::crash::has_survived;
-use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash, crash_when, is_caretaker, memories};
+use groundstate_tests::crash::{crash, is_committed};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -20,55 +18,9 @@ pub(super) fn limit_files(init: &Init, bytes: &str) {
     assert!(status.expect("prlimit is there").success());
 }
 
-/// From now on a crash goes back to what was kept by then, and to what is noted of all that happens.
+/// What has happened so far is committed.
 pub(super) fn keeps_no_more(init: &Init) {
-    until("one is kept", || memories(init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
-    limit_files(init, "500");
-    until("it is said", || {
-        // Something has to happen, or nothing is kept.
-        init.status();
-        init.output().contains("the state can not be kept").then_some(())
-    });
-    let output = init.output();
-    assert!(!output.contains("signal 25") && output.contains("File too large"), "{output}");
-}
-
-#[test]
-fn a_state_that_can_not_be_kept_leaves_the_one_before_until_too_much_has_happened() {
-    let mut init = at_work();
-    init.expect_crashes();
-    let said = |what: &str| init.output().contains(what);
-    limit_files(&init, "6000");
-    until("it is said", || said("the state can not be kept").then_some(()));
-    limit_files(&init, "unlimited");
-    until("it is said", || said("the state is kept again").then_some(()));
-    limit_files(&init, "6000");
-    let times = || init.output().matches("the state can not be kept").count();
-    until("it is said again", || (times() == 2).then_some(()));
-    // What was not kept was noted, and so is what happens from now on.
-    let first = init.main_of("plain");
-    first.signal(Signal::SIGKILL);
-    until("it is there again", || (init.main_of("plain") != first).then_some(()));
-    // When a program was seen to run is not noted.
-    let three = |unit: serde_json::Value| json!([unit[0], unit[1], unit[2]]);
-    let how = || fixed(&init.status()).into_iter().map(three).collect::<Vec<_>>();
-    let before = how();
-    crash(&init, Signal::SIGSEGV);
-    has_survived(&init, 1);
-    assert_eq!(how(), before);
-    // What services say is noted as well, as long as there is room.
-    let much = format!("notify STATUS={}", "x".repeat(3000));
-    until("it is too old", || {
-        init.sandbox.order("notified", &much);
-        said("after a crash init would look after nothing").then_some(())
-    });
-    let alive = init.main_of("notified");
-    // It comes to keep nothing before it crashes.
-    crash_when(&init, || limit_files(&init, "unlimited"), |_| true);
-    is_caretaker(&init);
-    assert!(alive.is_alive(), "{}", init.output());
-    init.process().signal(Signal::SIGTERM);
-    assert_eq!(init.ended().code(), Some(0));
+    is_committed(init);
 }
 
 #[test]
@@ -92,39 +44,6 @@ fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert!(was_too_long(&init.status()), "{}", init.status().unit("web"));
-    init.finish_after_crash();
-}
-
-#[test]
-fn a_plan_before_a_state_of_the_new_units_is_kept_leaves_one_to_be_kept() {
-    let files = Sandbox::new();
-    files.unit("all", "type: virtual");
-    let mut init = Boot::new(files).start("all");
-    init.when_system("running");
-    init.expect_crashes();
-    let latest = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
-    until("one is kept", || (latest() > 0).then_some(()));
-    let mut client = init.client().expect("it answers");
-    let mut steps = Steps::of(&init);
-    client.send("status", &json!({}));
-    let writer = steps.until_forked(|_| true);
-    drop(steps);
-    let before = latest();
-    init.sandbox.unit("web", "exec-start: /bin/sleep 1000");
-    init.tell("reload", &json!({}));
-    init.tell("plan", &json!({"reload": true}));
-    assert_eq!(latest(), before, "who writes the state stands still");
-    writer.signal(Signal::SIGCONT);
-    until("that of the new units is kept", || {
-        init.status();
-        (latest() > before + 1 || init.output().contains("can not be kept")).then_some(())
-    });
-    crash(&init, Signal::SIGSEGV);
-    has_survived(&init, 1);
-    let said = init.output();
-    assert!(!said.contains("can not be kept") && !said.contains("begins anew"), "{said}");
-    assert_eq!(init.status().state("web"), "disabled");
-    drop(client);
     init.finish_after_crash();
 }
 

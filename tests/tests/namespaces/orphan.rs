@@ -5,7 +5,7 @@ use super::crash::{has_survived, starts, until_begun};
 use super::hierarchy::BARE;
 use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, crash_when, memories};
+use groundstate_tests::crash::{commit_word, crash, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -40,7 +40,7 @@ fn at_work(web: &str) -> Init {
 #[test]
 fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
     let init = at_work(SENDS);
-    until("it is kept", || memories(&init).first().filter(|(epoch, _)| *epoch > 0).map(drop));
+    until("it is kept", || (commit_word(&init) != 0).then_some(()));
     // Nothing of this comes to init's ears, and nobody's end makes it look for whose a new child is.
     let sent = sent_away(&init);
     crash(&init, Signal::SIGSEGV);
@@ -124,57 +124,5 @@ fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
     init.tell("restart", &json!({"targets": ["web"]}));
     init.when("it is another", |s| s.state("web") == "running" && init.main_of("web") != main);
     assert!(!sent.is_alive(), "{}", init.output());
-    init.finish_after_crash();
-}
-
-/// Of what nobody knows any more nothing is left, and nothing of it is taken for the next run's.
-#[test]
-fn who_was_begun_and_is_heeded_no_more_ends_with_all_below_it_and_its_number_is_not_given_again() {
-    let text = "restart-delay: 50ms\nexec-start: /bin/sh -c 'setsid sleep 1234 & exec DAEMON --trace DIR/web.trace'";
-    let init = at_work(text);
-    until_begun(&init, "web");
-    keeps_no_more(&init);
-    init.main_of("web").signal(Signal::SIGKILL);
-    until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
-    let before = init.when_state("web", "running").unit("web")["run"].as_u64().unwrap();
-    let gone = init.processes_of("web");
-    assert_eq!(gone.len(), 2);
-    for crashes in 1..=3 {
-        crash(&init, Signal::SIGSEGV);
-        has_survived(&init, crashes);
-    }
-    until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
-    let after = init.when_state("web", "running").unit("web")["run"].as_u64().unwrap();
-    assert!(after > before, "{before}, {after}");
-    until("it is alone", || {
-        let is_left = gone.iter().any(|process| process.is_alive());
-        (!is_left && init.processes_of("web").len() == 2).then_some(())
-    });
-    init.finish_after_crash();
-}
-
-/// It is in the state, and its end is nowhere any more.
-#[test]
-fn who_has_ended_and_is_heeded_no_more_keeps_no_run_waiting() {
-    let text = "type: background-pidfile\nmain-pid: none\nrestart: always\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'setsid DAEMON --trace DIR/web.trace &'";
-    let init = at_work(text);
-    until_begun(&init, "web");
-    let epoch = || memories(&init).first().map_or(0, |(epoch, _)| *epoch);
-    let before = epoch();
-    until("it is in what is kept", || {
-        init.status();
-        (epoch() > before + 1).then_some(())
-    });
-    keeps_no_more(&init);
-    let [daemon] = init.processes_of("web")[..] else { panic!("it is alone") };
-    daemon.signal(Signal::SIGKILL);
-    until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
-    for crashes in 1..=3 {
-        crash(&init, Signal::SIGSEGV);
-        has_survived(&init, crashes);
-    }
-    until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
-    init.when_state("web", "running");
-    assert_eq!(init.processes_of("web").len(), 1);
     init.finish_after_crash();
 }

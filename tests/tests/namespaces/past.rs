@@ -4,9 +4,9 @@
 
 use super::crash::{has_survived, starts};
 use super::hierarchy::BARE;
-use super::keeping::{keeps_no_more, limit_files};
+use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, Steps, crash, crash_when, memories};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -167,15 +167,9 @@ fn what_is_run_when_nothing_is_left_gets_no_signal_of_before_it() {
     }
 }
 
-/// What is kept is of now.
+/// What has happened so far is committed.
 pub(super) fn keeps(init: &Init) {
-    limit_files(init, "unlimited");
-    let latest = memories(init).first().map_or(0, |(epoch, _)| *epoch);
-    until("it is kept", || {
-        init.status();
-        memories(init).first().filter(|(epoch, _)| *epoch > latest).map(drop)
-    });
-    keeps_no_more(init);
+    is_committed(init);
 }
 
 /// A unit's process was cloned, and has become its program meanwhile.

@@ -3,7 +3,7 @@
 use super::crash::has_survived;
 use super::log::logger;
 use groundstate_tests::boot::Boot;
-use groundstate_tests::crash::{Call, crash_when, is_kept};
+use groundstate_tests::crash::{Call, crash_when, is_committed};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::stat::Mode;
@@ -44,7 +44,7 @@ fn a_line_beside_a_start_is_heard_over_a_crash_and_hides_nobody_elses() {
     };
     // Its pipe is in no hand yet; the logger has it; it is put away.
     for (round, sent) in [0, 1, 2].into_iter().enumerate() {
-        is_kept(&init);
+        is_committed(&init);
         let (cloned, count) = (Cell::new(false), Cell::new(0));
         let come = |call: &Call| {
             let is_it = call.number == libc::SYS_clone3 && call.result > 0 && {

@@ -5,14 +5,13 @@
 use super::crash::{crashes, has_survived, starts};
 use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Fault, Steps, crash, is_kept, memories};
+use groundstate_tests::crash::{Fault, Steps, crash, is_committed, state_memory};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{copy_of_init, program};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -23,7 +22,7 @@ pub(crate) fn is_steady(init: &Init) {
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
     });
-    is_kept(init);
+    is_committed(init);
 }
 
 #[test]
@@ -53,11 +52,9 @@ fn what_is_kept_is_in_nobody_elses_hands() {
     init.expect_crashes();
     let look = || {
         let own = kept(init.process());
-        assert!(own.len() >= 3, "{own:?}");
+        assert!(own.len() >= 2, "{own:?}");
         for process in init.process().neighbours().into_iter().filter(|p| *p != init.process()) {
-            // Who writes it is init itself as it was when it was forked.
-            let is_other = || !matches!(process.status("Name").as_deref(), Some("init: keeps"));
-            let has = || is_other() && !kept(process).is_empty();
+            let has = || !kept(process).is_empty();
             let free = within(Duration::from_secs(5), || (!has()).then_some(()));
             assert!(free.is_some(), "{:?} {:?}", process.status("Name"), process.files());
         }
@@ -153,7 +150,7 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
     let init = at_work();
     let before = init.status();
     let old = program("GROUNDSTATE_INIT", "init");
-    for version in [b"gs-jrnl\x01", b"gs-jrnl\x7f"] {
+    for version in [b"GS-STOR\x00", b"GS-STOR\x7f"] {
         let other = copy_of_init(&init.sandbox, "other-init", Some((FORM, version)));
         let refused = init.ask("upgrade", &json!({"binary": other})).unwrap_err();
         let why = refused["message"].as_str().unwrap_or_default();
@@ -170,36 +167,12 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
 }
 
 /// The form of the state, and its version.
-const FORM: &[u8] = b"gs-jrnl\x0b";
+const FORM: &[u8] = b"GS-STOR\x01";
 
 /// The same of an init that stands still: both are of now, and nobody writes.
 pub(crate) fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
-    is_kept(init);
-    let steps = Steps::of(init);
-    let writes = |p: &Process| p.status("Name").as_deref() == Some("init: keeps") && p.is_alive();
-    let process = init.process();
-    until("nobody writes", || (!process.children().iter().any(writes)).then_some(()));
-    (steps, memories(init))
-}
-
-#[test]
-fn damaged_latest_state_makes_init_go_back_to_the_one_before() {
-    let mut init = at_work();
-    init.expect_crashes();
-    let before = init.status();
-    is_steady(&init);
-    let (mut steps, mut kept) = memories_at_rest(&init);
-    let (_, latest) = kept.remove(0);
-    let mut byte = [0];
-    latest.read_exact_at(&mut byte, 300).expect("a state is longer");
-    latest.write_all_at(&[byte[0] ^ 4], 300).expect("it can be written");
-    steps.crash();
-    drop(steps);
-    // The one before it, and what has happened since then.
-    has_survived(&init, 1);
-    assert_eq!(fixed(&init.status()), fixed(&before));
-    init.sandbox.order("stubborn", "exit 0");
-    init.finish_after_crash();
+    is_committed(init);
+    (Steps::of(init), state_memory(init).into_iter().collect())
 }
 
 #[test]
@@ -234,28 +207,6 @@ fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
         init.when_state("plain", "running");
     }
     init.check();
-}
-
-#[test]
-fn a_crash_as_the_state_of_before_another_is_let_go_of_goes_on_with_the_newer_one() {
-    let mut init = at_work();
-    init.expect_crashes();
-    is_steady(&init);
-    let before = init.status();
-    let memories =
-        || init.process().files().values().filter(|it| it.contains("memfd:state")).count();
-    let (mut steps, _) = memories_at_rest(&init);
-    steps.crash();
-    steps.until_executed();
-    steps.until(|_| memories() == 4);
-    steps.until(|call| call.number == libc::SYS_close && memories() < 4);
-    steps.crash();
-    drop(steps);
-    has_survived(&init, 2);
-    assert!(!init.output().contains("there is no state"), "{}", init.output());
-    assert_eq!(fixed(&init.status()), fixed(&before));
-    init.sandbox.order("stubborn", "exit 0");
-    init.finish_after_crash();
 }
 
 #[test]

@@ -311,6 +311,7 @@ fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
         files.unit("all", "type: virtual");
         let mut init = Boot::new(files).through(wrapper).start("all");
         init.expect_crashes();
+        init.when_system("running");
         keeps_no_more(&init);
         let mut client = init.client().unwrap();
         init.process().signal(Signal::SIGSTOP);

@@ -52,34 +52,6 @@ fn who_was_stopped_to_be_looked_at_goes_on_after_another_crash() {
     }
 }
 
-#[test]
-fn what_was_begun_beside_a_daemon_that_init_was_left_ends_alone() {
-    for (wrapper, how) in BOTH.into_iter().flat_map(|it| ["none", "guess"].map(|how| (it, how))) {
-        let daemon = "exec-start: /bin/sh -c 'echo start >>DIR/web.trace; setsid sleep 1000 &'";
-        let reload = "exec-reload: /bin/sh -c 'echo >DIR/reloading; exec sleep 1000'";
-        let text = format!("type: background-pidfile\nmain-pid: {how}\n{daemon}\n{reload}");
-        let init = at_work(&text, wrapper);
-        init.tell("want", &json!({"target": "web"}));
-        init.when_state("web", "running");
-        until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
-        let daemon = init.processes_of("web");
-        assert_eq!(init.status().main_pid("web").is_some(), how == "guess");
-        keeps(&init);
-        init.tell("reload-unit", &json!({"targets": ["web"]}));
-        until("it reloads", || init.sandbox.path("reloading").exists().then_some(()));
-        for crashes in 1..=2 {
-            crash(&init, Signal::SIGSEGV);
-            has_survived(&init, crashes);
-            init.tell("ping", &json!({}));
-        }
-        init.when_state("web", "running");
-        until("it is alone again", || (init.processes_of("web").len() == 1).then_some(()));
-        assert_eq!(init.processes_of("web"), daemon, "{}", init.output());
-        assert_eq!(starts(&init, "web"), 1);
-        init.finish_after_crash();
-    }
-}
-
 /// As its launcher has just been reaped for the second time, which `kill` brings about.
 fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
     let launcher = || init.sandbox.read("launcher").trim().parse::<i32>().ok();

@@ -2,7 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
-use groundstate_tests::crash::is_kept;
+use groundstate_tests::crash::is_committed;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
@@ -92,7 +92,7 @@ pub(crate) fn at_work() -> Init {
     until("init has heard all", || {
         (init.status().unit("notified")["status"] == "left").then_some(())
     });
-    is_kept(&init);
+    is_committed(&init);
     init
 }
 

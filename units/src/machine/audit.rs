@@ -87,7 +87,9 @@ impl Machine {
                 faults,
                 cells,
                 nobody,
-                visited
+                visited,
+                changed,
+                all_changed
             }
         );
         Ok(())
@@ -122,7 +124,7 @@ impl Machine {
                 shown,
                 since,
             },
-            omitted {}
+            omitted { changed }
         );
         Ok(())
     }

@@ -59,6 +59,9 @@ pub(super) struct Cell {
     pub(super) queued: bool,
     /// In the list of units whose shown state may have changed.
     pub(super) touched: bool,
+    /// In the list of units whose record may have changed.
+    #[serde(skip)]
+    pub(super) changed: bool,
     /// Last shown.
     pub(super) shown: State,
     /// Since when.
@@ -94,6 +97,7 @@ impl Cell {
             facets: 0,
             queued: false,
             touched: false,
+            changed: false,
             shown: State::Disabled,
             since: now,
         }

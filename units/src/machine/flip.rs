@@ -52,6 +52,7 @@ impl Machine {
         self.triggers = self.find_triggers();
         self.slots = self.generation.settings.max_starting;
         self.touched = Vec::new();
+        self.all_changed = true;
         self.rearm();
         self.ground(now);
     }

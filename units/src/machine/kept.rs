@@ -34,6 +34,7 @@ impl Machine {
         let (graph, faults) = Graph::resolve(&generation, &effective);
         machine.generation = generation;
         machine.share_live();
+        machine.all_changed = true;
         machine.graph = Arc::new(graph);
         machine.faults = Arc::new(faults);
         Some(machine)

@@ -178,6 +178,12 @@ pub struct Machine {
     queue: Vec<Ix>,
     /// Units whose shown state may have changed in this step.
     touched: Vec<Ix>,
+    /// Units whose record may have changed since [`Machine::take_changes`].
+    #[serde(skip)]
+    changed: Vec<Ix>,
+    /// All records may have.
+    #[serde(skip)]
+    all_changed: bool,
     visited: usize,
     may_stop: BTreeSet<Key>,
     may_start: BTreeSet<(Reverse<u32>, Ix)>,
@@ -224,6 +230,8 @@ impl Machine {
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),
+            changed: Vec::new(),
+            all_changed: true,
             visited: 0,
             may_stop: BTreeSet::new(),
             may_start: BTreeSet::new(),

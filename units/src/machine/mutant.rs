@@ -240,6 +240,8 @@ pub enum Mutant {
     DeadlineSigned,
     /// records: this field is left out.
     NotRecorded(Field),
+    /// records: one unit that changed is not written again.
+    ChangeNotListed,
 }
 
 /// A field of a record, for the mutants that leave it out.

@@ -18,7 +18,12 @@ impl Machine {
 
     pub(super) fn cell_mut(&mut self, ix: Ix) -> &mut Cell {
         match self.cells.get_mut(ix as usize) {
-            Some(cell) => cell,
+            Some(cell) => {
+                if !std::mem::replace(&mut cell.changed, true) {
+                    self.changed.push(ix);
+                }
+                cell
+            }
             None => &mut self.nobody,
         }
     }

@@ -11,13 +11,13 @@
 //! To add a field: add it to a record here, set it in `records` and in `from_records` (the
 //! compiler asks for both), and add a [`Field`] that the simulator must miss when it is left out.
 
+use super::Machine;
 use super::cell::Cell;
 use super::ending::Ending;
 #[cfg(feature = "sim")]
 use super::mutant::{Field, Mutant};
 use super::need::Wish;
 use super::phase::Phase;
-use super::{Ix, Machine};
 use crate::generation::Generation;
 use crate::graph::Graph;
 use crate::machine::event::RunId;
@@ -100,11 +100,47 @@ impl UnitRecord {
     }
 }
 
+/// The unit records that may differ from those written before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// All of them, and others are there no more.
+    All,
+    /// Those at these places.
+    Units(Vec<u32>),
+}
+
 impl Machine {
+    /// The units whose record may have changed since the last call.
+    pub fn take_changes(&mut self) -> Changes {
+        let mut changed = std::mem::take(&mut self.changed);
+        if self.planted(Mutant::ChangeNotListed) {
+            changed.pop();
+        }
+        if std::mem::take(&mut self.all_changed) {
+            self.cells.iter_mut().for_each(|cell| cell.changed = false);
+            return Changes::All;
+        }
+        for ix in &changed {
+            if let Some(cell) = self.cells.get_mut(*ix as usize) {
+                cell.changed = false;
+            }
+        }
+        Changes::Units(changed)
+    }
+
+    /// How many unit records there are; their places are below this number.
+    pub fn record_count(&self) -> u32 {
+        u32::try_from(self.cells.len()).unwrap_or(u32::MAX)
+    }
+
     /// All records, between two steps.
     pub fn records(&self) -> Records {
-        let units = self.all().into_iter().map(|ix| self.unit_record(ix));
-        let records = Records { machine: self.machine_record(), units: units.collect() };
+        self.records_with(self.all().into_iter().map(|ix| self.unit_record(ix)).collect())
+    }
+
+    /// The record of the machine as a whole with these unit records, in the order of their places.
+    pub fn records_with(&self, units: Vec<UnitRecord>) -> Records {
+        let records = Records { machine: self.machine_record(), units };
         #[cfg(feature = "sim")]
         let records = match self.mutant {
             Some(Mutant::NotRecorded(field)) => field.left_out(records),
@@ -127,7 +163,7 @@ impl Machine {
     }
 
     /// The record of the unit at this place; of a removed unit too, behind those of the generation.
-    fn unit_record(&self, ix: Ix) -> UnitRecord {
+    pub fn unit_record(&self, ix: u32) -> UnitRecord {
         let cell = self.cell(ix).clone();
         UnitRecord {
             name: self.name(ix),

@@ -134,6 +134,7 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::GoalKeepsHandlers, "on-failure: what it brought in outlives a new goal"),
     (Mutant::TimerBacksOff, "delay: it grows for a timer's firing of a failed unit, too"),
     (Mutant::DeadlineSigned, "a deadline beyond half of what the clock can count never comes"),
+    (Mutant::ChangeNotListed, "records: one unit that changed is not written again"),
     (Mutant::NotRecorded(Field::Policy), "records: the policy is left out"),
     (Mutant::NotRecorded(Field::Wish), "records: goal and overlay are left out"),
     (Mutant::NotRecorded(Field::Booted), "records: that it has booted is left out"),

@@ -98,6 +98,7 @@ impl Machine {
         self.policy = policy;
         if wish.goal != self.wish.goal && !self.planted(Mutant::GoalKeepsHandlers) {
             self.cells.iter_mut().for_each(|cell| cell.brought = false);
+            self.all_changed = true;
         }
         self.wish = wish;
         self.faults = faults;

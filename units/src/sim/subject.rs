@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::machine::mutant::Mutant;
+use crate::machine::record::{Changes, UnitRecord};
 use crate::sim::digest::Digest;
 use crate::sim::graph::Universe;
 use crate::sim::view::{Asked, Seen};
@@ -26,8 +27,10 @@ pub struct Subject {
     journal: Journal,
     /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
     acts: bool,
-    /// [`Mutant::NotRecorded`].
+    /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
     records_lack: bool,
+    /// The unit records as a store has them that writes changes alone.
+    written: Vec<UnitRecord>,
 }
 
 /// What a crash goes back to, and what was noted since.
@@ -75,6 +78,7 @@ impl Default for Subject {
             journal,
             acts: false,
             records_lack: false,
+            written: Vec::new(),
         }
     }
 }
@@ -86,7 +90,7 @@ impl Subject {
         subject.machine.plant(mutant);
         subject.sound = false;
         subject.acts = mutant == Mutant::AskingActs;
-        subject.records_lack = matches!(mutant, Mutant::NotRecorded(_));
+        subject.records_lack = matches!(mutant, Mutant::NotRecorded(_) | Mutant::ChangeNotListed);
         subject
     }
 
@@ -102,7 +106,8 @@ impl Subject {
             return Ok(());
         }
         let generation = self.machine.generation().clone();
-        let rebuilt = Machine::from_records(self.machine.records(), generation)?;
+        let rebuilt =
+            Machine::from_records(self.machine.records_with(self.written.clone()), generation)?;
         self.machine.same(&rebuilt)
     }
 
@@ -110,7 +115,25 @@ impl Subject {
     pub fn step(&mut self, now: Time, event: Event) -> (Vec<Action>, bool) {
         let outcome = self.machine.step(now, event.clone());
         self.note(now, event, &outcome.actions);
+        self.write();
         (outcome.actions, outcome.refused.is_some())
+    }
+
+    /// Writes the unit records that the machine says have changed, and no others.
+    fn write(&mut self) {
+        match self.machine.take_changes() {
+            Changes::All => {
+                let all = 0..self.machine.record_count();
+                self.written = all.map(|place| self.machine.unit_record(place)).collect();
+            }
+            Changes::Units(changed) => {
+                for place in changed {
+                    if let Some(written) = self.written.get_mut(place as usize) {
+                        *written = self.machine.unit_record(place);
+                    }
+                }
+            }
+        }
     }
 
     fn note(&mut self, now: Time, event: Event, actions: &[Action]) {

@@ -83,7 +83,7 @@ fn child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed() {
     tracker.kill(RUN);
     // The next image knows the cgroup by its name alone.
     let name = tracker.runs.remove(&RUN).unwrap().cgroup.unwrap();
-    let tracked = tracker.runs.entry(RUN).or_default();
+    let tracked = tracker.runs.get_or_default(RUN);
     (tracked.cgroup, tracked.entered, tracked.killed) = (Some(name), true, true);
     let second = run(&mut tracker, RUN, script);
     assert!(wait::peek_one(second.pid).unwrap().is_none());

@@ -96,14 +96,11 @@ fn a_wish_of_more_than_64_kib_is_noted_too() {
     assert!(text.len() > 100_000);
     let bytes = written(|| {
         // What other tests have lost is nothing of this one's.
-        writer::known(writer::begin_state());
+        writer::known(writer::last());
         writer::put_text(Kind::Wished, &text);
-        assert!(writer::are_whole() && writer::are_many(), "the state is kept soon");
         writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
-        assert!(writer::are_whole());
         // There is room for one of these alone.
         writer::put_text(Kind::Wished, &text);
-        assert!(!writer::are_whole());
     });
     let noted = read(&bytes, 0);
     let what: Vec<&What> = noted.iter().map(|note| &note.what).collect();
@@ -117,9 +114,8 @@ fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
         for _ in 0..ENTRIES + 5 {
             writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
         }
-        assert!(writer::are_many() && writer::begin_state() == ENTRIES);
+        assert!(writer::last() == ENTRIES);
         writer::known(ENTRIES);
-        assert!(!writer::are_many());
         writer::put_text(Kind::Seen, &2u64.to_ne_bytes());
     });
     assert_eq!(read(&bytes, ENTRIES).len(), 1);
@@ -128,33 +124,12 @@ fn what_has_no_room_is_not_noted_and_old_notes_are_no_new_ones() {
 }
 
 #[test]
-fn what_is_lost_while_a_state_is_written_is_missed_when_it_is_kept() {
-    let has_gap = |bytes: &[u8]| Past::read(bytes, 0).has_gap;
-    let lose = || (0..=ENTRIES).for_each(|_| writer::put_text(Kind::Seen, &1u64.to_ne_bytes()));
-    let bytes = written(|| {
-        lose();
-        let known = writer::begin_state();
-        assert!(!writer::are_whole());
-        writer::known(known);
-        assert!(writer::are_whole());
-    });
-    assert!(!has_gap(&bytes), "that state knows of all");
-    let bytes = written(|| {
-        let known = writer::begin_state();
-        lose();
-        writer::known(known);
-        assert!(!writer::are_whole());
-    });
-    assert!(has_gap(&bytes));
-}
-
-#[test]
 fn what_others_say_leaves_room_for_what_init_does() {
     let bytes = written(|| {
         for _ in 0..ENTRIES {
             writer::heard(1, b"x", false);
         }
-        assert!(writer::are_many() && writer::begin_state() == HEARD);
+        assert!(writer::last() == HEARD);
         writer::put_text(Kind::Seen, &9u64.to_ne_bytes());
     });
     let noted = read(&bytes, 0);
@@ -170,7 +145,7 @@ fn left() -> Learnt {
 fn what_services_leave_to_init_leaves_room_for_what_it_does_and_is_looked_for_where_it_has_none() {
     let bytes = written(|| {
         // What other tests have lost is nothing of this one's.
-        writer::known(writer::begin_state());
+        writer::known(writer::last());
         one_ends();
         left().note();
         writer::looked();
@@ -179,7 +154,7 @@ fn what_services_leave_to_init_leaves_room_for_what_it_does_and_is_looked_for_wh
             left().note();
         }
         writer::looked();
-        assert!(writer::begin_state() == LEFT && !writer::are_whole());
+        assert!(writer::last() == LEFT);
         one_ends();
         // There was nothing to be noted.
         writer::looked();
@@ -192,18 +167,6 @@ fn what_services_leave_to_init_leaves_room_for_what_it_does_and_is_looked_for_wh
     };
     assert_eq!(looked(&noted), [true, false, false]);
     assert!(!Past::read(&bytes, 0).has_gap, "all that was begun is in it");
-    let again = |is_late: bool| {
-        written(|| {
-            let known = writer::begin_state();
-            (0..ENTRIES).for_each(|_| left().note_late(9));
-            let known = if is_late { known } else { writer::begin_state() };
-            one_ends();
-            writer::known(known);
-            writer::looked();
-        })
-    };
-    assert_eq!(looked(&read(&again(true), 0)), [false], "the state does not know of it either");
-    assert_eq!(looked(&read(&again(false), 0)), [true]);
 }
 
 #[test]
@@ -313,7 +276,7 @@ fn of_whom_all_that_was_left_is_noted_is_known_and_what_is_noted_late_is_of_its_
 fn what_a_look_tells_too_takes_no_room_from_what_nothing_else_does() {
     let seen = || writer::put_text(Kind::Seen, &1u64.to_ne_bytes());
     let bytes = written(|| {
-        writer::begin_state();
+        writer::last();
         for _ in 0..ENTRIES {
             Learnt::Executed(42).note();
             Learnt::Emptied(RunId(7)).note();

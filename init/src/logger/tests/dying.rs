@@ -147,7 +147,7 @@ fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
     init.handle.flush(init.now());
     let said = init.until(&Report::Ended(RunId(3 * most)));
     assert!(said.contains(&Report::Crowded(name("web"))));
-    let known: Vec<RunId> = init.handle.known().collect();
+    let known: Vec<RunId> = init.handle.runs.keys().copied().collect();
     let newest = (3 * most + 1..=4 * most).map(RunId);
     assert_eq!(known, std::iter::once(RunId(1)).chain(newest).collect::<Vec<_>>());
     let oldest = File::from(kept.remove(0)).write(b"x\n").unwrap_err();

@@ -1,9 +1,7 @@
 //! Messages of the notify socket among the notes ([`super`]): where one is read to, and what of the room for
 //! notes is left to those who send them, and to what they bring about.
 
-use super::{
-    BASE, KNOWN, LAST, QUIET, SKIPPED, TURN, UNTOLD, UNTOLD_MEANWHILE, lose, put, put_late,
-};
+use super::{BASE, KNOWN, LAST, QUIET, SKIPPED, TURN, UNTOLD, lose, put, put_late};
 use crate::journal::notes::{self, Kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,7 +61,6 @@ pub(crate) fn put_left(kind: Kind, turn: Option<u32>, text: &[u8]) {
     let later = turn.map_or(0, |turn| turn.wrapping_sub(TURN.load(Ordering::Relaxed)));
     if !has_a_share(notes::LEFT, text.len()) || put(kind, 0, later, text).is_null() {
         UNTOLD.store(true, Ordering::SeqCst);
-        UNTOLD_MEANWHILE.store(true, Ordering::SeqCst);
     }
 }
 

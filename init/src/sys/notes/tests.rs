@@ -23,7 +23,7 @@ pub(crate) fn noted(before: Option<(&[u8], &Past, u32)>, work: impl FnOnce()) ->
     let mut memory = memory(0);
     let base: *mut u8 = memory.as_mut_ptr().cast();
     lose();
-    known(begin_state());
+    known(last());
     match before {
         Some((bytes, past, turn)) => {
             assert_eq!(bytes.len(), notes::BYTES);

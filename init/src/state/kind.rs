@@ -1,0 +1,103 @@
+//! The kinds of records, and the keys of tables.
+
+use groundstate_units::machine::event::RunId;
+use groundstate_units::name::Name;
+
+/// What a record is about: the first byte of its key. A number is never given to another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// What init knows of itself.
+    Head = 1,
+    /// The machine as a whole; its units are [`Kind::Unit`].
+    Machine = 2,
+    /// One unit of the machine, by its place.
+    Unit = 3,
+    /// One run, by its number.
+    Run = 4,
+    /// The cgroup and the children of a run.
+    Tracked = 5,
+    /// The processes of a run, without cgroups.
+    Family = 6,
+    /// The output of a run.
+    Log = 7,
+    /// The cgroups, without the runs.
+    Tracker = 8,
+    /// The memory shared with children.
+    Ground = 9,
+    /// Descriptors that services have stored.
+    Store = 10,
+    /// The control socket and its connections.
+    Control = 11,
+    /// The notify socket.
+    Notify = 12,
+    /// The logger, without the runs.
+    Logger = 13,
+    /// Loads under way.
+    Loader = 14,
+    /// The event log, without its lines.
+    History = 15,
+    /// One line of the event log, by its number.
+    Event = 16,
+    /// The last line about a run.
+    LastEvent = 17,
+    /// The latest start of a unit.
+    Start = 18,
+    /// The first start of a unit that became ready.
+    FirstStart = 19,
+    /// How often init has restarted a unit.
+    Restarts = 20,
+    /// Sockets, timers and paths.
+    Triggers = 21,
+    /// The shutdown.
+    Ending = 22,
+    /// Pid files that are being read.
+    Looks = 23,
+    /// Units whose event was in progress at a crash.
+    Suspects = 24,
+}
+
+impl Kind {
+    /// The key of the only record of this kind.
+    pub(crate) fn key(self) -> [u8; 1] {
+        [self as u8]
+    }
+}
+
+/// The key of an entry of a table.
+pub(crate) trait Key: Ord + Clone {
+    /// Appends it. Keys in order give bytes in order.
+    fn put(&self, to: &mut Vec<u8>);
+    /// The key of these bytes. None: they are not one.
+    fn of(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Key for u64 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.to_be_bytes());
+    }
+
+    fn of(bytes: &[u8]) -> Option<u64> {
+        bytes.try_into().ok().map(u64::from_be_bytes)
+    }
+}
+
+impl Key for RunId {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+    }
+
+    fn of(bytes: &[u8]) -> Option<RunId> {
+        u64::of(bytes).map(RunId)
+    }
+}
+
+impl Key for Name {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.as_str().as_bytes());
+    }
+
+    fn of(bytes: &[u8]) -> Option<Name> {
+        Name::new(std::str::from_utf8(bytes).ok()?).ok()
+    }
+}

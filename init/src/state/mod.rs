@@ -1,0 +1,8 @@
+//! The state that outlives an image of init: records in shared memory.
+//!
+//! [`store`] keeps them: one record for each unit, run and component. [`table`] is a map that
+//! knows which of its entries changed since the last commit. [`kind`] names the records.
+
+pub(crate) mod kind;
+pub(crate) mod store;
+pub(crate) mod table;

@@ -1,0 +1,490 @@
+//! The state store: records in shared memory, as they were after the last commit.
+//!
+//! The memory is a header and two halves. The active half is a log of frames; of two frames with
+//! one key the later counts, and an empty one says that the record is gone. A commit appends the
+//! changed records of a turn and then stores one word, which says how far the log is valid. A
+//! crash before that word leaves the records of the turn before, all of them.
+//!
+//! When the active half is full, the commit writes the records that still count into the other
+//! half; the same word then names that half. When they fill more than half of it, the store moves
+//! to a memory of twice the size, under the same descriptor number.
+//!
+//! ```text
+//! header: magic and format (8) | commit word: half << 63 | end of the log in that half (8)
+//! frame:  length of the value (4) | CRC-32 of what follows (4) | length of the key (1) | key | value
+//! ```
+//! All numbers are little-endian. Reading is total: any bytes give records or an error.
+
+use super::kind::{Key, Kind};
+use super::table::Table;
+use crate::sys::shared_memory::SharedMemory;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// The last byte is the format of the header and of frames; records have fields of their own.
+const MAGIC: [u8; 8] = *b"GS-STOR\x01";
+/// Bytes of the header.
+const HEADER: usize = 64;
+/// Where the commit word is. Zero: nothing is committed.
+const COMMIT: usize = 8;
+/// Bytes of a half at first.
+const HALF: usize = 256 * 1024;
+/// Bytes of a half at most.
+const HALF_MOST: usize = 512 * 1024 * 1024;
+/// Bytes of a frame before its key.
+const FRAME: usize = 9;
+/// The bit of the commit word that names the half.
+const SECOND: u64 = 1 << 63;
+
+/// Where the value of a record is: offset in its half, and length.
+type Place = (usize, usize);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    memory: SharedMemory,
+    /// The active half: 0 or 1.
+    active: usize,
+    /// The end of its log.
+    end: usize,
+    index: BTreeMap<Box<[u8]>, Place>,
+    /// Bytes of the frames that count.
+    live: usize,
+    staged: Staged,
+}
+
+/// The changes of the turn under way.
+#[derive(Debug, Default)]
+struct Staged {
+    /// Frames as they will be in the log.
+    bytes: Vec<u8>,
+    /// Of each frame: its key, and where its value begins and how long it is within `bytes`.
+    frames: Vec<(Box<[u8]>, usize, usize)>,
+}
+
+impl Store {
+    /// An empty store. ENOSYS, EPERM: there are no memfds here; ENOMEM, ENOSPC.
+    pub(crate) fn new() -> io::Result<Store> {
+        Store::of_size(HALF)
+    }
+
+    fn of_size(half: usize) -> io::Result<Store> {
+        let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
+        memory.put(0, &MAGIC);
+        let (index, staged) = (BTreeMap::new(), Staged::default());
+        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged })
+    }
+
+    /// The store that an earlier image of init has left. The error is for the console.
+    pub(crate) fn open(file: OwnedFd) -> Result<Store, String> {
+        let memory = SharedMemory::adopt(file).map_err(|error| error.to_string())?;
+        let half = memory.length().saturating_sub(HEADER) / 2;
+        let magic = memory.get(0, MAGIC.len()).unwrap_or_default();
+        match magic.split_last() {
+            Some((format, name)) if MAGIC.starts_with(name) && MAGIC.last() != Some(format) => {
+                return Err("the state has the format of another version of init".to_string());
+            }
+            Some(_) if magic == MAGIC && half > 0 => {}
+            Some(_) | None => return Err("the state is damaged: its header".to_string()),
+        }
+        let word = memory.word(COMMIT);
+        if word == 0 {
+            return Err("no state was committed".to_string());
+        }
+        let active = usize::from(word & SECOND != 0);
+        let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
+        let (index, staged) = (BTreeMap::new(), Staged::default());
+        let mut store = Store { memory, active, end, index, live: 0, staged };
+        store.read_log(half).map_err(|at| format!("the state is damaged at byte {at}"))?;
+        Ok(store)
+    }
+
+    /// Fills the index from the log. The error is the offset of the first frame that is damaged.
+    fn read_log(&mut self, half: usize) -> Result<(), usize> {
+        let log = self.memory.get(HEADER + self.active * half, self.end).ok_or(0usize)?;
+        let (mut at, mut index, mut live) = (0, BTreeMap::new(), 0usize);
+        while at < self.end {
+            let (key, place) = frame(log, at).ok_or(at)?;
+            let size = FRAME + key.len() + place.1;
+            let before = match place.1 {
+                0 => index.remove(key),
+                _ => index.insert(Box::from(key), place),
+            };
+            live += if place.1 == 0 { 0 } else { size };
+            live -= before.map_or(0, |(_, length): Place| FRAME + key.len() + length);
+            at += size;
+        }
+        (self.index, self.live) = (index, live);
+        Ok(())
+    }
+
+    /// Its descriptor, for the next image.
+    pub(crate) fn number(&self) -> RawFd {
+        self.memory.file().as_raw_fd()
+    }
+
+    /// There is a committed state.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.memory.word(COMMIT) != 0
+    }
+
+    fn half(&self) -> usize {
+        self.memory.length().saturating_sub(HEADER) / 2
+    }
+
+    fn value(&self, (at, length): Place) -> &[u8] {
+        self.memory.get(HEADER + self.active * self.half() + at, length).unwrap_or_default()
+    }
+
+    /// The committed record of this key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.index.get(key).map(|place| self.value(*place))
+    }
+
+    /// All committed records whose key begins with this byte, in the order of keys.
+    pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let range = self
+            .index
+            .range::<[u8], _>((std::ops::Bound::Included(&[kind][..]), std::ops::Bound::Unbounded));
+        let of_kind = range.take_while(move |(key, _)| key.first() == Some(&kind));
+        of_kind.map(|(key, place)| (&**key, self.value(*place)))
+    }
+
+    /// Stages a record. One that equals the committed record costs nothing more. False: the value
+    /// cannot be encoded, or is too long.
+    pub(crate) fn put(&mut self, key: &[u8], value: &impl Serialize) -> bool {
+        let Staged { bytes, frames } = &mut self.staged;
+        let begin = bytes.len();
+        bytes.extend([0; FRAME]);
+        bytes.extend(key);
+        let at = bytes.len();
+        // A value of no bytes would say that the record is gone.
+        bytes.push(0);
+        match postcard::to_extend(value, std::mem::take(bytes)) {
+            Ok(encoded) => *bytes = encoded,
+            Err(_) => {
+                // The staged bytes went with the failed encoder; the turn cannot be committed.
+                frames.clear();
+                return false;
+            }
+        }
+        let length = bytes.len() - at;
+        let committed = self.index.get(key).copied();
+        let start = HEADER + self.active * (self.memory.length().saturating_sub(HEADER) / 2);
+        let same = committed.is_some_and(|(place, of)| {
+            of == length && self.memory.get(start + place, of) == bytes.get(at..)
+        });
+        if same {
+            bytes.truncate(begin);
+            return true;
+        }
+        frames.push((Box::from(key), at, length));
+        seal(bytes, begin, key.len())
+    }
+
+    /// Stages the entries of a table that changed since the last call. False: as in [`Store::put`].
+    pub(crate) fn put_table<K: Key, V: Serialize>(
+        &mut self,
+        kind: Kind,
+        table: &mut Table<K, V>,
+    ) -> bool {
+        let mut whole = true;
+        for name in table.take_changes() {
+            let mut key = kind.key().to_vec();
+            name.put(&mut key);
+            match table.get(&name) {
+                Some(value) => whole &= self.put(&key, value),
+                None => self.remove(&key),
+            }
+        }
+        whole
+    }
+
+    /// The committed record of this key. The error is for the console.
+    pub(crate) fn read<T: DeserializeOwned>(&self, kind: Kind) -> Result<Option<T>, String> {
+        self.get(&kind.key()).map(|bytes| decode(kind, bytes)).transpose()
+    }
+
+    /// The committed entries of a table. The error is for the console.
+    pub(crate) fn read_table<K: Key, V: DeserializeOwned>(
+        &self,
+        kind: Kind,
+    ) -> Result<BTreeMap<K, V>, String> {
+        let of = |(key, bytes): (&[u8], &[u8])| {
+            let key = key.get(1..).and_then(K::of).ok_or(format!("{kind:?}: a key is damaged"))?;
+            Ok((key, decode(kind, bytes)?))
+        };
+        self.all(kind as u8).map(of).collect()
+    }
+
+    /// The committed values of this kind, in the order of keys. The error is for the console.
+    pub(crate) fn read_values<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, String> {
+        self.all(kind as u8).map(|(_, bytes)| decode(kind, bytes)).collect()
+    }
+
+    /// Stages the removal of a record.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if !self.index.contains_key(key) {
+            return;
+        }
+        let Staged { bytes, frames } = &mut self.staged;
+        let begin = bytes.len();
+        bytes.extend([0; FRAME]);
+        bytes.extend(key);
+        frames.push((Box::from(key), bytes.len(), 0));
+        seal(bytes, begin, key.len());
+    }
+
+    /// Stages the removal of all records that begin with this byte and for which this is false.
+    pub(crate) fn retain(&mut self, kind: u8, stays: impl Fn(&[u8]) -> bool) {
+        let gone: Vec<Box<[u8]>> =
+            self.all(kind).filter(|(key, _)| !stays(key)).map(|(key, _)| Box::from(key)).collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Makes all that was staged the committed state, at once.
+    ///
+    /// # Errors
+    /// The store cannot grow. It then holds the state of the commit before.
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
+        if self.staged.frames.is_empty() && self.is_committed() {
+            return Ok(());
+        }
+        let needed = self.end + self.staged.bytes.len();
+        if needed > self.half() {
+            self.compact()?;
+        }
+        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
+        let at = HEADER + self.active * self.half() + self.end;
+        if !self.memory.put(at, &bytes) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        for (key, value, length) in frames {
+            let size = FRAME + key.len();
+            let before = match length {
+                0 => self.index.remove(&key),
+                _ => {
+                    self.live += size + length;
+                    self.index.insert(key, (self.end + value, length))
+                }
+            };
+            self.live -= before.map_or(0, |(_, length)| size + length);
+        }
+        self.end += bytes.len();
+        let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
+        self.memory.set_word(COMMIT, word);
+        // The buffer of a large turn is not kept.
+        if bytes.capacity() <= HALF {
+            self.staged.bytes = bytes;
+            self.staged.bytes.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes the records that count into the other half, or into a larger memory. The commit word
+    /// is stored by the commit that follows; until then the log before is the state.
+    fn compact(&mut self) -> io::Result<()> {
+        let needed = self.live + self.staged.bytes.len();
+        if needed > self.half() / 2 {
+            return self.grow(needed);
+        }
+        let mut to = 0;
+        let start = [0, 1].map(|half| HEADER + half * self.half());
+        let [from, into] = if self.active == 0 { start } else { [start[1], start[0]] };
+        let mut index = std::mem::take(&mut self.index);
+        for (key, place) in &mut index {
+            let before = FRAME + key.len();
+            let size = before + place.1;
+            let bytes = self.memory.get(from + place.0 - before, size).map(<[u8]>::to_vec);
+            self.memory.put(into + to, &bytes.unwrap_or_default());
+            place.0 = to + before;
+            to += size;
+        }
+        (self.index, self.active, self.end) = (index, 1 - self.active, to);
+        Ok(())
+    }
+
+    /// Moves everything to a larger memory, under the same descriptor number.
+    fn grow(&mut self, needed: usize) -> io::Result<()> {
+        let half = needed.saturating_mul(4).next_power_of_two().max(HALF);
+        if half > HALF_MOST {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut larger = Store::of_size(half)?;
+        for (key, place) in &self.index {
+            let value = self.value(*place);
+            let begin = larger.staged.bytes.len();
+            larger.staged.bytes.extend([0; FRAME]);
+            larger.staged.bytes.extend(&**key);
+            larger.staged.frames.push((key.clone(), larger.staged.bytes.len(), value.len()));
+            larger.staged.bytes.extend(value);
+            seal(&mut larger.staged.bytes, begin, key.len());
+        }
+        larger.commit()?;
+        // From this call on a crash finds the larger memory under the number it knows.
+        self.memory.replace_file_of(larger.memory)?;
+        (self.active, self.end, self.index, self.live) =
+            (larger.active, larger.end, larger.index, larger.live);
+        Ok(())
+    }
+
+    /// Nothing is committed any more: an older state would be worse than none.
+    pub(crate) fn invalidate(&mut self) {
+        self.memory.set_word(COMMIT, 0);
+    }
+
+    /// A copy of the committed state, for a process that only reads it.
+    pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
+        let mut memory = SharedMemory::new(c"state copy", self.memory.length())?;
+        let all = self.memory.get(0, self.memory.length()).unwrap_or_default();
+        memory.put(0, all);
+        memory.file().try_clone()
+    }
+}
+
+fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {
+    match postcard::take_from_bytes(bytes.get(1..).unwrap_or_default()) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(format!("{kind:?}: the record is too long")),
+        Err(error) => Err(format!("{kind:?}: {error}")),
+    }
+}
+
+/// Fills in the head of the frame that begins there.
+fn seal(bytes: &mut [u8], begin: usize, key: usize) -> bool {
+    let Some((head, rest)) =
+        bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<FRAME>)
+    else {
+        return false;
+    };
+    let (Ok(length), Ok(key)) = (u32::try_from(rest.len() - key), u8::try_from(key)) else {
+        return false;
+    };
+    let [a, b, c, d] = length.to_le_bytes();
+    let [e, f, g, h] = sum(key, rest).to_le_bytes();
+    *head = [a, b, c, d, e, f, g, h, key];
+    true
+}
+
+fn sum(key_length: u8, rest: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&[key_length]);
+    sum.update(rest);
+    sum.finalize()
+}
+
+/// The key of the frame that begins there, and where its value is. None: it is damaged.
+fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
+    let (&[a, b, c, d, e, f, g, h, key], rest) = log.get(at..)?.split_first_chunk::<FRAME>()?;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    let size = usize::from(key).checked_add(length)?;
+    let body = rest.get(..size)?;
+    let is_whole = sum(key, body) == u32::from_le_bytes([e, f, g, h]);
+    let name = body.get(..usize::from(key)).filter(|_| is_whole)?;
+    Some((name, (at + FRAME + name.len(), length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> Vec<u8> {
+        [&[7u8][..], &number.to_be_bytes()].concat()
+    }
+
+    fn open(store: &Store) -> Result<Store, String> {
+        Store::open(store.memory.file().try_clone().unwrap())
+    }
+
+    /// Keys and values, as an image that opens the store finds them.
+    fn found(store: &Store) -> Vec<(Vec<u8>, u64)> {
+        let of = |(key, value): (&[u8], &[u8])| {
+            let number = postcard::from_bytes(value.get(1..).unwrap_or_default());
+            (key.to_vec(), number.unwrap())
+        };
+        open(store).unwrap().all(7).map(of).collect()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn a_crash_finds_all_records_of_a_commit_or_none() {
+        let mut store = Store::new().unwrap();
+        assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
+        store.put(&key(1), &1u64);
+        store.put(&key(2), &2u64);
+        assert!(open(&store).is_err());
+        store.commit().unwrap();
+        assert_eq!(found(&store), [(key(1), 1), (key(2), 2)]);
+        store.put(&key(2), &3u64);
+        store.remove(&key(1));
+        store.put(&[8], &0u64);
+        assert_eq!(found(&store), [(key(1), 1), (key(2), 2)], "nothing is committed yet");
+        store.commit().unwrap();
+        assert_eq!(found(&store), [(key(2), 3)]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn a_store_that_is_compacted_and_grows_keeps_its_records_and_its_descriptor_number() {
+        let mut store = Store::of_size(1024).unwrap();
+        let number = store.number();
+        let mut all = BTreeMap::new();
+        let mut random = 7u64;
+        for turn in 0..2000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(turn);
+            let which = (random >> 33) % (1 + turn / 20);
+            if random.is_multiple_of(5) {
+                store.remove(&key(which));
+                all.remove(&key(which));
+            } else {
+                store.put(&key(which), &turn);
+                all.insert(key(which), turn);
+            }
+            store.commit().unwrap();
+            if turn.is_multiple_of(97) {
+                assert_eq!(found(&store), all.clone().into_iter().collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(store.number(), number);
+        assert!(store.half() > 1024 && store.live <= store.half() / 2);
+        let again = open(&store).unwrap();
+        assert_eq!((again.live, again.end, again.index), (store.live, store.end, store.index));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn a_record_that_did_not_change_is_not_written_again() {
+        let mut store = Store::new().unwrap();
+        store.put(&key(1), &1u64);
+        store.commit().unwrap();
+        let end = store.end;
+        store.put(&key(1), &1u64);
+        store.remove(&key(2));
+        store.commit().unwrap();
+        assert_eq!(store.end, end);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn any_damaged_byte_of_the_log_is_found() {
+        let mut store = Store::new().unwrap();
+        (0..9).for_each(|number| assert!(store.put(&key(number), &number)));
+        store.remove(&key(3));
+        store.commit().unwrap();
+        for at in 0..store.end {
+            let byte = store.memory.get(HEADER + at, 1).unwrap()[0];
+            store.memory.put(HEADER + at, &[byte ^ 0x10]);
+            assert!(open(&store).is_err(), "byte {at}");
+            store.memory.put(HEADER + at, &[byte]);
+        }
+        for word in [1, SECOND, u64::MAX, store.end as u64 - 1] {
+            store.memory.set_word(COMMIT, word);
+            let _ = open(&store).err();
+        }
+        store.memory.put(7, &[9]);
+        assert!(open(&store).err().is_some_and(|why| why.contains("another version")));
+    }
+}

@@ -1,0 +1,125 @@
+//! A map that knows which of its entries may have changed since its last commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+
+/// A map of records. Reading goes through [`Deref`]; each way to write marks the key as changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<K, V> {
+    entries: BTreeMap<K, V>,
+    changed: BTreeSet<K>,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Table<K, V> {
+        Table { entries: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+}
+
+impl<K, V> Deref for Table<K, V> {
+    type Target = BTreeMap<K, V>;
+
+    fn deref(&self) -> &BTreeMap<K, V> {
+        &self.entries
+    }
+}
+
+impl<K: Ord + Clone, V> Table<K, V> {
+    /// The entry, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let Table { entries, changed } = self;
+        let value = entries.get_mut(key)?;
+        changed.insert(key.clone());
+        Some(value)
+    }
+
+    /// The entry, to be changed; a default one if there is none.
+    pub(crate) fn get_or_default(&mut self, key: K) -> &mut V
+    where
+        V: Default,
+    {
+        self.changed.insert(key.clone());
+        self.entries.entry(key).or_default()
+    }
+
+    /// The entry, to be changed; this one if there is none.
+    pub(crate) fn get_or_insert(&mut self, key: &K, value: V) -> &mut V {
+        self.changed.insert(key.clone());
+        self.entries.entry(key.clone()).or_insert(value)
+    }
+
+    /// All entries, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+        self.changed.extend(self.entries.keys().cloned());
+        self.entries.iter_mut()
+    }
+
+    /// Adds or replaces an entry; gives the one before.
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        self.changed.insert(key.clone());
+        self.entries.insert(key, value)
+    }
+
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let value = self.entries.remove(key)?;
+        self.changed.insert(key.clone());
+        Some(value)
+    }
+
+    /// Removes all entries for which this is false.
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&K, &V) -> bool) {
+        let Table { entries, changed } = self;
+        entries.retain(|key, value| {
+            let stays = stays(key, value);
+            if !stays {
+                changed.insert(key.clone());
+            }
+            stays
+        });
+    }
+
+    /// The entries of a store, in the order of keys; none of them is a change.
+    pub(crate) fn of(entries: BTreeMap<K, V>) -> Table<K, V> {
+        Table { entries, changed: BTreeSet::new() }
+    }
+
+    /// The keys of the entries that may have changed, or were removed, since the last call.
+    pub(crate) fn take_changes(&mut self) -> BTreeSet<K> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+impl<K: Ord + Clone, V> Extend<(K, V)> for Table<K, V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, all: I) {
+        all.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
+    }
+}
+
+impl<K: Ord + Clone, V> FromIterator<(K, V)> for Table<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(all: I) -> Table<K, V> {
+        let mut table = Table::default();
+        table.extend(all);
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_written_or_removed_entry_is_a_change_and_a_read_one_is_not() {
+        let mut table: Table<u8, u8> = (1..=4).map(|key| (key, key)).collect();
+        assert_eq!(table.take_changes().len(), 4);
+        assert!(table.get(&1).is_some() && table.get_mut(&9).is_none());
+        assert_eq!(table.take_changes(), BTreeSet::new());
+        table.get_mut(&2);
+        table.remove(&3);
+        table.retain(|key, _| *key != 4);
+        *table.get_or_default(5) = 1;
+        assert_eq!(table.take_changes(), BTreeSet::from([2, 3, 4, 5]));
+        table.iter_mut().for_each(drop);
+        assert_eq!(table.take_changes(), BTreeSet::from([1, 2, 5]));
+    }
+}
