@@ -15,7 +15,8 @@ use super::Machine;
 use super::cell::Cell;
 use super::ending::Ending;
 #[cfg(feature = "sim")]
-use super::mutant::{Field, Mutant};
+use super::mutant::Field;
+use super::mutant::Mutant;
 use super::need::Wish;
 use super::phase::Phase;
 use crate::generation::Generation;
