@@ -236,8 +236,15 @@ impl Init {
         outcome
     }
 
+    fn connections_go_along(&mut self, go_along: bool) {
+        let clients = self.control.iter_mut().flat_map(|control| control.clients.values_mut());
+        clients.for_each(|client| client.goes_along = go_along);
+    }
+
     fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
+        self.connections_go_along(true);
         self.commit();
+        self.connections_go_along(false);
         let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
         let Some(store) = store.map(Store::number) else {
             return (None, "the state cannot be stored".to_string());

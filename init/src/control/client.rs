@@ -69,6 +69,9 @@ pub(crate) struct Client {
     /// To be cut off then.
     #[serde(skip)]
     pub(crate) given_up: bool,
+    /// Its record has what is not read or sent yet, too: init goes on as another image.
+    #[serde(skip)]
+    pub(crate) goes_along: bool,
     /// Stream of events: the id asked with, and the last number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// Requests the loader works on.
@@ -94,10 +97,16 @@ impl Client {
             closing: false,
             dead: false,
             given_up: false,
+            goes_along: false,
             follows: None,
             pending: Vec::new(),
             waits: Vec::new(),
         }
+    }
+
+    /// It is part of the state: after a crash one with half a request or answer is closed.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.goes_along || (self.input.is_empty() && self.sent == self.output.len())
     }
 
     /// The connection, to register.

@@ -26,7 +26,7 @@ use client::{Caller, Client};
 use groundstate_units::time::Time;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, ErrorKind};
@@ -36,6 +36,12 @@ use std::os::unix::fs::PermissionsExt;
 /// Said to one client too many before it is closed.
 const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or try again"}}
 "#;
+
+/// The connections that are part of the state.
+fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S::Ok, S::Error> {
+    let recorded: Vec<_> = clients.iter().filter(|(_, client)| client.is_recorded()).collect();
+    to.collect_map(recorded)
+}
 
 /// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
@@ -47,6 +53,7 @@ pub(crate) struct Control {
     former: VecDeque<UnixListener>,
     path: String,
     /// Connections by token.
+    #[serde(serialize_with = "recorded")]
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
     /// Of those that are not root, who was served last.

@@ -178,28 +178,6 @@ fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
 }
 
 #[test]
-fn a_hang_up_in_the_moment_of_an_upgrade_that_can_not_be_reloads_all_the_same() {
-    let init = Boot::new(pair()).start("web");
-    let before = init.when_system("running");
-    let (most, _) = init.process().limit("Max open files").unwrap();
-    let mut client = init.client().unwrap();
-    let mut steps = Steps::of(&init);
-    client.send("upgrade", &json!({}));
-    while !init.output().contains("goes on as another image") {
-        steps.step().expect("it goes on");
-    }
-    // Its state can not be written any more, and it takes along what has come by then.
-    init.process().signal(nix::sys::signal::Signal::SIGHUP);
-    limit_files(init.process(), "3");
-    steps.until(|call| call.number == libc::SYS_memfd_create && call.result < 0);
-    limit_files(init.process(), &most);
-    drop(steps);
-    client.answer().expect("an answer").expect_err("there is no upgrade");
-    init.when("it has reloaded", |s| s.0["generation"] != before.0["generation"]);
-    init.finish();
-}
-
-#[test]
 fn file_of_misspelt_long_targets_does_not_keep_other_units_from_starting() {
     // Each pair of names is as long as a name may be and differs in a few letters: the search for the
     // name that was meant is at its dearest.
