@@ -95,43 +95,6 @@ pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
     held
 }
 
-/// One that takes its time to end: killed, it keeps what it has until this is dropped.
-#[derive(Debug)]
-pub struct Slow(Pid);
-
-impl Slow {
-    /// From now on it does.
-    pub fn of(process: Process) -> Slow {
-        let pid = Pid::from_raw(process.0);
-        ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT).expect("it can be traced");
-        Slow(pid)
-    }
-
-    /// Until it is about to end.
-    pub fn is_ending(&self) {
-        loop {
-            match waitpid(self.0, Some(WaitPidFlag::__WALL)).expect("it is there") {
-                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXIT) => return,
-                WaitStatus::Stopped(_, signal) => {
-                    ptrace::cont(self.0, signal).expect("it goes on");
-                }
-                other @ (WaitStatus::Exited(..)
-                | WaitStatus::Signaled(..)
-                | WaitStatus::PtraceEvent(..)
-                | WaitStatus::PtraceSyscall(_)
-                | WaitStatus::Continued(_)
-                | WaitStatus::StillAlive) => panic!("{other:?}"),
-            }
-        }
-    }
-}
-
-impl Drop for Slow {
-    fn drop(&mut self) {
-        let _ = ptrace::detach(self.0, None);
-    }
-}
-
 /// Waits until it is about to get the signal, and makes that a fault's.
 fn delivered(pid: Pid, fault: Signal) {
     loop {

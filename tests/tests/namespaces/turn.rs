@@ -7,7 +7,7 @@ use super::keeping::keeps_no_more;
 use super::past::{BOTH, at_work, has_its_program, keeps};
 use super::twice::clones;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Slow, Steps, crash};
+use groundstate_tests::crash::{Steps, crash};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -142,40 +142,6 @@ fn what_was_wished_while_something_of_a_run_lived_is_not_done_to_the_next_after_
         init.when_state("web", "running");
         assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 2), "{}", init.output());
         init.processes_of("web").into_iter().for_each(Process::end);
-        init.finish_after_crash();
-    }
-}
-
-/// What it holds, a port, a lock, is free by then.
-#[test]
-fn who_is_killed_as_nobodys_has_ended_before_its_unit_is_begun_again() {
-    let text = "restart-delay: 50ms\nexec-start: DAEMON --trace DIR/web.trace";
-    for wrapper in BOTH {
-        let init = at_work(text, wrapper);
-        init.tell("want", &json!({"target": "web"}));
-        init.when_state("web", "running");
-        until_begun(&init, "web");
-        keeps(&init);
-        init.main_of("web").signal(Signal::SIGKILL);
-        until("it is begun once more", || (starts(&init, "web") == 2).then_some(()));
-        init.when_state("web", "running");
-        let slow = Slow::of(init.main_of("web"));
-        for crashes in 1..=3 {
-            crash(&init, Signal::SIGSEGV);
-            has_survived(&init, crashes);
-        }
-        slow.is_ending();
-        let waits = || {
-            let call = init.process().read("syscall").unwrap_or_default();
-            let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
-            [Some(libc::SYS_poll), Some(libc::SYS_ppoll)].contains(&number)
-        };
-        let so_far = || starts(&init, "web");
-        until("it is waited for", || (waits() || so_far() > 2).then_some(()));
-        assert_eq!(so_far(), 2, "{}", init.output());
-        drop(slow);
-        until("it is begun once more", || (so_far() == 3).then_some(()));
-        init.when_state("web", "running");
         init.finish_after_crash();
     }
 }
