@@ -75,7 +75,10 @@ impl Machine {
         if self.planted(Mutant::ResumeForgetsFailures) {
             bytes.cells.iter_mut().for_each(|cell| cell.failures = 0);
         }
-        self.gone_back(&bytes.keep())
+        let mut machine = self.gone_back(&bytes.keep())?;
+        // The records that were written before the resume still hold.
+        machine.take_changes();
+        Some(machine)
     }
 
     /// The machine of these bytes, kept under the present generation, with this one's mistake.
