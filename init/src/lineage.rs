@@ -39,7 +39,7 @@ pub(crate) struct Lineage {
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state, as the next image finds it. None: there are no memfds here.
     pub(crate) store: Option<Store>,
-    /// What happens between two commits; the handler of a fault writes there too.
+    /// Notes of inputs between two commits; the handler of a fault writes there, too.
     pub(crate) notes: Option<File>,
     /// In this turn nothing has happened but the end of who wrote the state.
     pub(crate) undisturbed: bool,

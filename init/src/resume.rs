@@ -130,7 +130,7 @@ pub(crate) fn check(word: &str) -> ExitCode {
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
-/// What an image that crashed has noted since its last commit.
+/// The notes of an image that crashed, since its last commit.
 struct Found {
     past: Past,
     /// Of the fault; 0: a panic.
@@ -150,7 +150,7 @@ impl Found {
     }
 }
 
-/// What the file of notes holds. Less than there is room for: not all of it was ever noted.
+/// The content of the file of notes; shorter than its area if it was never filled.
 fn bytes_of(notes: &File) -> Vec<u8> {
     let mut bytes = vec![0; noted::BYTES];
     let length = notes.read_at(&mut bytes, 0).unwrap_or(0);

@@ -114,7 +114,7 @@ impl Tracker {
         }
     }
 
-    /// What an image of init before this one knew of all runs.
+    /// Takes over the runs and processes that an earlier image of init has recorded.
     pub(crate) fn know_again(
         &mut self,
         runs: BTreeMap<RunId, Tracked>,

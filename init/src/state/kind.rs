@@ -3,11 +3,11 @@
 use groundstate_units::machine::event::RunId;
 use groundstate_units::name::Name;
 
-/// What a record is about: the first byte of its key. A number is never given to another kind.
+/// The subject of a record: the first byte of its key. A number is never given to another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// What init knows of itself.
+    /// Facts about init itself.
     Head = 1,
     /// The machine as a whole; its units are [`Kind::Unit`].
     Machine = 2,

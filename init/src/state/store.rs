@@ -54,6 +54,8 @@ pub(crate) struct Store {
     /// Bytes of the frames that count.
     live: usize,
     staged: Staged,
+    /// A changed record could not be encoded: the log no longer has all of the state.
+    is_incomplete: bool,
 }
 
 /// The changes of the turn under way.
@@ -75,7 +77,7 @@ impl Store {
         let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
         memory.put(0, &MAGIC);
         let (index, staged) = (BTreeMap::new(), Staged::default());
-        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged })
+        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged, is_incomplete: false })
     }
 
     /// The store that an earlier image of init has left. The error is for the console.
@@ -97,7 +99,7 @@ impl Store {
         let active = usize::from(word & SECOND != 0);
         let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
         let (index, staged) = (BTreeMap::new(), Staged::default());
-        let mut store = Store { memory, active, end, index, live: 0, staged };
+        let mut store = Store { memory, active, end, index, live: 0, staged, is_incomplete: false };
         store.read_log(half).map_err(|at| format!("the state is damaged at byte {at}"))?;
         Ok(store)
     }
@@ -166,8 +168,9 @@ impl Store {
         match postcard::to_extend(value, std::mem::take(bytes)) {
             Ok(encoded) => *bytes = encoded,
             Err(_) => {
-                // The staged bytes went with the failed encoder; the turn cannot be committed.
+                // The staged bytes went with the failed encoder.
                 frames.clear();
+                self.is_incomplete = true;
                 return false;
             }
         }
@@ -248,8 +251,12 @@ impl Store {
     /// Makes all that was staged the committed state, at once.
     ///
     /// # Errors
-    /// The store cannot grow. It then holds the state of the commit before.
+    /// The store cannot grow, and holds the state of the commit before; or a record could not be
+    /// encoded, and no later commit succeeds.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
+        if self.is_incomplete {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         if self.staged.frames.is_empty() && self.is_committed() {
             return Ok(());
         }

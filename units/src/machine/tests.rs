@@ -347,7 +347,7 @@ fn a_machine_survives_the_way_through_bytes() {
     let mut machine = busy();
     let generation = machine.generation().clone();
     let mut again = Machine::from_kept(&machine.keep(), generation.clone()).unwrap();
-    // What is to be written again is not of the machine.
+    // The list of records to write is no part of the machine.
     [machine.take_changes(), again.take_changes()].into_iter().for_each(drop);
     assert_eq!(format!("{again:?}"), format!("{machine:?}"));
     let shutdown = || Event::Shutdown(Shutdown::Halt);
