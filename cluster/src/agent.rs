@@ -20,7 +20,7 @@ use end::ended;
 use groundstate_units::control::answer::{Cause, UnitStatus};
 use groundstate_units::control::shown::Shown;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use shape::{Shape, names, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use groundstate_units::import::systemd::{self, Suffix};
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 
 /// Options that name units which pull this one in.
 const PULLED_IN_BY: [&str; 3] = ["WantedBy", "RequiredBy", "UpheldBy"];

@@ -10,7 +10,7 @@ use crate::native_unit::Native;
 use crate::snapshot::Content;
 use crate::unit_file::UnitFile;
 use groundstate_units::spec::Ending;
-use groundstate_units::value;
+use groundstate_units::spec::value;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

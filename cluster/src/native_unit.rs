@@ -6,7 +6,7 @@
 
 use crate::requirement;
 use crate::unit_file::{UnitFile, UnitOption};
-use groundstate_units::yaml::{self, Limits, Node};
+use groundstate_units::text::yaml::{self, Limits, Node};
 use std::sync::OnceLock;
 
 /// The section that holds the text.
@@ -150,7 +150,7 @@ fn values(node: &Node) -> Option<Vec<String>> {
 fn documents(place: &str, text: &str) -> Result<Vec<Node>, String> {
     let limits = Limits { whole_lines: false, ..Limits::UNIT_FILE };
     let read = yaml::parse(place, text.as_bytes(), &limits);
-    let told = |all: Vec<groundstate_units::diagnostic::Diagnostic>| {
+    let told = |all: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
         let lines = all.iter().map(|one| one.message.clone());
         lines.collect::<Vec<_>>().join("\n")
     };

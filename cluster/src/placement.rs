@@ -7,7 +7,7 @@ use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
-use groundstate_units::glob;
+use groundstate_units::text::glob;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

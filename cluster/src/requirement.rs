@@ -4,8 +4,8 @@
 
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
-use groundstate_units::glob;
-use groundstate_units::key::nearest;
+use groundstate_units::text::glob;
+use groundstate_units::unit::key::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -9,7 +9,7 @@
 //! what it judges by ([`continuity`] some of it), [`coverage`] counts what happened, [`shrink`] makes a failing schedule
 //! small. That it finds something is shown by [`crate::mutant`]. The program is
 //! `simulate-cluster`. Not simulated: gRPC and TLS ([`crate::store`]'s), init itself
-//! (`groundstate_units::sim` does).
+//! (`groundstate_units::simulator` does).
 #![allow(clippy::indexing_slicing, reason = "machines are the simulation's own numbers")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "most moments mean nothing to most invariants")]
 

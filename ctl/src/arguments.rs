@@ -10,7 +10,7 @@ pub(crate) use goal::{Goal, SetTarget, Unwant, Wait, Want};
 pub(crate) use power::{ExitWith, Power};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::path::PathBuf;
 use value::{choice, count, signal};
 

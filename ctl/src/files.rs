@@ -2,8 +2,8 @@
 //! `check` and `graph --units`. Nothing here blocks: what is no regular file is not opened
 //! for reading, and what is opened is opened with O_NONBLOCK.
 
-use groundstate_units::files::{FileKind, Files, Problem, Stat};
-use groundstate_units::generation::Stamp;
+use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
+use groundstate_units::unit::generation::Stamp;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;

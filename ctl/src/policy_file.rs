@@ -5,10 +5,11 @@
 
 use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Report};
-use groundstate_units::diagnostic::{Diagnostic, Severity};
-use groundstate_units::name::Name;
-use groundstate_units::policy::Policy;
-use groundstate_units::{policy_file, settings_file};
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::policy::Policy;
+use groundstate_units::unit::policy_file;
+use groundstate_units::unit::settings_file;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};

@@ -3,7 +3,7 @@
 
 use crate::style::{Style, Tone};
 use groundstate_units::control::answer::{Report, Said};
-use groundstate_units::diagnostic::Severity;
+use groundstate_units::text::diagnostic::Severity;
 use std::fmt::Write;
 
 /// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.

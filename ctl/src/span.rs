@@ -1,7 +1,7 @@
 //! Spans and points of time as people type and read them on a command line.
 
-use groundstate_units::value;
-use groundstate_units::wall::Wall;
+use groundstate_units::spec::value;
+use groundstate_units::text::wall::Wall;
 use std::time::Duration;
 
 /// `500ms`, `5s`, `1min 30s`; a bare number is seconds.

@@ -1,6 +1,6 @@
 //! Which known name a misspelled one was meant to be. A name of one or two letters is never a guess.
 
-use groundstate_units::name::slips;
+use groundstate_units::text::name::slips;
 
 /// The candidate that `text` was probably meant to be.
 pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {

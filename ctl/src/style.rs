@@ -4,7 +4,7 @@
 use anstyle::{AnsiColor, Style as Paint};
 use groundstate_units::control::answer::{Cause, Reason, System};
 use groundstate_units::machine::reason::State;
-use groundstate_units::text::visible;
+use groundstate_units::text::encoding::visible;
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
@@ -273,7 +273,8 @@ mod tests {
             plain.starts_with("a\\x1b[31m\\xc2\\x9b1m") && plain.ends_with("b\tc\n"),
             "{plain}"
         );
-        let acts = |c: char| groundstate_units::text::acts(c) && !matches!(c, '\t' | '\n');
+        let acts =
+            |c: char| groundstate_units::text::encoding::acts(c) && !matches!(c, '\t' | '\n');
         assert!(!plain.contains(acts), "{plain:?}");
     }
 

@@ -8,7 +8,7 @@ use crate::process;
 use crate::run::running::{Main, Running};
 use crate::sys::Pid;
 use crate::voice::Level;
-use groundstate_units::reaction::Reaction;
+use groundstate_units::unit::reaction::Reaction;
 
 impl Init {
     /// When it is time, as long as units are waited for.

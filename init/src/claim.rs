@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::sys::process as maker;
     use groundstate_units::spec::Exit;
-    use groundstate_units::time::Time;
+    use groundstate_units::text::time::Time;
 
     #[test]
     fn who_was_stopped_by_an_image_before_goes_on_and_nobody_else() {

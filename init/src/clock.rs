@@ -1,7 +1,7 @@
 //! The two clocks init reads: the monotonic one to decide by, the wall clock to show.
 //! No decision is ever taken by the wall clock: it jumps.
 
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use serde::{Deserialize, Serialize};

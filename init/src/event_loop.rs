@@ -35,7 +35,7 @@ use crate::watchdog::Watch;
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -124,7 +124,8 @@ pub(crate) struct Init {
     /// Runs that let others start first.
     pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
     /// The last end of each unit that brings others in by its end.
-    pub(crate) ends: std::collections::BTreeMap<groundstate_units::name::Name, crate::run::LastEnd>,
+    pub(crate) ends:
+        std::collections::BTreeMap<groundstate_units::text::name::Name, crate::run::LastEnd>,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
     pub(crate) helper_outputs: u64,
@@ -141,7 +142,7 @@ pub(crate) struct Init {
     /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: not any more.
     pub(crate) shell_again: Option<Time>,
     /// Goal of the kernel command line.
-    pub(crate) kernel_target: Option<groundstate_units::name::Name>,
+    pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
     /// The images of this init before, now and next.
     pub(crate) lineage: Lineage,
     /// Fed by each turn of the loop.

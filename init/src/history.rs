@@ -10,8 +10,8 @@ use crate::state::table::Table;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
-use groundstate_units::name::Name;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

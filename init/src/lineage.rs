@@ -11,7 +11,7 @@ use crate::state::store::Store;
 use crate::suspect::Suspects;
 use crate::sys::{fault, inherit, memfd, notes};
 use crate::upgrade::Upgrade;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::ffi::{CString, OsString};

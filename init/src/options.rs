@@ -5,7 +5,7 @@
 
 use crate::boot::Mode;
 use crate::weight::Own;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

@@ -7,7 +7,7 @@
 
 use crate::clock;
 use crate::limit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, SockaddrLike, UnixAddr, VsockAddr, connect, send,

@@ -4,7 +4,7 @@
 use crate::insistence::insist;
 use crate::options::Options;
 use groundstate_units::control::place::{self, Places};
-use groundstate_units::settings::Settings;
+use groundstate_units::unit::settings::Settings;
 use nix::unistd::geteuid;
 use std::fs::{DirBuilder, symlink_metadata};
 use std::io;

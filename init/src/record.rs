@@ -11,7 +11,7 @@
 use groundstate_units::machine::action::{Action, Outcome};
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Refusal;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -16,9 +16,9 @@ use crate::notify::Datagram;
 use crate::sys::Pid;
 use crate::sys::notes as writer;
 use crate::sys::wait::{self, Ended};
-use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::{Event, RunId};
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::UnitId;
 use std::collections::BTreeMap;
 
 /// What of the notes is put again. What was put before and made this program crash is not put just

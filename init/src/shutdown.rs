@@ -21,7 +21,7 @@ use crate::watchdog::Watchdog;
 use crate::{hand_back, unmount};
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;

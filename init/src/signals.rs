@@ -9,7 +9,7 @@ use crate::sys::fault::FAULTS;
 use crate::sys::signal::{self, LAST};
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
-use groundstate_units::reaction::{Reaction, Reactions};
+use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io;

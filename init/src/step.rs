@@ -9,12 +9,12 @@ use crate::journal::notes::{Kind, Wished};
 use crate::suspect;
 use crate::sys::{fault, notes};
 use crate::voice::Level;
-use groundstate_units::generation::UnitId;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
-use groundstate_units::name::Name;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::UnitId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Init {

@@ -7,7 +7,7 @@ use crate::journal::notes;
 use groundstate_units::control::answer::{Cause, Reason, Status};
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
 /// Those there are.

@@ -4,11 +4,11 @@
 
 use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;
-use groundstate_units::generation::Generation;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::reason::{Reason, State};
-use groundstate_units::name::Name;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::Generation;
 use serde::{Deserialize, Serialize};
 
 /// One start.
@@ -162,10 +162,10 @@ fn keep<T>(of: &mut Table<Name, T>, generation: &Generation) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::assembly::{Draft, assemble};
-    use groundstate_units::diagnostic::Place;
-    use groundstate_units::settings::Settings;
     use groundstate_units::spec::Kind;
+    use groundstate_units::text::diagnostic::Place;
+    use groundstate_units::unit::assembly::{Draft, assemble};
+    use groundstate_units::unit::settings::Settings;
 
     #[test]
     fn who_is_no_unit_any_more_is_forgotten_and_nobody_else() {

@@ -26,7 +26,7 @@ use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};

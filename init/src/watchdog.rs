@@ -9,7 +9,7 @@ use crate::event_loop::Init;
 use crate::limit;
 use crate::sys::{device, inherit};
 use crate::voice::Level;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::fs::File;
 use std::io::{self, Write};

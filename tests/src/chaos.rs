@@ -9,7 +9,7 @@ use crate::crash::Steps;
 use crate::deadline::{until, within};
 use crate::process::Process;
 use crate::sandbox::Sandbox;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -7,7 +7,7 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::{Action, Note};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole machine is looked at after each event while it has so few units, and else once in so many
@@ -123,8 +123,8 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::generation::UnitId;
     use groundstate_units::machine::reason::Reason;
+    use groundstate_units::unit::generation::UnitId;
     use std::time::Duration;
 
     fn name(text: &str) -> Name {

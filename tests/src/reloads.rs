@@ -7,7 +7,7 @@ use crate::boot::{Boot, Init};
 use crate::client::Client;
 use crate::deadline::{until, within};
 use crate::sandbox::Sandbox;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fmt;

@@ -5,7 +5,7 @@
 use crate::law::Book;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -24,7 +24,21 @@ struct Layout {
 }
 
 const LAYOUTS: [Layout; 6] = [
-    Layout { folder: "units/src/", circles: 0, layers: &[] },
+    Layout {
+        folder: "units/src/",
+        circles: 0,
+        layers: &[
+            "load simulator",
+            "control scenario",
+            "machine",
+            "graph import",
+            "unit",
+            "trigger",
+            "spec",
+            "text",
+            "limit",
+        ],
+    },
     // One circle stays until init's files are in folders.
     Layout { folder: "init/src/", circles: 89, layers: &[] },
     Layout {

@@ -3,7 +3,9 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is all it does")]
 
-use groundstate_units::{json_schema, man_page};
+use groundstate_units::unit::json_schema;
+
+use groundstate_units::unit::man_page;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

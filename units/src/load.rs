@@ -7,9 +7,20 @@
 //! more than single units is wrong, which a reload does not take. Whether a *broken
 //! unit* is needed is the machine's to judge.
 //!
-//! What sources hold ([`crate::source`]) is laid beside it; [`put`] changes one source
+//! What sources hold ([`crate::load::delivered`]) is laid beside it; [`put`] changes one source
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
 //! [`instances`] likewise changes which instances of templates there are, and no more.
+
+pub mod delivered;
+pub mod facts;
+pub mod files;
+pub(crate) mod finding;
+pub mod folder;
+pub(crate) mod foreign;
+pub(crate) mod imported_file;
+pub(crate) mod reuse;
+pub(crate) mod template;
+pub(crate) mod unit_file;
 
 mod bounds;
 mod imported;
@@ -21,22 +32,22 @@ mod source;
 pub use instances::instances;
 pub use options::Options;
 
-use crate::account::Accounts;
-use crate::assembly::{Draft, assemble};
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::files::Files;
-use crate::finding;
-use crate::folder::{self, Folders, Found};
-use crate::generation::{FileRecord, Generation, Stamp};
 use crate::import::systemd::{Suffix, Surroundings};
 use crate::limit;
-use crate::name::Name;
-use crate::policy::Policy;
-use crate::reuse::{Before, drop_ins_of};
-use crate::settings::Settings;
-use crate::source::{Overlaid, Source};
-use crate::unit_file::{self, Context, UnitFile, read_still};
-use crate::{facts, policy_file, settings_file};
+use crate::load::delivered::{Overlaid, Source};
+use crate::load::files::Files;
+use crate::load::folder::{Folders, Found};
+use crate::load::reuse::{Before, drop_ins_of};
+use crate::load::unit_file::{Context, UnitFile, read_still};
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::name::Name;
+use crate::unit::account::Accounts;
+use crate::unit::assembly::{Draft, assemble};
+use crate::unit::generation::{FileRecord, Generation, Stamp};
+use crate::unit::policy::Policy;
+use crate::unit::policy_file;
+use crate::unit::settings::Settings;
+use crate::unit::settings_file;
 use set::Set;
 use source::read_source;
 use std::collections::BTreeSet;
@@ -212,7 +223,7 @@ impl Loader<'_> {
 
     /// A file that may be missing unless it is `needed`.
     fn optional(&mut self, path: &str, needed: bool) -> Option<Vec<u8>> {
-        let missing = matches!(self.files.stat(path), Err(crate::files::Problem::Missing));
+        let missing = matches!(self.files.stat(path), Err(crate::load::files::Problem::Missing));
         if missing && !needed {
             return None;
         }

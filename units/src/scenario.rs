@@ -9,16 +9,16 @@ mod clock;
 mod expectation;
 mod order;
 
-use crate::account::Accounts;
-use crate::assembly::assemble;
-use crate::generation::{Generation, TargetId};
 use crate::limit;
-use crate::manifest::Manifest;
-use crate::meaning;
-use crate::name::Name;
-use crate::policy::Policy;
-use crate::settings::Settings;
-use crate::yaml;
+use crate::text::name::Name;
+use crate::text::yaml;
+use crate::unit::account::Accounts;
+use crate::unit::assembly::assemble;
+use crate::unit::generation::{Generation, TargetId};
+use crate::unit::manifest::Manifest;
+use crate::unit::meaning;
+use crate::unit::policy::Policy;
+use crate::unit::settings::Settings;
 use clock::Clock;
 use serde::Deserialize;
 use serde_json::Value;
@@ -169,13 +169,13 @@ impl Set {
         };
         if let Some(config) = &case.config {
             let (settings, found) =
-                crate::settings_file::read(&"config".into(), text(config).as_bytes());
+                crate::unit::settings_file::read(&"config".into(), text(config).as_bytes());
             complain(&found)?;
             set.settings = settings;
         }
         if let Some(policy) = &case.policy {
             let (policy, found) =
-                crate::policy_file::read(&"policy".into(), text(policy).as_bytes());
+                crate::unit::policy_file::read(&"policy".into(), text(policy).as_bytes());
             complain(&found)?;
             set.policy = policy;
         }
@@ -239,8 +239,8 @@ fn text(value: &Value) -> String {
     format!("{value}\n")
 }
 
-fn complain(found: &[crate::diagnostic::Diagnostic]) -> Result<(), String> {
-    match found.iter().find(|d| d.severity == crate::diagnostic::Severity::Error) {
+fn complain(found: &[crate::text::diagnostic::Diagnostic]) -> Result<(), String> {
+    match found.iter().find(|d| d.severity == crate::text::diagnostic::Severity::Error) {
         Some(error) => Err(format!("{}: {}", error.at, error.message)),
         None => Ok(()),
     }

@@ -3,8 +3,10 @@
 //!
 //! Split by who needs it: [`Live`] is what the machine decides by and what a reload
 //! changes in place; [`Run`] is what it takes to run the process, and is looked at
-//! only when one is started. Where it comes from: [`crate::manifest`]; where it
-//! goes: [`crate::generation`].
+//! only when one is started. Where it comes from: [`crate::unit::manifest`]; where it
+//! goes: [`crate::unit::generation`].
+
+pub mod value;
 
 mod particular;
 

@@ -2,9 +2,9 @@
 //! `calendar/table.tsv`, made by `calendar/make`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
+use groundstate_units::text::wall::Wall;
 use groundstate_units::trigger::calendar::parse;
 use groundstate_units::trigger::zone::Zone;
-use groundstate_units::wall::Wall;
 
 const TABLE: &str = include_str!("calendar/table.tsv");
 

@@ -4,10 +4,10 @@
 
 mod memory;
 
-use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
 use groundstate_units::spec::Run;
-use groundstate_units::yaml_writer;
+use groundstate_units::unit::generation::{Generation, Unit};
+use groundstate_units::unit::yaml_writer;
 use memory::{Memory, told};
 
 const UNITS: &str = "/etc/groundstate/units";

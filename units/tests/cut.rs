@@ -6,10 +6,10 @@
 
 mod memory;
 
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::generation::Generation;
-use groundstate_units::key_table::KEYS;
-use groundstate_units::yaml::{self, Document, Limits, Node, Value};
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::text::yaml::{self, Document, Limits, Node, Value};
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::key_table::KEYS;
 use memory::card::{IRC_BOT, MADDY, one};
 use std::fs;
 use std::path::Path;

@@ -5,10 +5,10 @@
 
 mod memory;
 
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::generation::{Generation, Unit};
-use groundstate_units::policy::Policy;
 use groundstate_units::spec::{DependencyKind, Run};
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::unit::generation::{Generation, Unit};
+use groundstate_units::unit::policy::Policy;
 use memory::Memory;
 
 const WEB: &str = "[Unit]\nAfter=network.target db.service\nRequires=db.service\n[Service]\n\
@@ -38,7 +38,7 @@ fn unit<'g>(generation: &'g Generation, name: &str) -> &'g Unit {
 
 fn targets<'g>(
     generation: &'g Generation,
-    ids: &[groundstate_units::generation::TargetId],
+    ids: &[groundstate_units::unit::generation::TargetId],
 ) -> Vec<&'g str> {
     ids.iter().map(|id| generation.targets[id.0 as usize].name.as_str()).collect()
 }
@@ -58,7 +58,7 @@ fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
         .unit_ids()
         .find(|id| generation.unit(*id).unwrap().name.as_str() == "db.service");
     for name in ["db", "db.service"] {
-        let mask = [groundstate_units::name::Name::new(name).unwrap()].into();
+        let mask = [groundstate_units::text::name::Name::new(name).unwrap()].into();
         let (graph, _) = Graph::resolve(&generation, &Policy { mask, ..Policy::default() });
         assert!(graph.is_masked(id.unwrap()), "by {name}");
     }
@@ -82,7 +82,7 @@ fn needed(memory: &Memory) -> Vec<String> {
     use std::sync::Arc;
     let generation = memory.load(None).generation;
     let mut machine = Machine::new(std::time::Duration::from_secs(90));
-    let now = groundstate_units::time::Time::default();
+    let now = groundstate_units::text::time::Time::default();
     machine.step(now, Event::Boot { generation: Arc::new(generation), targets: vec![] });
     let generation = machine.generation().clone();
     let needed = generation.unit_ids().filter(|id| machine.is_needed(*id));

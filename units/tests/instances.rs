@@ -6,10 +6,10 @@
 mod memory;
 
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::generation::Generation;
+use groundstate_units::load::delivered::{STATE, directory, state};
 use groundstate_units::load::{Options, instances, load};
-use groundstate_units::name::Name;
-use groundstate_units::source::{STATE, directory, state};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
 use memory::Memory;
 
 const UNITS: &str = "/etc/groundstate/units";

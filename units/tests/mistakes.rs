@@ -7,7 +7,7 @@ mod memory;
 
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use memory::Memory;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,12 +5,12 @@
 mod memory;
 
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::generation::{Generation, Unit};
 use groundstate_units::graph::{Graph, Provider};
+use groundstate_units::load::delivered::{STATE, Source, directory, state};
 use groundstate_units::load::{Loaded, Options, load, put};
-use groundstate_units::name::Name;
-use groundstate_units::source::{STATE, Source, directory, state};
 use groundstate_units::spec::{Piece, Run};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::{Generation, Unit};
 use memory::{Memory, told};
 use std::time::Duration;
 

@@ -4,12 +4,12 @@
 
 mod memory;
 
-use groundstate_units::generation::Unit;
-use groundstate_units::key::Shape;
-use groundstate_units::key_table::KEYS;
 use groundstate_units::spec::{
     DependencyKind, Kind, Log, OnChange, Readiness, Restart, RestartLimit,
 };
+use groundstate_units::unit::generation::Unit;
+use groundstate_units::unit::key::Shape;
+use groundstate_units::unit::key_table::KEYS;
 use memory::card::{
     DHCPCD, INSPIRCD, IRC_BOT, MADDY, NETIF, NETWORK_ONLINE, UNBOUND, mistakes, one, provides, run,
     unit,
@@ -73,7 +73,7 @@ fn several_units_in_one_file_are_as_good_as_several_files() {
 }
 
 /// A value that is right for the shape, wherever the key is allowed.
-fn sample(key: &groundstate_units::key::Key) -> String {
+fn sample(key: &groundstate_units::unit::key::Key) -> String {
     match (key.name, key.shape) {
         ("on-change", _) => "keep".to_string(),
         ("type", _) => String::new(),

@@ -4,7 +4,7 @@
 
 mod memory;
 
-use groundstate_units::generation::Generation;
+use groundstate_units::unit::generation::Generation;
 use memory::card::{IRC_BOT, MADDY, NETIF, mistakes, one, provides, run, unit};
 use memory::{Memory, told};
 

@@ -5,13 +5,13 @@
 
 mod memory;
 
+use groundstate_units::control::view::{self, Facts};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Goal, RunId};
-use groundstate_units::name::Name;
-use groundstate_units::policy::Policy;
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
-use groundstate_units::view::{self, Facts};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::policy::Policy;
 use memory::Memory;
 use serde_json::Value;
 use std::sync::Arc;

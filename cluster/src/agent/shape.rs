@@ -9,9 +9,9 @@ use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::control::source_set::{SourceSet, is_file_name};
 use groundstate_units::import::systemd;
-use groundstate_units::name::Name;
-use groundstate_units::specifier::{self, Facts};
-use groundstate_units::value;
+use groundstate_units::spec::value;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::specifier::{self, Facts};
 use std::collections::BTreeSet;
 
 /// The key of a native unit with its other names.

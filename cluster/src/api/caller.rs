@@ -3,7 +3,7 @@
 //! `api_roles_file`; a name that is not there may do nothing.
 
 use crate::unit_name::UnitName;
-use groundstate_units::yaml::{self, Limits, Node};
+use groundstate_units::text::yaml::{self, Limits, Node};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl Roles {
     /// # Errors
     /// All that is wrong with it, a line each, with its place.
     pub fn parse(file: &str, text: &str) -> Result<Roles, String> {
-        let all = |diagnostics: Vec<groundstate_units::diagnostic::Diagnostic>| {
+        let all = |diagnostics: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
             let told = diagnostics.iter().map(|one| one.message.clone());
             told.map(|message| format!("{file}: {message}")).collect::<Vec<_>>().join("\n")
         };

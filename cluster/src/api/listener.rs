@@ -12,7 +12,7 @@ use super::tls::ServerFiles;
 use super::write_timeout::WriteTimeout;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use groundstate_units::account::Accounts;
+use groundstate_units::unit::account::Accounts;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::unistd::Gid;

@@ -12,8 +12,8 @@ use crate::unit_name::UnitName;
 use axum::body::Body;
 use axum::http::{self, Response, StatusCode, header};
 use groundstate_units::control::answer::{End, Failure, Line, PROTOCOL};
-use groundstate_units::log_line::ShownLine;
-use groundstate_units::log_query::{LogQuery, LogVerb};
+use groundstate_units::control::log_line::ShownLine;
+use groundstate_units::control::log_query::{LogQuery, LogVerb};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -355,7 +355,7 @@ fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
 mod tests {
     use super::*;
     use groundstate_units::control::answer::Failure;
-    use groundstate_units::log_line::LogLine;
+    use groundstate_units::control::log_line::LogLine;
 
     #[test]
     fn the_loggers_objects_become_lines() {

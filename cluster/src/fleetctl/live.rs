@@ -8,7 +8,7 @@ use super::session::Session;
 use super::trouble::Trouble;
 use crate::api::request::escape;
 use crate::wire::{ErrorEntity, Event};
-use groundstate_units::log_line::printable;
+use groundstate_units::control::log_line::printable;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;

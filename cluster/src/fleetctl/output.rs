@@ -3,7 +3,7 @@
 
 use super::progress;
 use super::table::plain;
-use groundstate_units::text::{visible, visible_json};
+use groundstate_units::text::encoding::{visible, visible_json};
 use std::io::Write;
 
 /// Lines with what machines and units say of themselves, which may be anything.

@@ -3,14 +3,14 @@
 
 use super::output::warn;
 use crate::native_unit;
-use groundstate_units::account::Accounts;
-use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::import::systemd::{self, Surroundings, unit_text};
-use groundstate_units::manifest::Manifest;
-use groundstate_units::meaning;
-use groundstate_units::settings::Settings;
-use groundstate_units::specifier::Facts;
-use groundstate_units::yaml::{self, Limits};
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::specifier::Facts;
+use groundstate_units::text::yaml::{self, Limits};
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::manifest::Manifest;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
 

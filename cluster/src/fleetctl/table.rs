@@ -2,7 +2,7 @@
 //! blanks alike. A column is as wide as its widest cell and one more, up to the next
 //! multiple of eight.
 
-use groundstate_units::text::acts;
+use groundstate_units::text::encoding::acts;
 
 const TAB: usize = 8;
 

@@ -5,7 +5,7 @@ use super::init_socket::{InitFault, InitSocket};
 use groundstate_units::control::answer::{Pong, Put, Sources, Status, System, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use groundstate_units::control::answer::{Event, Failure, Line, Put};
 use groundstate_units::control::request::{Request, Verb};
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};

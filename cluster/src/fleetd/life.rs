@@ -25,7 +25,7 @@ use crate::log;
 use crate::record::MachineRecord;
 use crate::store::Store;
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use sd_notify::NotifyState;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::sim::partial::Hidden;
 use crate::sim::signer::Signer;
 use crate::sim::{sequel, story, swarm};
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use std::time::Duration;
 
 /// Unit names there may be; the last is a template.

@@ -6,7 +6,7 @@ use crate::machine::MachineId;
 use crate::requirement::Requirement;
 use crate::snapshot::Snapshot;
 use crate::unit_name::UnitName;
-use groundstate_units::glob;
+use groundstate_units::text::glob;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn asks<'p>(snapshot: &'p Snapshot, name: &UnitName) -> Option<&'p Requirement> {

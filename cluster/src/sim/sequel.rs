@@ -5,7 +5,7 @@
 use crate::sim::partial::{Hidden, OF_UNITS};
 use crate::sim::plan::{Deed, Plan, Rates};
 use crate::sim::signer::Signer;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use std::time::Duration;
 
 /// Of a hundred schedules without another story so many tell one of these.

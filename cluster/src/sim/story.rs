@@ -5,7 +5,7 @@
 //! stand at these edges would never be tried. Each story says which rule it is about.
 
 use crate::sim::plan::{Deed, Plan, Rates, UNITS, VALUES};
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use std::time::Duration;
 
 /// Of a hundred schedules so many tell a story.

@@ -5,7 +5,7 @@
 
 use crate::sim::plan::{Deed, Plan, UNITS, VALUES};
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use std::time::Duration;
 
 /// Deeds of a crowd come within so many milliseconds.

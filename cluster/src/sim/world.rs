@@ -16,7 +16,7 @@ use crate::sim::local_init::LocalInit;
 use crate::sim::partial::Hidden;
 use crate::sim::plan::Plan;
 use crate::snapshot::Snapshot;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //! acts on.
 
 use crate::stand::{Plan, Stand, write};
-use groundstate_units::text::acts;
+use groundstate_units::text::encoding::acts;
 use std::process::Output;
 
 /// C0, C1, colours, a title, turned writing, characters without width, and tags.

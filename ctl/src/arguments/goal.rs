@@ -2,7 +2,7 @@
 
 use super::value::{duration, lasting};
 use clap::Args;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::time::Duration;
 
 /// What is asked about a goal.

@@ -1,6 +1,6 @@
 //! Values of arguments: each text is parsed once, here, or refused with what it should be.
 
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::time::Duration;
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -23,7 +23,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn signal(text: &str) -> Result<u8, String> {
-    groundstate_units::signal::number(text)
+    groundstate_units::text::signal::number(text)
         .ok_or_else(|| "no signal; a name as HUP, TERM, RTMIN+3, or a number".to_string())
 }
 

@@ -2,9 +2,9 @@
 
 use super::words::{Asked, Form};
 use crate::session;
-use groundstate_units::log_line::{ShownLine, printable};
-use groundstate_units::text::visible_json;
-use groundstate_units::wall::Wall;
+use groundstate_units::control::log_line::{ShownLine, printable};
+use groundstate_units::text::encoding::visible_json;
+use groundstate_units::text::wall::Wall;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;

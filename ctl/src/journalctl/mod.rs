@@ -10,11 +10,11 @@ use crate::log_source::{self, Piece, Query};
 use crate::session::{self, Session};
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
+use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::control::request::Verb;
-use groundstate_units::glob;
-use groundstate_units::log_line::ShownLine;
-use groundstate_units::name::Name;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::glob;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
 use words::Asked;
 
 /// Does what was asked.

@@ -2,7 +2,7 @@
 //! `2026-11-21 05:12`, in the zone of this machine.
 
 use crate::span;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 

@@ -1,9 +1,9 @@
 //! The command line of journalctl(1), as far as there is something to ask for.
 
 use super::when;
-use groundstate_units::log_level;
-use groundstate_units::log_line::ShownLine;
-use groundstate_units::wall::Wall;
+use groundstate_units::control::log_line::ShownLine;
+use groundstate_units::text::log_level;
+use groundstate_units::text::wall::Wall;
 
 /// `--help`.
 pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\

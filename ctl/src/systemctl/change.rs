@@ -15,8 +15,8 @@ use crate::session::Session;
 use groundstate_units::control::answer::{Settled, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
-use groundstate_units::signal;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::signal;
 
 /// What is done to one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

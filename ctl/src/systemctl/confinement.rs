@@ -3,8 +3,8 @@
 //! absent whatever the unit file asks for: a value that is printed holds for the run.
 
 use super::property_value::{Properties, yes};
-use groundstate_units::capability;
 use groundstate_units::spec::Privileges;
+use groundstate_units::text::capability;
 
 /// Walls that init does not apply, with the value that systemd prints where a wall is absent.
 const ABSENT: [(&str, &str); 40] = [

@@ -8,14 +8,14 @@ use crate::files::Disk;
 use crate::session::Session;
 use crate::verb::check;
 use groundstate_units::control::answer::UnitStatus;
-use groundstate_units::generation::{FileRecord, Generation, Unit};
 use groundstate_units::load::load;
-use groundstate_units::name::Name;
 use groundstate_units::spec::{
     DirectoryKind, ExecLine, KillMode, Kind, Log, NotifyAccess, Particular, Piece, Prefixes,
     Restart, Run,
 };
+use groundstate_units::text::name::Name;
 use groundstate_units::trigger::Trigger;
+use groundstate_units::unit::generation::{FileRecord, Generation, Unit};
 use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 

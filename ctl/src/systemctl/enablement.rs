@@ -11,7 +11,7 @@ use crate::policy_file;
 use crate::session::{self, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
-use groundstate_units::policy::Policy;
+use groundstate_units::unit::policy::Policy;
 use std::fs;
 use std::path::Path;
 
@@ -84,7 +84,7 @@ impl Enablement {
 
     /// The word for a file.
     pub(super) fn state(&self, file: &UnitFile) -> &'static str {
-        let named = |names: &std::collections::BTreeSet<groundstate_units::name::Name>| {
+        let named = |names: &std::collections::BTreeSet<groundstate_units::text::name::Name>| {
             let bare = file.name.strip_suffix(".service").unwrap_or(&file.name);
             names.contains(file.name.as_str()) || names.contains(bare)
         };

@@ -13,8 +13,8 @@ use crate::policy_file;
 use crate::session::Session;
 use groundstate_units::control::answer::Changed;
 use groundstate_units::control::request::Verb;
-use groundstate_units::name::Name;
-use groundstate_units::policy::Policy;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::policy::Policy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -384,7 +384,7 @@ impl Job<'_> {
             let mut words = line.split_whitespace();
             let (word, pattern) = (words.next()?, words.next()?);
             (matches!(word, "enable" | "disable")
-                && groundstate_units::glob::matches(pattern, name))
+                && groundstate_units::text::glob::matches(pattern, name))
             .then_some(word)
         });
         word != Some("disable")

@@ -9,7 +9,7 @@ use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::request::Verb;
 use groundstate_units::import::systemd::UnitName;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 
 /// Makes those of these units known that are instances of a template there is.
 pub(super) fn known(

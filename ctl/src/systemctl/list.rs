@@ -7,8 +7,8 @@ use super::snapshot::{Snapshot, session_of, with_suffix};
 use super::unit_file::UnitFile;
 use super::words::Asked;
 use crate::session;
-use groundstate_units::glob;
 use groundstate_units::machine::reason::State;
+use groundstate_units::text::glob;
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -9,9 +9,9 @@ use crate::span;
 use crate::style;
 use groundstate_units::control::answer::{Sockets, Timers};
 use groundstate_units::control::request::Verb;
-use groundstate_units::glob;
 use groundstate_units::machine::reason::State;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::glob;
+use groundstate_units::text::wall::Wall;
 
 /// `list-timers`: the next one first.
 pub(super) fn timers(asked: &Asked) -> Outcome {

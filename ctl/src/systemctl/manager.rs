@@ -13,8 +13,8 @@ use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, St
 use groundstate_units::control::request::Verb;
 use groundstate_units::load::{Options, load};
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
-use groundstate_units::settings_file;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::settings_file;
 use std::os::unix::fs::MetadataExt;
 
 /// The verbs, in short.

@@ -8,8 +8,8 @@ use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
-use groundstate_units::name::Name;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
 
 pub(super) fn aloud(asked: &Asked, text: &str) {
     if !asked.quiet {

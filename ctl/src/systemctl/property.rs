@@ -16,8 +16,8 @@ use crate::systemctl::list::preset;
 use groundstate_units::control::answer::{Blame, Cause, Graph, Located, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
 use groundstate_units::spec::{DependencyKind, Kind};
+use groundstate_units::text::name::Name;
 
 /// `show`.
 pub(super) fn run(asked: &Asked) -> Outcome {

@@ -1,7 +1,7 @@
 //! How `show` writes values: yes and no, spans of time, words that a shell would split, accounts.
 
-use groundstate_units::account::Accounts;
 use groundstate_units::spec::Credentials;
+use groundstate_units::unit::account::Accounts;
 use std::time::Duration;
 
 /// Names with values, in the order in which they are printed. A name may come more than once.

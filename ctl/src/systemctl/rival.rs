@@ -8,8 +8,8 @@ use crate::exit::Error;
 use crate::session::Session;
 use groundstate_units::control::answer::{Graph, Status};
 use groundstate_units::control::request::Verb;
-use groundstate_units::name::Name;
 use groundstate_units::spec::DependencyKind;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
 /// The drops of the overlay that leave out the unit, or one that it pulls in.

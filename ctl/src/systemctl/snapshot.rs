@@ -7,8 +7,8 @@ use crate::policy_file;
 use crate::session::{Instance, Session};
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
-use groundstate_units::glob;
-use groundstate_units::policy::Policy;
+use groundstate_units::text::glob;
+use groundstate_units::unit::policy::Policy;
 
 /// A way to init, as the environment says.
 pub(crate) fn session() -> Session {

@@ -16,7 +16,7 @@ use crate::span;
 use crate::style;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::machine::reason::State;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 use std::fmt::Write;
 
 /// Lines of the log where nobody says how many.

@@ -4,8 +4,8 @@
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::place::VENDOR_UNITS;
 use groundstate_units::import::systemd::UnitName;
-use groundstate_units::settings::Settings;
-use groundstate_units::settings_file;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::settings_file;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use crate::session::Session;
 use groundstate_units::control::answer::{Cause, Event, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

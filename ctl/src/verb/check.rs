@@ -9,9 +9,9 @@ use crate::session::{self, Session};
 use crate::style::{self, Style};
 use groundstate_units::control::answer::{Edge, Graph, Node, Pong, Report, SCHEMA};
 use groundstate_units::control::place::{runtime_policy, runtime_units};
-use groundstate_units::folder::Trust;
-use groundstate_units::generation::Generation;
+use groundstate_units::load::folder::Trust;
 use groundstate_units::load::{Options, load};
+use groundstate_units::unit::generation::Generation;
 use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
 
@@ -111,7 +111,7 @@ pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Error> {
 }
 
 fn graph(generation: &Generation) -> Graph {
-    let targets = |ids: &[groundstate_units::generation::TargetId]| -> Vec<String> {
+    let targets = |ids: &[groundstate_units::unit::generation::TargetId]| -> Vec<String> {
         ids.iter().filter_map(|id| Some(generation.target(*id)?.name.to_string())).collect()
     };
     let nodes = generation.units.iter().map(|unit| Node {

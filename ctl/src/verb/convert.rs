@@ -8,17 +8,20 @@ use crate::files::Disk;
 use crate::report;
 use crate::session::{self, Session};
 use crate::style::{Style, Tone};
-use groundstate_units::account::Accounts;
 use groundstate_units::control::answer::{Report, Said};
-use groundstate_units::diagnostic::{Diagnostic, Severity};
-use groundstate_units::facts;
-use groundstate_units::files::Files;
 use groundstate_units::import::fate::{Fate, Imported, Outcome, Score};
 use groundstate_units::import::form::Form;
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
 use groundstate_units::import::{openrc, sysv};
-use groundstate_units::settings::Settings;
-use groundstate_units::{limit, meaning, text, yaml_writer};
+use groundstate_units::limit;
+use groundstate_units::load::facts;
+use groundstate_units::load::files::Files;
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::encoding;
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::yaml_writer;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -143,7 +146,7 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, E
     for diagnostic in found {
         let bytes = parts.iter().find(|(part, _)| *part == diagnostic.at.file);
         let whole = bytes.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        diagnostic.excerpt = text::excerpt(whole.unwrap_or_default(), diagnostic.at.line);
+        diagnostic.excerpt = encoding::excerpt(whole.unwrap_or_default(), diagnostic.at.line);
     }
     Ok(made)
 }
@@ -198,8 +201,8 @@ fn read(file: &str) -> Result<Vec<u8>, Error> {
     let failed = |words: &str| Error::usage(format!("{file}: {words}"), "initctl convert FILE…");
     match Disk.read(file, limit::IMPORTED_FILE) {
         Ok((bytes, _)) => Ok(bytes),
-        Err(groundstate_units::files::Problem::Missing) => Err(failed("no such file")),
-        Err(groundstate_units::files::Problem::TooLarge) => Err(failed("larger than 1 MiB")),
+        Err(groundstate_units::load::files::Problem::Missing) => Err(failed("no such file")),
+        Err(groundstate_units::load::files::Problem::TooLarge) => Err(failed("larger than 1 MiB")),
         Err(_) => Err(failed("not a file that can be read")),
     }
 }
@@ -248,7 +251,7 @@ fn native(one: &Converted) -> String {
         let equals = if fate.name.is_empty() { "" } else { "=" };
         let line = format!("# {word}: {place}: {}{equals}{value}: {why}", fate.name);
         // What would end the comment, or is refused in a file, is no part of it.
-        text.extend(line.chars().map(|c| if text::acts(c) { ' ' } else { c }));
+        text.extend(line.chars().map(|c| if encoding::acts(c) { ' ' } else { c }));
         text.push('\n');
     }
     text.push_str(&yaml_writer::write(&one.imported.manifest));

@@ -5,21 +5,21 @@ use crate::arguments;
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
-use groundstate_units::key::{self, Key};
-use groundstate_units::key_table::{self, KEYS};
-use groundstate_units::settings_file::{SETTINGS, SettingKey};
 use groundstate_units::spec::Kind;
+use groundstate_units::unit::key::{self, Key};
+use groundstate_units::unit::key_table::{self, KEYS};
+use groundstate_units::unit::settings_file::{SETTINGS, SettingKey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Looks it up and prints.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
     if asked.man {
-        session::print(&groundstate_units::man_page::man_page())?;
+        session::print(&groundstate_units::unit::man_page::man_page())?;
         return Ok(Exit::Done);
     }
     if asked.schema {
-        session::print_json(&groundstate_units::json_schema::json_schema())?;
+        session::print_json(&groundstate_units::unit::json_schema::json_schema())?;
         return Ok(Exit::Done);
     }
     match asked.key.as_deref() {

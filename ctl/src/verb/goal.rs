@@ -9,8 +9,8 @@ use crate::verb::plan;
 use crate::waiting::{self, Ended, Waiting};
 use groundstate_units::control::answer::{Changed, Plan, Report, Said, Status, System};
 use groundstate_units::control::request::Verb;
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::name::Name;
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::text::name::Name;
 
 /// `set-target`.
 pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Result<Exit, Error> {

@@ -8,10 +8,10 @@ use crate::session::{self, Session};
 use crate::span;
 use crate::style::{Style, Tone};
 use groundstate_units::control::answer::{Failure, Status};
+use groundstate_units::control::log_line::{ShownLine, printable};
 use groundstate_units::control::request::Verb;
-use groundstate_units::log_level::LEVELS;
-use groundstate_units::log_line::{ShownLine, printable};
-use groundstate_units::name::Name;
+use groundstate_units::text::log_level::LEVELS;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 
 /// Asks and prints.

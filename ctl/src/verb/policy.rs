@@ -11,10 +11,10 @@ use crate::verb::{check, plan};
 use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, SCHEMA, Status};
 use groundstate_units::control::place::runtime_policy;
 use groundstate_units::control::request::Verb;
-use groundstate_units::generation::TargetId;
 use groundstate_units::load::load;
-use groundstate_units::name::Name;
-use groundstate_units::policy::Policy;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::TargetId;
+use groundstate_units::unit::policy::Policy;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 

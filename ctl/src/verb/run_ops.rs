@@ -7,8 +7,8 @@ use crate::waiting::{self, Ended, Waiting};
 use groundstate_units::control::answer::{Status, Told};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
-use groundstate_units::signal;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::signal;
 
 /// `restart`.
 pub(crate) fn restart(session: &Session, asked: Prod) -> Result<Exit, Error> {

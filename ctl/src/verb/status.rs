@@ -9,7 +9,7 @@ use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Cause, Status, TargetStatus, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 

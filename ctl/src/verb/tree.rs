@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Edge, Graph, Node};
 use groundstate_units::control::request::Verb;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Asks and prints.

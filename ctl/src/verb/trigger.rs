@@ -6,7 +6,7 @@ use crate::span;
 use crate::style::{self, Style};
 use groundstate_units::control::answer::{Sockets, Timers};
 use groundstate_units::control::request::Verb;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 use std::fmt::Write;
 
 /// `timers`.

@@ -11,7 +11,7 @@ use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::spec::DependencyKind;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 use std::fmt::Write;
 
 /// Lines of the root cause's log that are shown.

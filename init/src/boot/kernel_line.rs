@@ -3,7 +3,7 @@
 
 use crate::mounted;
 use crate::voice::Level;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::path::Path;
 
 /// There in an initramfs that is not the whole system: os-release(5).

@@ -6,7 +6,7 @@ use super::group;
 use super::tracker::Tracker;
 use crate::limit;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;

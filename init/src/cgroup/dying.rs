@@ -9,7 +9,7 @@ use crate::clock;
 use crate::limit;
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, BorrowedFd};

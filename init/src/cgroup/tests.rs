@@ -12,7 +12,7 @@ use crate::spawn::Verdict;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
 use std::collections::BTreeSet;

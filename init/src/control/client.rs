@@ -5,7 +5,7 @@ use crate::journal::carried;
 use crate::limit;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use mio::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

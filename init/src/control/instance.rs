@@ -7,11 +7,11 @@ use crate::event_loop::Init;
 use crate::loader::{Asker, Purpose};
 use crate::voice::Level;
 use groundstate_units::control::answer::{Changed, Failure, Line, Plan};
-use groundstate_units::generation::Generation;
 use groundstate_units::graph::Provider;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::machine::event::Event;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
 use std::sync::Arc;
 
 impl Init {

@@ -23,7 +23,7 @@ use crate::sys::memory;
 use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use client::{Caller, Client};
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize, Serializer};

@@ -4,7 +4,7 @@
 use super::Control;
 use super::client::{Caller, Client};
 use crate::limit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 
 impl Control {
     /// In this order they are served: root first, then the others, who was served last at the end.

@@ -10,12 +10,12 @@ use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Dropped, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
 };
-use groundstate_units::generation::UnitId;
+use groundstate_units::control::view::{self, Facts};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, RunId};
-use groundstate_units::name::Name;
-use groundstate_units::view::{self, Facts};
-use groundstate_units::wall::Wall;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
+use groundstate_units::unit::generation::UnitId;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -11,11 +11,11 @@ use crate::voice::Level;
 use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
 use groundstate_units::control::place;
 use groundstate_units::control::request::{Malformed, Request, Verb};
-use groundstate_units::generation::Generation;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Refusal;
-use groundstate_units::name::Name;
-use groundstate_units::settings::Settings;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::settings::Settings;
 use std::sync::Arc;
 
 /// The settings name this uid for the source in question; of a list, for any.

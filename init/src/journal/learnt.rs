@@ -272,7 +272,7 @@ mod tests {
     use super::super::notes::Past;
     use super::super::notes::tests::written;
     use super::*;
-    use groundstate_units::time::Time;
+    use groundstate_units::text::time::Time;
 
     #[test]
     fn what_was_learnt_is_read_by_the_next_image_and_not_noted_twice() {

@@ -16,10 +16,10 @@ pub(crate) use super::opened::Opened;
 use super::turns;
 use crate::limit;
 use crate::shutdown::Haste;
-use groundstate_units::assembly::hash;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::assembly::hash;
 use serde::{Deserialize, Serialize};
 
 /// Signal and signals not dealt with, by the handler of a fault.

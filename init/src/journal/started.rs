@@ -215,7 +215,7 @@ mod tests {
     use crate::journal::notes::More;
     use groundstate_units::machine::event::{ExecFailure, Stage};
     use groundstate_units::spec::Exit;
-    use groundstate_units::time::Time;
+    use groundstate_units::text::time::Time;
 
     fn note(pid: i32, what: What) -> Note {
         Note { what, pid, at: Time::from_nanos(1), turn: 1, reaped: None }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use groundstate_units::machine::event::RunId;
     use groundstate_units::spec::Exit;
-    use groundstate_units::time::Time;
+    use groundstate_units::text::time::Time;
 
     #[test]
     fn turns_are_in_order_where_their_numbers_begin_anew() {

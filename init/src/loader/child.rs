@@ -8,10 +8,10 @@ use super::put;
 use crate::boot::{Mode, identity};
 use crate::paths::Paths;
 use groundstate_units::control::place;
-use groundstate_units::folder::Trust;
-use groundstate_units::generation::Generation;
+use groundstate_units::load::folder::Trust;
 use groundstate_units::load::{self, Loaded, Options};
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 use super::hands;
 use super::progress::Progress;
 use crate::mounted;
-use groundstate_units::files::{FileKind, Files, Problem, Stat};
-use groundstate_units::generation::Stamp;
+use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
+use groundstate_units::unit::generation::Stamp;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use std::fs::{File, Metadata, OpenOptions};

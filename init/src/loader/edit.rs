@@ -4,7 +4,7 @@
 
 use super::Purpose;
 use crate::event_loop::Init;
-use groundstate_units::generation::Generation;
+use groundstate_units::unit::generation::Generation;
 
 impl Init {
     /// One was granted.

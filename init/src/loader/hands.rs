@@ -1,6 +1,6 @@
 //! The same work on many files, by several threads at once. In the loader's child alone: PID 1
 //! has one thread, and so has the core, which asks for this by
-//! [`groundstate_units::files::Files::each`].
+//! [`groundstate_units::load::files::Files::each`].
 
 use crate::limit;
 use nix::sched::{CpuSet, sched_getaffinity};

@@ -3,7 +3,7 @@
 
 use super::{Loader, parcel};
 use crate::journal::carried;
-use groundstate_units::generation::Generation;
+use groundstate_units::unit::generation::Generation;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;

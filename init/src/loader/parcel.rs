@@ -5,9 +5,9 @@
 use crate::event_loop::token;
 use crate::journal::carried;
 use crate::sys::memfd;
-use groundstate_units::generation::Generation;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
+use groundstate_units::unit::generation::Generation;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

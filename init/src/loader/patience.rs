@@ -7,9 +7,9 @@ use super::{Purpose, Working};
 use crate::event_loop::Init;
 use crate::limit;
 use crate::voice::Level;
-use groundstate_units::name::Name;
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

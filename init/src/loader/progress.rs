@@ -47,7 +47,7 @@ impl<'a> Progress<'a> {
         if self.left_out.one_hand { 1 } else { most }
     }
 
-    /// See [`groundstate_units::files::Files::work_on`]. SIGALRM ends the child when no file was
+    /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM ends the child when no file was
     /// started or finished for [`limit::LOADER_FILE`]: each file at work is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {

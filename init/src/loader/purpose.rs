@@ -2,7 +2,7 @@
 
 use crate::foreign::Foreign;
 use groundstate_units::machine::event::Event;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use serde::{Deserialize, Serialize};
 
 /// Who asked over the control socket, and with which id.

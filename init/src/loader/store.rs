@@ -1,10 +1,10 @@
 //! Where a source is kept until the next boot: one directory a revision, and a link to the
 //! present one that changes in one step, so that who reads sees the one or the other. In
-//! the loader child alone. The form is told in `groundstate_units::source`.
+//! the loader child alone. The form is told in `groundstate_units::load::delivered`.
 
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::name::Name;
-use groundstate_units::source::{STATE, state};
+use groundstate_units::load::delivered::{STATE, state};
+use groundstate_units::text::name::Name;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};

@@ -4,8 +4,8 @@
 use crate::boot::Mode;
 use crate::event_loop::Init;
 use crate::voice::Level;
-use groundstate_units::generation::Generation;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
 
 impl Init {
     /// Settings that name nobody's target are told: init whose end is to be that of one goes on for

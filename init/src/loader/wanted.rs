@@ -1,10 +1,10 @@
 //! What a loader is told is asked for from outside the unit files, which may be instances of
-//! templates. Which of them it makes is `groundstate_units::template`'s.
+//! templates. Which of them it makes is `groundstate_units::load::template`'s.
 
 use super::Purpose;
 use crate::control::instance::instances_of;
 use crate::event_loop::Init;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 
 impl Init {
     pub(super) fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {

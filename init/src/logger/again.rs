@@ -6,7 +6,7 @@ use super::handle::Handle;
 use super::message::RunLog;
 use super::stash::ReadEnd;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 

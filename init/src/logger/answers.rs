@@ -3,8 +3,8 @@
 
 use super::limit;
 use groundstate_units::control::answer::{End, Failure, Line};
-use groundstate_units::log_line::{LogLine, ShownLine};
-use groundstate_units::name::Name;
+use groundstate_units::control::log_line::{LogLine, ShownLine};
+use groundstate_units::text::name::Name;
 use serde::Serialize;
 use std::collections::VecDeque;
 

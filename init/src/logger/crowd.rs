@@ -6,7 +6,7 @@ use super::handle::Handle;
 use super::limit;
 use super::message::{Order, Report};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 
 /// Of the number of a pipe aside: unset, it is of a stream of a start.

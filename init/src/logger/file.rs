@@ -5,8 +5,8 @@
 //! or truncated.
 
 use super::limit;
-use groundstate_units::log_line::file_name;
-use groundstate_units::name::Name;
+use groundstate_units::control::log_line::file_name;
+use groundstate_units::text::name::Name;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};

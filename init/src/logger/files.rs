@@ -6,10 +6,10 @@ use super::history::History;
 use super::lane::Lines;
 use super::limit;
 use super::message::Settings;
-use groundstate_units::account::Accounts;
-use groundstate_units::log_line::LogLine;
-use groundstate_units::name::Name;
-use groundstate_units::wall::Wall;
+use groundstate_units::control::log_line::LogLine;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
+use groundstate_units::unit::account::Accounts;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -226,7 +226,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
         let _ = file.take(limit::GROUP_FILE).read_to_string(&mut text);
     }
     let found = Accounts::parse("", &text).group(name).map(|group| group.gid);
-    found.or_else(|| groundstate_units::account::id(name))
+    found.or_else(|| groundstate_units::unit::account::id(name))
 }
 
 /// Opens the log directory, made if it is not there. Only called once PID 1 said that what is

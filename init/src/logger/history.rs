@@ -6,9 +6,9 @@
 //! way ([`super::clients`]). So a follower misses nothing and sees nothing twice.
 
 use super::limit;
-use groundstate_units::log_line::{LogLine, file_name};
-use groundstate_units::name::Name;
-use groundstate_units::wall::Wall;
+use groundstate_units::control::log_line::{LogLine, file_name};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
 use mio::Waker;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;

@@ -8,7 +8,7 @@
 
 use super::limit;
 use super::stage::Mark;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use mio::Waker;
 use std::collections::VecDeque;
 use std::io;

@@ -6,7 +6,7 @@ use super::message::{Order, Report, decode, encode};
 use crate::journal::carried;
 use crate::journal::notes::Kind;
 use crate::sys::{Pid, notes, socket, wait};
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,9 @@
 use super::limit;
 use crate::sys;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
-use groundstate_units::settings::Echo;
 use groundstate_units::spec::{Log, LogPriority};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::settings::Echo;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;

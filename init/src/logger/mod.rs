@@ -7,7 +7,7 @@
 //! stand still ([`lane`]): the files ([`files`], [`file`]), init's stdout, the console, the
 //! kernel's ring and syslog ([`outlet`]); and answers on `log.sock` ([`clients`], [`query`], [`answers`], [`history`]).
 //!
-//! The stored form of a line is `groundstate_units::log_line`.
+//! The stored form of a line is `groundstate_units::control::log_line`.
 
 mod again;
 mod answers;

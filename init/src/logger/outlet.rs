@@ -4,8 +4,8 @@
 
 use super::lane::Lines;
 use super::limit;
-use groundstate_units::log_line::{LogLine, printable};
-use groundstate_units::settings::Echo;
+use groundstate_units::control::log_line::{LogLine, printable};
+use groundstate_units::unit::settings::Echo;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
@@ -158,13 +158,13 @@ fn cut(who: &str, text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::name::Name;
+    use groundstate_units::text::name::Name;
     use std::io::Read;
 
     fn lines(text: &[u8]) -> Lines {
         let name = |text| Name::new(text).unwrap();
         let (unit, target) = (name("nginx"), name("web"));
-        let (tag, facility) = (String::new(), groundstate_units::log_level::DAEMON);
+        let (tag, facility) = (String::new(), groundstate_units::text::log_level::DAEMON);
         Lines { unit, target, tag, facility, text: text.to_vec(), mark: None }
     }
 

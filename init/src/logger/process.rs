@@ -12,7 +12,7 @@ use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
 use crate::sys;
-use groundstate_units::log_line::Prefix;
+use groundstate_units::control::log_line::Prefix;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Log;
 use mio::unix::SourceFd;

@@ -6,10 +6,10 @@ use super::history::{History, Source};
 use super::limit;
 use super::process::Logger;
 use groundstate_units::control::answer::Failure;
-use groundstate_units::log_line::LogLine;
-use groundstate_units::log_query::{LogQuery, LogVerb};
-use groundstate_units::name::Name;
-use groundstate_units::wall::Wall;
+use groundstate_units::control::log_line::LogLine;
+use groundstate_units::control::log_query::{LogQuery, LogVerb};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::wall::Wall;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 

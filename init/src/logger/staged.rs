@@ -4,7 +4,7 @@
 use super::message::{Report, send_reports};
 use super::process::Logger;
 use super::{files, limit};
-use groundstate_units::log_line::Prefix;
+use groundstate_units::control::log_line::Prefix;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

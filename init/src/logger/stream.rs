@@ -2,8 +2,8 @@
 //! Reads nothing itself and knows no unit; see [`super::process`].
 
 use super::limit;
+use groundstate_units::control::log_line::{Prefix, level_prefix};
 use groundstate_units::limit::READY_GREP_PROGRAM;
-use groundstate_units::log_line::{Prefix, level_prefix};
 use groundstate_units::spec::LogPriority;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -125,9 +125,9 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::log_line::LogLine;
+    use groundstate_units::control::log_line::LogLine;
     use groundstate_units::machine::event::RunId;
-    use groundstate_units::wall::Wall;
+    use groundstate_units::text::wall::Wall;
 
     fn prefix() -> Prefix {
         Prefix::new(Wall::from_millis(0), Some(RunId(7)))

@@ -4,9 +4,9 @@ use super::lane::Lines;
 use super::message::RunLog;
 use super::tail::{Tail, share};
 use super::{files, limit};
-use groundstate_units::log_level::DAEMON;
-use groundstate_units::name::Name;
 use groundstate_units::spec::Log;
+use groundstate_units::text::log_level::DAEMON;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

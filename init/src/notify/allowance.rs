@@ -3,7 +3,7 @@
 //! itself, and the queue is first come, first served.
 
 use crate::limit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use std::time::Duration;
 
 /// What may still be read.

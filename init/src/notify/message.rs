@@ -2,7 +2,7 @@
 //! Pure: bytes in, statements out. Words that are not known are passed over.
 
 use crate::limit;
-use groundstate_units::text::acts;
+use groundstate_units::text::encoding::acts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use crate::limit;
 use crate::sys::impatience::impatiently;
 use crate::sys::socket::{self, Received};
 use allowance::Allowance;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use message::{Statement, statements};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};

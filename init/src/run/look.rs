@@ -16,7 +16,7 @@ use crate::sys::{Pid, process, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, read, write};

@@ -3,11 +3,11 @@
 
 use super::procedure::{Outcome, Part, result_of};
 use crate::event_loop::Init;
-use groundstate_units::generation::UnitId;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
-use groundstate_units::name::Name;
 use groundstate_units::spec::{DependencyKind, Exit};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::UnitId;
 
 /// How the last run of a unit ended that brings others in by its end.
 pub(crate) struct LastEnd {
@@ -20,7 +20,7 @@ pub(super) fn exit_words(exit: Exit) -> (&'static str, String) {
     match exit {
         Exit::Code(code) => ("exited", code.to_string()),
         Exit::Signal { signal, core } => {
-            let name = groundstate_units::signal::name(signal);
+            let name = groundstate_units::text::signal::name(signal);
             (if core { "dumped" } else { "killed" }, name)
         }
     }

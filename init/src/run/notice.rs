@@ -13,8 +13,8 @@ use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
 use crate::sys::{Pid, notes};
 use groundstate_units::machine::event::{Event, RunId};
-use groundstate_units::name::Name;
 use groundstate_units::spec::NotifyAccess;
+use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
 /// A datagram, and for whom it speaks.

@@ -4,8 +4,8 @@
 use crate::event_loop::Init;
 use crate::logger;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
 use groundstate_units::spec::{Log, Run};
+use groundstate_units::text::name::Name;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;

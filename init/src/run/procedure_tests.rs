@@ -4,8 +4,8 @@ use super::*;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Stage;
 use groundstate_units::machine::reason::Reason;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{ExecLine, SuccessStatus};
+use groundstate_units::unit::settings::Settings;
 
 const RUN: RunId = RunId(7);
 const WELL: Exit = Exit::Code(0);

@@ -11,8 +11,8 @@ use crate::spawn::Verdict;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, notes, wait};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::name::Name;
 
 /// What was reaped in one turn.
 pub(crate) struct Reaped {

@@ -9,8 +9,8 @@ use crate::state::table::Table;
 use crate::store::Store;
 use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One of each run at most.
@@ -306,8 +306,8 @@ mod tests {
     use super::*;
     use crate::run::procedure::Procedure;
     use crate::run::running::ReadyPipe;
-    use groundstate_units::settings::Settings;
     use groundstate_units::spec::{Kind, Live, Run};
+    use groundstate_units::unit::settings::Settings;
     use std::fs::File;
     use std::os::fd::OwnedFd;
     use std::rc::Rc;

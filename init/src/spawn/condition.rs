@@ -3,10 +3,12 @@
 //! Asserts". What nothing on this machine can tell does not hold.
 
 use super::pattern;
-use groundstate_units::account::Accounts;
-use groundstate_units::comparison::{Comparison, release_fits};
+use groundstate_units::spec::value;
 use groundstate_units::spec::{Condition, ConditionKind};
-use groundstate_units::{capability, glob, value};
+use groundstate_units::text::capability;
+use groundstate_units::text::comparison::{Comparison, release_fits};
+use groundstate_units::text::glob;
+use groundstate_units::unit::account::Accounts;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::sys::utsname::uname;
 use nix::unistd::{Uid, getgid, getgroups};

@@ -9,11 +9,11 @@ use super::prepared::{Request, Said};
 use crate::limit;
 use crate::sys::child::Step;
 use crate::sys::orders::{Limit, Orders, Rights};
-use groundstate_units::exec_line::{Unexpanded, expand};
 use groundstate_units::machine::event::ExecFailure;
 use groundstate_units::spec::{
     EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Run, Stdio,
 };
+use groundstate_units::unit::exec_line::{Unexpanded, expand};
 use std::ffi::CString;
 
 /// Where a draft broke off: the step, the errno, and which of several.

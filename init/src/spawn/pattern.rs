@@ -1,7 +1,7 @@
 //! Patterns of whole paths, gone through name by name; what a pattern of one name matches
-//! is [`groundstate_units::glob`].
+//! is [`groundstate_units::text::glob`].
 
-use groundstate_units::glob;
+use groundstate_units::text::glob;
 use std::path::Path;
 
 /// Some path matches, name by name from the root.

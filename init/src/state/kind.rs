@@ -1,7 +1,7 @@
 //! The kinds of records, and the keys of tables.
 
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 
 /// The subject of a record: the first byte of its key. A number is never given to another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -161,7 +161,7 @@ impl<'p> Apart<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::time::Time;
+    use groundstate_units::text::time::Time;
 
     #[test]
     fn one_that_takes_no_orders_costs_nobody_else_and_nothing_grows() {

@@ -9,7 +9,7 @@ use super::message::{Alarm, Order, Report};
 use crate::clock as clocks;
 use crate::limit;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::calendar::ZoneName;
 use groundstate_units::trigger::timer::{Due, micros};
 use groundstate_units::trigger::zone::{self, Zone};
@@ -123,7 +123,7 @@ impl<'o> Clock<'o> {
         let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
         let Alarm { timer, history, unit, seed, .. } = &kept.alarm;
         let seed = if timer.jitter_fixed { machine_seed() } else { *seed };
-        let seed = seed ^ groundstate_units::assembly::hash(unit.as_str().as_bytes());
+        let seed = seed ^ groundstate_units::unit::assembly::hash(unit.as_str().as_bytes());
         let zone = |name: &ZoneName| zones.get(name).and_then(|(_, zone)| zone.as_ref());
         kept.due = timer.due(wall, history, zone, seed);
         let report = Report::Due(run, kept.due, history.fired_wall);
@@ -262,5 +262,5 @@ fn read_stamp(path: &str) -> io::Result<i64> {
 /// The same for every boot of this machine.
 fn machine_seed() -> u64 {
     let id = std::fs::read("/etc/machine-id").unwrap_or_default();
-    groundstate_units::assembly::hash(&id)
+    groundstate_units::unit::assembly::hash(&id)
 }

@@ -16,7 +16,7 @@ use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::State;
-use groundstate_units::name::Name;
+use groundstate_units::text::name::Name;
 use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use std::fmt;

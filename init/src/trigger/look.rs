@@ -3,8 +3,8 @@
 
 use super::print::{Print, When, when};
 use crate::clock;
-use groundstate_units::glob::matches_file;
-use groundstate_units::time::Time;
+use groundstate_units::text::glob::matches_file;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Look;
 use nix::sys::inotify::AddWatchFlags;
 use std::ffi::{OsStr, OsString};

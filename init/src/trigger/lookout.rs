@@ -8,7 +8,7 @@ use crate::insistence::ask_again;
 use crate::journal::carried;
 use crate::limit;
 use crate::sys::{Pid, process, socket as raw, wait};
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;

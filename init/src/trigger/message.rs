@@ -2,8 +2,8 @@
 //! message. Neither side waits for the other.
 
 use groundstate_units::machine::event::RunId;
-use groundstate_units::name::Name;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::timer::{Due, History};
 use groundstate_units::trigger::{Timer, Watch};
 use serde::{Deserialize, Serialize};

@@ -28,12 +28,12 @@ mod way;
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use connection::Connection;
-use groundstate_units::generation::Unit;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
-use groundstate_units::name::Name;
 use groundstate_units::spec::Kind;
-use groundstate_units::time::Time;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Trigger;
+use groundstate_units::unit::generation::Unit;
 use listening::Listening;
 use lookout::{Lookout, Post};
 use mio::unix::SourceFd;
@@ -92,7 +92,7 @@ impl Triggers {
             connections: BTreeMap::new(),
             clock: Lookout::new(Post::Clock),
             paths: Lookout::new(Post::Paths),
-            seed: groundstate_units::assembly::hash(&seed.to_le_bytes()),
+            seed: groundstate_units::unit::assembly::hash(&seed.to_le_bytes()),
             by_token: BTreeMap::new(),
             unheard: BTreeSet::new(),
             unsettled: false,

@@ -5,15 +5,15 @@ use crate::event_loop::Init;
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
 };
-use groundstate_units::generation::{Dependency, Unit, UnitId};
+use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{DependencyKind, Kind};
+use groundstate_units::text::wall::Wall;
 use groundstate_units::trigger::Trigger;
 use groundstate_units::trigger::timer::Due;
-use groundstate_units::view::Facts;
-use groundstate_units::wall::Wall;
+use groundstate_units::unit::generation::{Dependency, Unit, UnitId};
 use std::collections::BTreeMap;
 
 fn wall(micros: i64) -> String {

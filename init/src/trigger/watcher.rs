@@ -14,7 +14,7 @@ use super::way;
 use crate::clock;
 use crate::limit;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::{Look, Watch};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

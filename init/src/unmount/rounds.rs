@@ -7,7 +7,7 @@
 use crate::sys::{Pid, process, signal, wait};
 use crate::{clock, limit};
 use groundstate_units::spec::Exit;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -2,6 +2,6 @@
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);
-groundstate_fuzz::target!(generation, |generation: &groundstate_units::generation::Generation| {
+groundstate_fuzz::target!(generation, |generation: &groundstate_units::unit::generation::Generation| {
     generation.units.iter().any(|unit| unit.live.failure_verdict > 9)
 });

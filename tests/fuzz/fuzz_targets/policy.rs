@@ -2,6 +2,6 @@
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);
-groundstate_fuzz::target!(policy, |policy: &groundstate_units::policy::Policy| {
+groundstate_fuzz::target!(policy, |policy: &groundstate_units::unit::policy::Policy| {
     policy.mask.len() > 1 && !policy.prefer.is_empty()
 });

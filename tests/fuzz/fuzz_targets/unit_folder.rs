@@ -1,6 +1,6 @@
 //! Any files in the directories of a machine. What is held of them: `../src/unit_folder.rs`.
 #![no_main]
 
-groundstate_fuzz::target!(unit_folder, |generation: &groundstate_units::generation::Generation| {
+groundstate_fuzz::target!(unit_folder, |generation: &groundstate_units::unit::generation::Generation| {
     generation.units.len() > 5
 });

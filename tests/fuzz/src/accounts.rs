@@ -6,8 +6,8 @@
 //! choose lines and names of these.
 
 use super::composed::Composed;
-use groundstate_units::account::{Account, Accounts};
 use groundstate_units::spec::Ids;
+use groundstate_units::unit::account::{Account, Accounts};
 
 /// The accounts, if there are any, and what the unit is to run as, if it can be told. Panics where one of the promises is broken.
 pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {

@@ -5,9 +5,9 @@
 //! What stands before the first NUL is the line, what stands behind it the value of every
 //! variable.
 
-use groundstate_units::exec_line::{expand, parse};
 use groundstate_units::limit;
 use groundstate_units::spec::{ExecLine, Piece, Prefixes};
+use groundstate_units::unit::exec_line::{expand, parse};
 
 /// The line, if it is one. Panics where one of the promises is broken.
 pub fn exec_line(bytes: &[u8]) -> Option<ExecLine> {

@@ -5,16 +5,16 @@
 //! A first byte above 127: the rest changes a real generation, then damages its bytes.
 
 use super::composed::Composed;
-use groundstate_units::assembly::{Draft, Edge, assemble};
-use groundstate_units::diagnostic::Place;
-use groundstate_units::generation::{Generation, TargetId};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Shutdown};
-use groundstate_units::name::Name;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{DependencyKind, ExecLine, Kind, Piece, Run};
-use groundstate_units::time::Time;
+use groundstate_units::text::diagnostic::Place;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Trigger;
+use groundstate_units::unit::assembly::{Draft, Edge, assemble};
+use groundstate_units::unit::generation::{Generation, TargetId};
+use groundstate_units::unit::settings::Settings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -6,18 +6,18 @@
 //! The bytes choose up to twenty-four units, their edges, and then events.
 
 use super::composed::Composed;
-use groundstate_units::assembly::{Draft, Edge, assemble};
-use groundstate_units::diagnostic::Place;
-use groundstate_units::generation::{Generation, UnitId};
 use groundstate_units::graph::Graph;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::Action;
 use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
-use groundstate_units::name::Name;
-use groundstate_units::policy::Policy;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{DependencyKind, ExecLine, Exit, Kind, Piece, Run};
-use groundstate_units::time::Time;
+use groundstate_units::text::diagnostic::Place;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::assembly::{Draft, Edge, assemble};
+use groundstate_units::unit::generation::{Generation, UnitId};
+use groundstate_units::unit::policy::Policy;
+use groundstate_units::unit::settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,14 +5,16 @@
 //!
 //! The tests of the workspace feed `corpus/import` to the same function.
 
-use groundstate_units::account::Accounts;
-use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::import::fate::Outcome;
 use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};
-use groundstate_units::manifest::Manifest;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{Kind, Run};
-use groundstate_units::{meaning, yaml, yaml_writer};
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::yaml;
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::manifest::Manifest;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
 
 /// The name that the first byte stands for.

@@ -7,15 +7,17 @@
 //! byte above 127, bytes choose the script's lines.
 
 use super::composed::Composed;
-use groundstate_units::account::Accounts;
-use groundstate_units::diagnostic::{Diagnostic, Severity};
 use groundstate_units::import::fate::{Imported, Outcome};
 use groundstate_units::import::openrc::convert;
 use groundstate_units::limit;
-use groundstate_units::manifest::Manifest;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{Kind, Run};
-use groundstate_units::{meaning, yaml, yaml_writer};
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::yaml;
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::manifest::Manifest;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -8,14 +8,17 @@
 
 use super::composed::Composed;
 use super::import::run;
-use groundstate_units::account::Accounts;
-use groundstate_units::diagnostic::Severity;
 use groundstate_units::import::fate::{Imported, Outcome};
 use groundstate_units::import::sysv::convert;
-use groundstate_units::manifest::Manifest;
-use groundstate_units::settings::Settings;
+use groundstate_units::limit;
 use groundstate_units::spec::Kind;
-use groundstate_units::{limit, meaning, yaml, yaml_writer};
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::text::yaml;
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::manifest::Manifest;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
 
 const NAMES: [&str; 8] = ["a", "b.sh", "web", "web@1", "a", "b.sh", "web", "-x"];

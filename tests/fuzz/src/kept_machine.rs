@@ -6,15 +6,15 @@
 //! and damages.
 
 use super::composed::Composed;
-use groundstate_units::assembly::{Draft, Edge, assemble};
-use groundstate_units::diagnostic::Place;
-use groundstate_units::generation::Generation;
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
-use groundstate_units::name::Name;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{DependencyKind, ExecLine, Exit, Kind, Piece, Run};
-use groundstate_units::time::Time;
+use groundstate_units::text::diagnostic::Place;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::assembly::{Draft, Edge, assemble};
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::settings::Settings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -4,9 +4,9 @@
 //! the bytes choose a time, a run and a text.
 
 use super::composed::Composed;
-use groundstate_units::log_line::{LogLine, ShownLine, printable};
+use groundstate_units::control::log_line::{LogLine, ShownLine, printable};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::wall::Wall;
+use groundstate_units::text::wall::Wall;
 
 /// The time of the line, if it is a stored one. Panics where one of the promises is broken.
 pub fn log_line(bytes: &[u8]) -> Option<Wall> {

@@ -8,11 +8,14 @@
 
 use super::composed::Composed;
 use groundstate_units::import::systemd::UnitName;
-use groundstate_units::import::systemd::unit_name;
-use groundstate_units::name::Name;
+use groundstate_units::limit;
 use groundstate_units::spec::SuccessStatus;
-use groundstate_units::specifier::{self, Facts};
-use groundstate_units::{glob, limit, signal, value};
+use groundstate_units::spec::value;
+use groundstate_units::text::glob;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::signal;
+use groundstate_units::text::specifier::{self, Facts};
+use groundstate_units::text::unit_name;
 use std::time::Duration;
 
 /// The name, if it is one. Panics where one of the promises is broken.

@@ -5,11 +5,11 @@
 use super::composed::Composed;
 use crate::loader::parcel::{Delivery, Wrapping, unwrap};
 use crate::sys::memfd;
-use groundstate_units::assembly::{Draft, assemble};
-use groundstate_units::diagnostic::Place;
-use groundstate_units::name::Name;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::Kind;
+use groundstate_units::text::diagnostic::Place;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::assembly::{Draft, assemble};
+use groundstate_units::unit::settings::Settings;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;

@@ -4,8 +4,8 @@
 //! behind it the one of the runtime directory. Behind a first byte above 127 the bytes choose lines.
 
 use super::composed::Composed;
-use groundstate_units::policy::Policy;
-use groundstate_units::policy_file::{read, render};
+use groundstate_units::unit::policy::Policy;
+use groundstate_units::unit::policy_file::{read, render};
 
 /// The policy of both, if nothing is wrong. Panics where one of the promises is broken.
 pub fn policy(bytes: &[u8]) -> Option<Policy> {

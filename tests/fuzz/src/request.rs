@@ -3,8 +3,8 @@
 //! read again is the same. A first byte above 127 makes a line of the table of verbs.
 
 use super::composed::Composed;
+use groundstate_units::control::log_query::LogQuery;
 use groundstate_units::control::request::{Request, TABLE};
-use groundstate_units::log_query::LogQuery;
 
 /// The request, if it is one. Panics where one of the promises is broken.
 pub fn request(bytes: &[u8]) -> Option<Request> {

@@ -3,9 +3,9 @@
 //! of it can be handed to PID 1. A first byte above 127 makes a file of the table of settings.
 
 use super::composed::Composed;
-use groundstate_units::generation::Generation;
-use groundstate_units::settings::Settings;
-use groundstate_units::settings_file::{SETTINGS, SettingKey, read};
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::settings_file::{SETTINGS, SettingKey, read};
 
 /// The settings, if nothing is wrong. Panics where one of the promises is broken.
 pub fn settings(bytes: &[u8]) -> Option<Settings> {

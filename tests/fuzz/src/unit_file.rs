@@ -6,15 +6,17 @@
 //! table of keys.
 
 use super::composed::Composed;
-use groundstate_units::account::Accounts;
-use groundstate_units::assembly::Draft;
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::key::{Key, Shape};
-use groundstate_units::key_table::KEYS;
-use groundstate_units::manifest::Manifest;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::Kind;
-use groundstate_units::{meaning, yaml, yaml_writer};
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::text::yaml;
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::assembly::Draft;
+use groundstate_units::unit::key::{Key, Shape};
+use groundstate_units::unit::key_table::KEYS;
+use groundstate_units::unit::manifest::Manifest;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
+use groundstate_units::unit::yaml_writer;
 use std::sync::Arc;
 
 /// Values of all forms, right and nearly right.
@@ -105,8 +107,9 @@ pub fn unit_file(bytes: &[u8]) -> Option<Draft> {
         for said in &meant.diagnostics {
             assert!(said.at.line as usize <= lines, "{said}");
         }
-        let wrong =
-            |said: &groundstate_units::diagnostic::Diagnostic| said.severity == Severity::Error;
+        let wrong = |said: &groundstate_units::text::diagnostic::Diagnostic| {
+            said.severity == Severity::Error
+        };
         let Some(draft) = meant.draft.filter(|draft| draft.fault.is_none()) else {
             assert!(
                 document.broken || meant.diagnostics.iter().any(wrong),

@@ -6,12 +6,12 @@
 //! meet, or any text.
 
 use super::composed::Composed;
-use groundstate_units::files::{FileKind, Files, Problem, Stat};
-use groundstate_units::generation::{Generation, Stamp};
+use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::load::{Options, load};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
-use groundstate_units::time::Time;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::{Generation, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

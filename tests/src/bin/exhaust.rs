@@ -8,11 +8,11 @@
 //!   are compared after every event. `--part K/N` takes each N-th graph from the K-th on.
 //!
 //! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`.
-//! What is searched: [`groundstate_units::sim::exhaust`].
+//! What is searched: [`groundstate_units::simulator::exhaust`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::sim::exhaust::{self, Counts, ORDERING, OTHERS, SPEAKING, TYPES};
-use groundstate_units::sim::sheet::Sheet;
+use groundstate_units::simulator::exhaust::{self, Counts, ORDERING, OTHERS, SPEAKING, TYPES};
+use groundstate_units::simulator::sheet::Sheet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

@@ -12,10 +12,10 @@
 
 use groundstate_units::machine::mutant::Mutant;
 use groundstate_units::machine::rule::ALL;
-use groundstate_units::sim::coverage::Coverage;
-use groundstate_units::sim::invariant::witness::WITNESSES;
-use groundstate_units::sim::subject::Subject;
-use groundstate_units::sim::{invariant, run, schedule, shape};
+use groundstate_units::simulator::coverage::Coverage;
+use groundstate_units::simulator::invariant::witness::WITNESSES;
+use groundstate_units::simulator::subject::Subject;
+use groundstate_units::simulator::{invariant, run, schedule, shape};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

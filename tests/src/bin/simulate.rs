@@ -9,12 +9,12 @@
 //! Build with `cargo run --profile test-fast -p groundstate-tests --bin simulate --`.
 //! The default seed is fixed: whoever wants another each time passes one, for example
 //! the first digits of the commit as a number (`--seed 0x$(git rev-parse --short=8 HEAD)`).
-//! What is checked: [`groundstate_units::sim`].
+//! What is checked: [`groundstate_units::simulator`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::sim::coverage::Coverage;
-use groundstate_units::sim::subject::Subject;
-use groundstate_units::sim::{run, schedule, shape, shrink};
+use groundstate_units::simulator::coverage::Coverage;
+use groundstate_units::simulator::subject::Subject;
+use groundstate_units::simulator::{run, schedule, shape, shrink};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::ExitCode;

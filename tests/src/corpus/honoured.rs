@@ -46,7 +46,7 @@ fn table_of(file: &str) -> String {
 mod tests {
     use super::*;
     use groundstate_units::import::systemd::table::{self, How};
-    use groundstate_units::key_table;
+    use groundstate_units::unit::key_table;
     use std::collections::BTreeMap;
 
     /// The four cells of each row of directives.tsv.

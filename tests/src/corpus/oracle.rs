@@ -3,11 +3,11 @@
 //! `Environment=` and `EnvironmentFile=`, and the dependencies nobody wrote down.
 
 use super::sample::Sample;
-use groundstate_units::account::Accounts;
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
-use groundstate_units::meaning;
-use groundstate_units::settings::Settings;
 use groundstate_units::spec::{DependencyKind, ExecLine, Piece, Prefixes, Run};
+use groundstate_units::unit::account::Accounts;
+use groundstate_units::unit::meaning;
+use groundstate_units::unit::settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -179,8 +179,8 @@ fn ours(unit: &str, path: &Path) -> Option<Said> {
     let text = unit_text::parse(&file, &bytes).ok()?;
     let imported = convert(&UnitName::of(unit), &file, &[text], &Surroundings::default());
     let manifest = imported.manifest;
-    let wrong = |one: &groundstate_units::diagnostic::Diagnostic| {
-        one.severity == groundstate_units::diagnostic::Severity::Error
+    let wrong = |one: &groundstate_units::text::diagnostic::Diagnostic| {
+        one.severity == groundstate_units::text::diagnostic::Severity::Error
     };
     if manifest.diagnostics.iter().any(wrong) {
         return None;

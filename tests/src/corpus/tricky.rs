@@ -3,7 +3,7 @@
 //! in each stands in `tests/corpus.d/tricky.yaml`; `tests/tricky.tsv` names them.
 
 use crate::sandbox::program;
-use groundstate_units::yaml::{self, Node};
+use groundstate_units::text::yaml::{self, Node};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs;

@@ -7,7 +7,7 @@ use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;

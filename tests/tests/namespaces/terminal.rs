@@ -4,7 +4,7 @@ use super::shim::shim;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
-use groundstate_units::text::acts;
+use groundstate_units::text::encoding::acts;
 use std::process::{Command, Output, Stdio};
 
 /// C0, C1, colours, a title, turned writing, characters without width, and tags.

@@ -5,7 +5,7 @@ use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
-use groundstate_units::sim::chance::Chance;
+use groundstate_units::simulator::chance::Chance;
 use nix::sys::stat::{Mode, SFlag};
 use serde_json::{Value, json};
 use std::fs::{self, File};

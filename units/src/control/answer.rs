@@ -1,6 +1,6 @@
 //! The answers of the control socket, which are also what `initctl --json` prints:
 //! every field always there, `null` when it has no value. Fields may be added, none
-//! renamed or dropped. Made from a machine in [`crate::view`]; the questions are not
+//! renamed or dropped. Made from a machine in [`crate::control::view`]; the questions are not
 //! here but in `request`.
 //!
 //! All points in time are texts, RFC 3339 in UTC with milliseconds; all names are

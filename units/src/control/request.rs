@@ -8,8 +8,8 @@
 //! What the answers hold is in the other files of this folder.
 
 use crate::limit;
-use crate::name::Name;
-use crate::policy::Policy;
+use crate::text::name::Name;
+use crate::unit::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

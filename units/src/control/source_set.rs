@@ -6,7 +6,7 @@
 
 use crate::limit;
 use crate::machine::reason::Refusal;
-use crate::name::Name;
+use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -3,12 +3,12 @@
 //! Missing targets are found here. Rings are looked for in [`super::ring`].
 
 use super::{Edge, Fault, Provider};
-use crate::diagnostic::{Diagnostic, Place};
-use crate::generation::{Dependency, Generation, TargetId, Unit, UnitId};
 use crate::limit;
-use crate::name::template_hint;
-use crate::policy::Policy;
 use crate::spec::DependencyKind;
+use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::name::template_hint;
+use crate::unit::generation::{Dependency, Generation, TargetId, Unit, UnitId};
+use crate::unit::policy::Policy;
 use std::collections::BTreeMap;
 
 /// An [`Edge`] with its two ends and the line that made it.
@@ -144,7 +144,7 @@ pub(super) fn collect(
 
 /// The policy's word for a unit's `wanted-by` and `required-by`.
 fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
-    let named = |names: &std::collections::BTreeSet<crate::name::Name>| {
+    let named = |names: &std::collections::BTreeSet<crate::text::name::Name>| {
         names.contains(&unit.name)
             || unit
                 .provides

@@ -15,11 +15,11 @@ pub mod edge;
 pub mod provider;
 pub mod ring;
 
-use crate::diagnostic::{Diagnostic, Place};
-use crate::generation::{Generation, TargetId, UnitId};
-use crate::name::Name;
-use crate::policy::Policy;
 use crate::spec::DependencyKind;
+use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::name::Name;
+use crate::unit::generation::{Generation, TargetId, UnitId};
+use crate::unit::policy::Policy;
 use edge::{Link, Rows};
 use provider::Selection;
 use std::collections::BTreeMap;

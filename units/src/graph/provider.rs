@@ -4,9 +4,9 @@
 //! name comes before its own: one controller can not stop what another one runs.
 
 use super::{Broken, Fault, Provider};
-use crate::diagnostic::Diagnostic;
-use crate::generation::{Generation, Target, UnitId};
-use crate::policy::Policy;
+use crate::text::diagnostic::Diagnostic;
+use crate::unit::generation::{Generation, Target, UnitId};
+use crate::unit::policy::Policy;
 use std::collections::BTreeMap;
 
 /// What [`select`] finds.

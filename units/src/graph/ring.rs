@@ -3,9 +3,9 @@
 
 use super::edge::{Link, Rows};
 use super::{Broken, Edge, Fault};
-use crate::diagnostic::Diagnostic;
-use crate::generation::{Generation, UnitId};
 use crate::limit;
+use crate::text::diagnostic::Diagnostic;
+use crate::unit::generation::{Generation, UnitId};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, VecDeque};
@@ -322,7 +322,7 @@ fn said(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Faul
         places.push(place);
     }
     let first = path.first().map_or("", |(unit, _)| name(*unit));
-    let at = places.first().cloned().unwrap_or(crate::diagnostic::Place {
+    let at = places.first().cloned().unwrap_or(crate::text::diagnostic::Place {
         file: "".into(),
         line: 0,
         column: 0,
@@ -361,8 +361,8 @@ pub(super) fn order(count: usize, out: &Rows<Edge>) -> Vec<UnitId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generation::TargetId;
     use crate::spec::DependencyKind;
+    use crate::unit::generation::TargetId;
     use proptest::prelude::*;
 
     fn link(from: u32, to: u32, droppable: bool) -> Link {

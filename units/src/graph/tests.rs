@@ -1,10 +1,10 @@
 //! Graphs too large, too odd or too detailed for a scenario file.
 
 use super::*;
-use crate::assembly::{Draft, Edge as DraftEdge, assemble};
-use crate::diagnostic::Severity;
-use crate::settings::Settings;
 use crate::spec::Kind;
+use crate::text::diagnostic::Severity;
+use crate::unit::assembly::{Draft, Edge as DraftEdge, assemble};
+use crate::unit::settings::Settings;
 use proptest::prelude::*;
 
 fn name(text: &str) -> Name {

@@ -1,7 +1,7 @@
 //! What became of each directive, of whichever format: the report of `initctl convert`.
 
-use crate::diagnostic::Place;
-use crate::manifest::Manifest;
+use crate::text::diagnostic::Place;
+use crate::unit::manifest::Manifest;
 use std::sync::Arc;
 
 /// A file as a native unit, and what became of what it says.

@@ -2,7 +2,7 @@
 //!
 //! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
 //! (what is assigned, what `depend()` says) → [`declare`] where the script only declares,
-//! [`wrapping`] where it does more → a native [`crate::manifest::Manifest`], and the fate of each
+//! [`wrapping`] where it does more → a native [`crate::unit::manifest::Manifest`], and the fate of each
 //! thing for the report.
 //!
 //! No shell is asked, here or anywhere: a conversion runs nothing of what it converts, and comes
@@ -29,12 +29,12 @@ mod variables;
 mod wrapping;
 
 use super::fate::{Imported, Outcome};
-use crate::account::Accounts;
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::limit;
-use crate::meaning;
-use crate::settings::Settings;
 use crate::spec::Kind;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::unit::account::Accounts;
+use crate::unit::meaning;
+use crate::unit::settings::Settings;
 use declaration::Reason;
 use reading::{Reading, SCRIPT, SETTINGS};
 use std::sync::Arc;

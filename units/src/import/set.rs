@@ -4,11 +4,11 @@
 
 use super::systemd::replacement;
 use super::systemd::unit_name::Suffix;
-use crate::assembly::Draft;
-use crate::diagnostic::{Diagnostic, Place};
-use crate::name::Name;
-use crate::settings::Settings;
 use crate::spec::{DependencyKind, Kind};
+use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::name::Name;
+use crate::unit::assembly::Draft;
+use crate::unit::settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

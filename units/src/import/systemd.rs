@@ -2,7 +2,7 @@
 //!
 //! text → [`unit_text`] (sections and assignments with places, nothing lost) →
 //! [`table`] (one row for each directive: which native key, how its value is turned,
-//! or why it is left out) → [`convert`] (a native [`crate::manifest::Manifest`], and
+//! or why it is left out) → [`convert`] (a native [`crate::unit::manifest::Manifest`], and
 //! the fate of each directive for the report).
 //!
 //! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),
@@ -27,14 +27,14 @@ mod span;
 pub mod table;
 mod telling;
 mod trigger;
-pub mod unit_name;
 pub mod unit_text;
 mod word;
 
+pub use crate::text::unit_name;
+pub use crate::text::unit_name::{Suffix, UnitName, instance_of_drop_in};
 pub use conversion::{Imported, Surroundings};
 pub use convert::convert;
 pub(crate) use dependency::native_target as target_of_link;
-pub use unit_name::{Suffix, UnitName, instance_of_drop_in};
 pub use unit_text::{UnitOption, UnitText};
 pub(crate) use word::quote;
 

@@ -2,13 +2,13 @@
 //! other units are as they would be without it.
 
 use super::set::Set;
-use crate::assembly::Draft;
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::generation::{Fault, FileRecord};
 use crate::limit;
-use crate::ready_grep;
+use crate::load::unit_file::{Context, left_out};
 use crate::spec::{Kind, Run};
-use crate::unit_file::{Context, left_out};
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::ready_grep;
+use crate::unit::assembly::Draft;
+use crate::unit::generation::{Fault, FileRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -132,12 +132,12 @@ fn empty(draft: &mut Draft, why: &Diagnostic, context: &Context<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Accounts;
-    use crate::diagnostic::Place;
-    use crate::files::{Files, Problem, Stat};
-    use crate::folder::Trust;
-    use crate::name::Name;
-    use crate::settings::Settings;
+    use crate::load::files::{Files, Problem, Stat};
+    use crate::load::folder::Trust;
+    use crate::text::diagnostic::Place;
+    use crate::text::name::Name;
+    use crate::unit::account::Accounts;
+    use crate::unit::settings::Settings;
 
     struct Nothing;
 

@@ -3,20 +3,20 @@
 
 use super::bounds::size;
 use super::set::Set;
-use crate::assembly::Draft;
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::folder::Found;
-use crate::foreign::Foreign;
-use crate::generation::{FileRecord, Stamp};
 use crate::import;
 use crate::import::systemd::UnitName;
-use crate::imported_file;
 use crate::limit;
-use crate::name::Name;
-use crate::reuse::Before;
+use crate::load::folder::Found;
+use crate::load::foreign::Foreign;
+use crate::load::imported_file;
+use crate::load::reuse::Before;
+use crate::load::template::{self, Body, Template};
+use crate::load::unit_file::{Context, UnitFile, left_out, mean, placeholder};
 use crate::spec::{DependencyKind, OnChange};
-use crate::template::{self, Body, Template};
-use crate::unit_file::{Context, UnitFile, left_out, mean, placeholder};
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::name::Name;
+use crate::unit::assembly::Draft;
+use crate::unit::generation::{FileRecord, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Set {

@@ -8,18 +8,18 @@
 use super::set::Set;
 use super::source::listed;
 use super::{Loaded, Loader, Options, around, wanted};
-use crate::assembly::Draft;
-use crate::files::Files;
-use crate::foreign::Foreign;
-use crate::generation::{FileRecord, Generation, Stamp};
 use crate::import::systemd::instance_of_drop_in;
-use crate::imported_file;
+use crate::load::delivered::Overlaid;
+use crate::load::files::Files;
+use crate::load::foreign::Foreign;
+use crate::load::imported_file;
+use crate::load::reuse::drop_ins_of;
+use crate::load::template::{self, Body, Template};
+use crate::load::unit_file::{self, Context, LEFT_OUT, UnitFile};
 use crate::machine::reason::Refusal;
-use crate::name::Name;
-use crate::reuse::drop_ins_of;
-use crate::source::Overlaid;
-use crate::template::{self, Body, Template};
-use crate::unit_file::{self, Context, LEFT_OUT, UnitFile};
+use crate::text::name::Name;
+use crate::unit::assembly::Draft;
+use crate::unit::generation::{FileRecord, Generation, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Where the loader looks.
 
-use crate::folder::Trust;
-use crate::name::Name;
+use crate::load::folder::Trust;
+use crate::text::name::Name;
 
 /// What is to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

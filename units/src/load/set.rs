@@ -1,12 +1,12 @@
 //! What a load has gathered so far, by names.
 
-use crate::assembly::Draft;
-use crate::diagnostic::Diagnostic;
-use crate::generation::{Fault, FileRecord, Generation, TargetId};
 use crate::import::systemd::Surroundings;
 use crate::limit;
-use crate::name::Name;
-use crate::template::Templates;
+use crate::load::template::Templates;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::name::Name;
+use crate::unit::assembly::Draft;
+use crate::unit::generation::{Fault, FileRecord, Generation, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

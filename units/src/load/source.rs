@@ -2,12 +2,12 @@
 //! directories: the operator of the machine has the last word.
 
 use super::set::Set;
-use crate::folder::{self, Folders, Found};
-use crate::foreign::Foreign;
 use crate::import::systemd::Suffix;
-use crate::reuse::{Before, drop_ins_of};
-use crate::source::Source;
-use crate::unit_file::{self, Context, UnitFile};
+use crate::load::delivered::Source;
+use crate::load::folder::{self, Folders, Found};
+use crate::load::foreign::Foreign;
+use crate::load::reuse::{Before, drop_ins_of};
+use crate::load::unit_file::{self, Context, UnitFile};
 
 /// Reads the files of a source. What is wrong in one breaks its own units.
 pub(super) fn read_source(

@@ -1,10 +1,10 @@
 //! What the machine orders. The shell carries each out in turn and reports back by
 //! events; it never decides.
 
-use crate::generation::UnitId;
 use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, Refusal, State};
-use crate::name::Name;
+use crate::text::name::Name;
+use crate::unit::generation::UnitId;
 use serde::{Deserialize, Serialize};
 
 /// One order.

@@ -3,9 +3,9 @@
 //! [`super::spread`]; nothing else writes them.
 
 use super::phase::Phase;
-use crate::generation::TargetId;
 use crate::machine::reason::{Reason, State};
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -107,8 +107,8 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generation::Unit;
     use crate::machine::run::Run;
+    use crate::unit::generation::Unit;
 
     #[test]
     fn what_is_kept_of_each_unit_stays_small() {

@@ -7,7 +7,7 @@ use crate::machine::action::Action;
 use crate::machine::event::{Shutdown, Stage};
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
-use crate::time::Time;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// An end under way.

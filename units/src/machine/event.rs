@@ -1,14 +1,14 @@
 //! What the machine is told: facts about runs, and the operator's wishes.
 //! One event a step; all of it is data that can be written to a file and replayed.
 
-use crate::generation::Generation;
 use crate::machine::reason::Reason;
 pub use crate::machine::reason::{ExecFailure, Stage};
-use crate::name::Name;
-use crate::policy::Policy;
-pub use crate::reaction::Shutdown;
 use crate::spec::Exit;
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::Generation;
+use crate::unit::policy::Policy;
+pub use crate::unit::reaction::Shutdown;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;

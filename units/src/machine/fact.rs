@@ -11,7 +11,7 @@ use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
 use crate::machine::reason::Reason;
 use crate::spec::{Exit, Kind};
-use crate::time::Time;
+use crate::text::time::Time;
 use std::time::Duration;
 
 /// A run that outlives KILL by this can not be killed.

@@ -5,11 +5,11 @@ use super::cell::Cell;
 use super::mutant::Mutant;
 use super::phase::{Failure, Form, Phase};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::limit;
 use crate::machine::reason::Reason;
 use crate::spec::{DependencyKind, Exit, Kind, Live, Restart, RestartLimit, SuccessStatus};
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::UnitId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
+    use crate::unit::settings::Settings;
 
     fn live(restart: Restart) -> Live {
         let kind = Kind::ForegroundSupervised;

@@ -8,13 +8,13 @@ use super::hold::conflicting;
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::run::{Definition, Run};
-use crate::generation::{Generation, Unit, UnitId};
 use crate::graph::{Edge, Graph};
 use crate::machine::action::{Action, Note};
 use crate::machine::reason::State;
-use crate::name::Name;
 use crate::spec::{DependencyKind, OnChange};
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::{Generation, Unit, UnitId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -354,7 +354,7 @@ fn reload_in_place(run: &mut Run, unit: &Unit, out: &mut Vec<Action>) {
 pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
     fn named<'a>(
         generation: &'a Generation,
-        targets: &'a [crate::generation::TargetId],
+        targets: &'a [crate::unit::generation::TargetId],
     ) -> impl Iterator<Item = Option<&'a Name>> {
         targets.iter().map(|target| generation.target(*target).map(|target| &target.name))
     }

@@ -7,10 +7,10 @@ use super::need::{Need, Occasion};
 use super::phase::{Form, Phase};
 use super::spread::{self, is_dead, spoils};
 use super::{Ix, Machine};
-use crate::generation::{Unit, UnitId};
 use crate::graph::Graph;
 use crate::spec::DependencyKind;
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::{Unit, UnitId};
 use std::sync::Arc;
 
 impl Machine {
@@ -45,7 +45,7 @@ impl Machine {
     pub(super) fn search(&self) -> Need {
         let nothing = super::need::Wish::default();
         if self.ending.is_some() && !self.planted(Mutant::ShutdownKeepsGoal) {
-            let empty = crate::generation::Generation::default();
+            let empty = crate::unit::generation::Generation::default();
             return Need::search(&empty, &self.graph, &nothing, |_, _| false);
         }
         let stands = |unit: UnitId, occasion: Occasion| self.stands(unit.0, occasion);

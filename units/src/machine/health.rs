@@ -6,8 +6,8 @@ use super::mutant::Mutant;
 use super::phase::Phase;
 use super::spread::STOPPING;
 use super::{Ix, Machine};
-use crate::generation::{TargetId, UnitId};
 use crate::machine::reason::{State, System};
+use crate::unit::generation::{TargetId, UnitId};
 use std::collections::BTreeSet;
 
 impl Machine {

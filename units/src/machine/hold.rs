@@ -4,9 +4,9 @@
 
 use super::mutant::Mutant;
 use super::{Ix, Machine};
-use crate::generation::{Generation, TargetId, Unit, UnitId};
-use crate::name::Name;
 use crate::spec::DependencyKind;
+use crate::text::name::Name;
+use crate::unit::generation::{Generation, TargetId, Unit, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {

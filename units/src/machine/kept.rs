@@ -9,10 +9,10 @@ use super::action::Action;
 use super::event::Event;
 use super::event::RunId;
 use super::mutant::Mutant;
-use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
 #[cfg(feature = "sim")]
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::{Generation, UnitId};
 use std::sync::Arc;
 
 impl Machine {

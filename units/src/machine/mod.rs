@@ -117,10 +117,10 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-use crate::generation::Generation;
 use crate::graph::{Fault, Graph};
-use crate::policy::Policy;
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::Generation;
+use crate::unit::policy::Policy;
 use action::{Action, Note, Outcome};
 use cell::Cell;
 use ending::Ending;
@@ -135,7 +135,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use timer::{Key, Timers};
 
-/// A unit's place: its [`crate::generation::UnitId`], or for an up run of a removed unit one behind them all.
+/// A unit's place: its [`crate::unit::generation::UnitId`], or for an up run of a removed unit one behind them all.
 type Ix = u32;
 
 /// See the module.
@@ -163,7 +163,7 @@ pub struct Machine {
 
     cells: Vec<Cell>,
     /// Names of the removed units that are still up, behind the generation's.
-    ghosts: Vec<crate::name::Name>,
+    ghosts: Vec<crate::text::name::Name>,
     /// Stands in for a cell that is not there.
     #[serde(skip, default = "Cell::nobody")]
     nobody: Cell,

@@ -1,11 +1,11 @@
 //! N: the least set of units the goal needs. One search from the roots, in the
 //! order of their weight; never reference counts, for `wants` may be cyclic.
 
-use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
-use crate::name::Name;
 use crate::spec::DependencyKind;
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::{Generation, UnitId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

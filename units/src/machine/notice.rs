@@ -8,7 +8,7 @@ use super::{Ix, Machine};
 use crate::machine::action::{Action, StopReason};
 use crate::machine::reason::Reason;
 use crate::spec::Readiness;
-use crate::time::Time;
+use crate::text::time::Time;
 use std::time::Duration;
 
 impl Machine {

@@ -4,9 +4,9 @@
 //! edge (after Pearce and Kelly), so that a whole reload costs little.
 
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::graph::Graph;
-use crate::name::Name;
+use crate::text::name::Name;
+use crate::unit::generation::UnitId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::run::Run;
 use super::timer::TimerKind;
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
-use crate::time::Time;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Where a unit stands.

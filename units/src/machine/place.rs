@@ -6,8 +6,8 @@ use super::mutant::Mutant;
 use super::phase::Phase;
 use super::timer::Key;
 use super::{Ix, Machine};
-use crate::generation::{Unit, UnitId};
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::{Unit, UnitId};
 
 impl Machine {
     // --- places ---------------------------------------------------------------
@@ -41,11 +41,11 @@ impl Machine {
         self.all().into_iter().skip(self.generation.units.len()).collect()
     }
 
-    pub(super) fn ghost_name(&self, ix: Ix) -> Option<&crate::name::Name> {
+    pub(super) fn ghost_name(&self, ix: Ix) -> Option<&crate::text::name::Name> {
         self.ghosts.get((ix as usize).checked_sub(self.generation.units.len())?)
     }
 
-    pub(super) fn name(&self, ix: Ix) -> crate::name::Name {
+    pub(super) fn name(&self, ix: Ix) -> crate::text::name::Name {
         let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.ghost_name(ix));
         let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
         own.unwrap_or(&self.generation.settings.default_target).clone()

@@ -3,13 +3,13 @@
 
 use super::phase::Phase;
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::machine::action::Action;
 use crate::machine::event::{Event, RunId};
 use crate::machine::reason::Refusal;
-use crate::name::Name;
 use crate::spec::{Exit, Kind, Readiness};
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::UnitId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Unit names, stops and starts in waves in the order they will happen.

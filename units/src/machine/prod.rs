@@ -5,13 +5,13 @@ use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::wish::{refusal, unknown};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::graph::Provider;
 use crate::machine::action::Action;
 use crate::machine::reason::Refusal;
-use crate::name::Name;
 use crate::spec::DependencyKind;
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::UnitId;
 use std::collections::BTreeSet;
 
 impl Machine {

@@ -2,11 +2,12 @@
 //! of the public JSON; the sentence is made here too, so that log, `why` and tests
 //! say the same.
 
-use crate::diagnostic::Place;
-use crate::name::Name;
 use crate::spec::Exit;
-use crate::time::Time;
-use crate::{errno, signal};
+use crate::text::diagnostic::Place;
+use crate::text::errno;
+use crate::text::name::Name;
+use crate::text::signal;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -2,11 +2,11 @@
 //! started, what was promised to it, and what has been decided about it. Its phase
 //! is in [`super::phase`]; its process is known to the shell only.
 
-use crate::generation::Unit;
 use crate::machine::event::RunId;
-use crate::name::Name;
 use crate::spec::{Kind, Live, Readiness};
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::Unit;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 use super::phase::{Form, Phase, Then};
 use super::spread::{FAILED, closes, is_dead, is_hard, spoils};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
+use crate::text::name::Name;
+use crate::unit::generation::UnitId;
 use std::collections::BTreeSet;
 
 impl Machine {

@@ -10,9 +10,9 @@ use super::mutant::Mutant;
 use super::need::Occasion;
 use super::phase::Phase;
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::graph::Edge;
 use crate::spec::DependencyKind;
+use crate::unit::generation::UnitId;
 use std::cmp::Reverse;
 use std::sync::Arc;
 

@@ -9,15 +9,15 @@ mod second_boot;
 mod slots;
 
 use super::*;
-use crate::assembly::{Draft, Edge, assemble};
-use crate::diagnostic::Place;
-use crate::generation::UnitId;
 use crate::machine::event::{Goal, Shutdown};
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
-use crate::policy::Policy;
-use crate::settings::Settings;
 use crate::spec::{DependencyKind, Exit, Kind, Readiness};
+use crate::text::diagnostic::Place;
+use crate::text::name::Name;
+use crate::unit::assembly::{Draft, Edge, assemble};
+use crate::unit::generation::UnitId;
+use crate::unit::policy::Policy;
+use crate::unit::settings::Settings;
 use proptest::prelude::*;
 
 pub(super) fn name(text: &str) -> Name {

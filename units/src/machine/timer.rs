@@ -3,7 +3,7 @@
 //! fire in the order of the units' names.
 
 use super::Ix;
-use crate::time::Time;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -6,9 +6,9 @@ use super::failure;
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::spec::{DependencyKind, Kind};
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::generation::UnitId;
 
 impl Machine {
     /// The unit a trigger activates, if there is one and it may be brought in.

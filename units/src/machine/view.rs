@@ -4,14 +4,14 @@ use super::Machine;
 use super::cell::Cell;
 use super::need::{Occasion, Wish};
 use super::phase::{Form, Kill, Phase, Stop};
-use crate::generation::{Generation, UnitId};
 use crate::graph::Graph;
 use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
-use crate::policy::Policy;
 use crate::spec::{DependencyKind, Exit, Kind};
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::{Generation, UnitId};
+use crate::unit::policy::Policy;
 use std::sync::Arc;
 
 impl Machine {

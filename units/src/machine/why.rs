@@ -2,10 +2,10 @@
 
 use super::spread::{ACTIVE, is_hard};
 use super::{Ix, Machine};
-use crate::generation::UnitId;
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
+use crate::text::name::Name;
+use crate::unit::generation::UnitId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One link of the chain.

@@ -4,8 +4,8 @@
 use crate::machine::Machine;
 use crate::machine::action::Action;
 use crate::machine::event::Event;
-use crate::policy::Policy;
-use crate::time::Time;
+use crate::text::time::Time;
+use crate::unit::policy::Policy;
 use std::time::Duration;
 
 /// Where the settings of a case name no shutdown-deadline: as on a machine.

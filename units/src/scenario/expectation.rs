@@ -3,7 +3,7 @@
 use super::clock::Seen;
 use crate::machine::Machine;
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
+use crate::text::name::Name;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,15 +2,15 @@
 
 use super::clock::{Clock, Seen};
 use super::{Set, Step};
-use crate::generation::UnitId;
 use crate::machine::Machine;
 use crate::machine::event::{Event, ExecFailure, Goal, RunId, Shutdown, Stage};
 use crate::machine::reason::{Reason, State};
-use crate::name::Name;
-use crate::policy::Policy;
-use crate::signal;
 use crate::spec::{Exit, Kind};
-use crate::time::Time;
+use crate::text::name::Name;
+use crate::text::signal;
+use crate::text::time::Time;
+use crate::unit::generation::UnitId;
+use crate::unit::policy::Policy;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! address with a port, a netlink family, a vsock port. The forms are those systemd's
 //! `ListenStream=` and its kin take (systemd.socket(5)).
 
-use crate::value::{Mistake, is_plain_number, mistake, path};
+use crate::spec::value::{Mistake, is_plain_number, mistake, path};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,7 @@
 //! `Mon..Fri *-*-* 08:00`, `*-*~1 00:00`, `daily`, `Sat 04:30 Europe/Berlin`. Read here;
 //! when one comes next is computed in `elapse`.
 
-use crate::value::{Mistake, mistake};
+use crate::spec::value::{Mistake, mistake};
 use serde::{Deserialize, Serialize};
 
 /// Microseconds of a second: seconds are counted in them, because they may have a fraction.

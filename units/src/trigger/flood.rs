@@ -3,7 +3,7 @@
 //! while, longer each time. Time is an argument.
 
 use crate::limit;
-use crate::time::Time;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

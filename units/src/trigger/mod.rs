@@ -11,8 +11,6 @@ pub mod calendar;
 mod elapse;
 pub mod flood;
 mod normal;
-#[cfg(feature = "text")]
-mod reading;
 pub mod timer;
 pub mod zone;
 

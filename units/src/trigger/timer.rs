@@ -5,7 +5,7 @@ use super::Timer;
 use super::calendar::ZoneName;
 use super::zone::Zone;
 use crate::limit;
-use crate::time::Time;
+use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

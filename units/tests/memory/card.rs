@@ -2,9 +2,9 @@
 //! what became of its units.
 
 use super::{Memory, told};
-use groundstate_units::generation::{Generation, Unit};
-use groundstate_units::name::Name;
 use groundstate_units::spec::Run;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::{Generation, Unit};
 
 pub(crate) const MADDY: &str = "\
 unit: maddy

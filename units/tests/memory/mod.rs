@@ -5,9 +5,9 @@
 
 pub(crate) mod card;
 
-use groundstate_units::files::{FileKind, Files, Problem, Stat};
-use groundstate_units::generation::{Generation, Stamp};
+use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::load::{Loaded, Options, load};
+use groundstate_units::unit::generation::{Generation, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -200,7 +200,7 @@ impl Files for Memory {
 
 /// `line:column code` of each diagnostic.
 pub(crate) fn told(generation: &Generation) -> Vec<String> {
-    let tell = |d: &groundstate_units::diagnostic::Diagnostic| {
+    let tell = |d: &groundstate_units::text::diagnostic::Diagnostic| {
         let file = d.at.file.rsplit('/').next().unwrap_or_default();
         format!("{file}:{}:{} {} {}", d.at.line, d.at.column, d.severity, d.code)
     };

@@ -9,8 +9,8 @@ use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::diagnostic::Severity;
-use groundstate_units::name::Name;
+use groundstate_units::text::diagnostic::Severity;
+use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

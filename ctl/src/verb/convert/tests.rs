@@ -29,18 +29,18 @@ fn a_template_waits_for_the_device_that_its_instance_names() {
     let text = native(&converted_as("systemd-fsck@.service", text));
     assert!(text.contains("\nwait-file: [/%I]\n"), "{text}");
     let name = UnitName::of("systemd-fsck@dev-sda1.service");
-    let facts = groundstate_units::specifier::Facts::default();
-    let path = groundstate_units::specifier::expand("/%I", &name, &facts);
+    let facts = groundstate_units::text::specifier::Facts::default();
+    let path = groundstate_units::text::specifier::expand("/%I", &name, &facts);
     assert_eq!(path.as_deref(), Ok("/dev/sda1"));
 }
 
 #[test]
 fn the_native_form_is_read_without_a_complaint() {
     let one = converted("[Service]\nExecStart=/bin/sh -c 'a: $X'\nEnvironment=\"A=b c\"\n");
-    let limits = &groundstate_units::yaml::Limits::UNIT_FILE;
+    let limits = &groundstate_units::text::yaml::Limits::UNIT_FILE;
     let text = native(&one);
-    let documents = groundstate_units::yaml::parse("a", text.as_bytes(), limits).unwrap();
-    let manifest = groundstate_units::manifest::Manifest::read(&"a".into(), &documents[0]);
+    let documents = groundstate_units::text::yaml::parse("a", text.as_bytes(), limits).unwrap();
+    let manifest = groundstate_units::unit::manifest::Manifest::read(&"a".into(), &documents[0]);
     let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
     assert_eq!(read.diagnostics, Vec::new());
     assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
@@ -54,5 +54,5 @@ fn what_a_script_says_and_a_file_may_not_hold_is_no_part_of_the_comments() {
     let text = native(&one);
     assert!(text.contains("\n# dropped: line 3: X-Own=a b c: unknown\n"), "{text}");
     assert!(text.contains("\n# dropped: line 4: d e: no `NAME: VALUE`\n"), "{text}");
-    assert!(!text.contains(|c| c != '\n' && text::acts(c)));
+    assert!(!text.contains(|c| c != '\n' && encoding::acts(c)));
 }

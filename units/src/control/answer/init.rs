@@ -3,7 +3,7 @@
 //! See [`super`].
 
 use super::{Plan, Said, System};
-use crate::generation::{FileRecord, Stamp};
+use crate::unit::generation::{FileRecord, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// Answer of `stats`.

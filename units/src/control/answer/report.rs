@@ -2,7 +2,7 @@
 //! See [`super`].
 
 use super::SCHEMA;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::text::diagnostic::{Diagnostic, Severity};
 use serde::{Deserialize, Serialize};
 
 /// Answer of `check`, and what a refused reload comes with.
@@ -82,7 +82,7 @@ impl Report {
 
 impl From<&Diagnostic> for Said {
     fn from(diagnostic: &Diagnostic) -> Said {
-        let spot = |place: &crate::diagnostic::Place| Spot {
+        let spot = |place: &crate::text::diagnostic::Place| Spot {
             file: place.file.to_string(),
             line: place.line,
             column: place.column,

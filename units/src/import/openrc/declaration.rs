@@ -4,8 +4,8 @@
 use super::reading::Reading;
 use super::unit::Unit;
 use super::variables::Why;
-use crate::diagnostic::Place;
 use crate::import::fate::Outcome;
+use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 
 /// Why the script can not be said in a unit.

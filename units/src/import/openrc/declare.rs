@@ -12,10 +12,11 @@ use super::script::Script;
 use super::unit::Unit;
 use super::variables::Value;
 use super::{function, signalling, table};
-use crate::diagnostic::Place;
 use crate::import::fate::Outcome;
 use crate::import::systemd::quote;
-use crate::{spec::Kind, value};
+use crate::spec::Kind;
+use crate::spec::value;
+use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 
 /// What kind of unit it is, before anything is known of the rest.

@@ -4,7 +4,7 @@
 use super::declaration::Declaration;
 use super::expansion::expand;
 use super::script::Command;
-use crate::yaml::{Node, Scalar};
+use crate::text::yaml::{Node, Scalar};
 use std::collections::BTreeMap;
 
 /// Directories that a key stands for, and the key.

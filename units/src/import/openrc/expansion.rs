@@ -4,7 +4,8 @@
 
 use super::quoting;
 use super::variables::{Value, Variables, Why};
-use crate::{limit, text};
+use crate::limit;
+use crate::text::encoding;
 use std::collections::BTreeSet;
 
 /// A stretch of a word.
@@ -251,7 +252,7 @@ impl Expander<'_> {
             return Err("it comes to a text that is too long".into());
         }
         self.variables.spend(text.len())?;
-        if let Some(odd) = text.chars().find(|c| !matches!(c, '\n' | '\t') && text::acts(*c)) {
+        if let Some(odd) = text.chars().find(|c| !matches!(c, '\n' | '\t') && encoding::acts(*c)) {
             return Err(format!("it holds the character U+{:04X}", u32::from(odd)).into());
         }
         if text.contains(char::REPLACEMENT_CHARACTER) {

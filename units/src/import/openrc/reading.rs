@@ -7,7 +7,7 @@ use super::expansion::{self, expand};
 use super::quoting::is_name;
 use super::script::{Command, Script, Word};
 use super::variables::{Value, Variables, Why};
-use crate::diagnostic::Place;
+use crate::text::diagnostic::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

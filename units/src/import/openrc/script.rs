@@ -7,7 +7,7 @@
 
 use super::quoting::{self, is_name};
 use crate::limit;
-use crate::yaml::Spot;
+use crate::text::yaml::Spot;
 
 /// A word as written.
 #[derive(Clone, Copy, Debug)]

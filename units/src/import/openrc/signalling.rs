@@ -5,9 +5,9 @@ use super::declaration::Declaration;
 use super::expansion::expand;
 use super::reading::is_harmless;
 use super::script::Command;
-use crate::diagnostic::Place;
 use crate::import::fate::Outcome;
-use crate::signal;
+use crate::text::diagnostic::Place;
+use crate::text::signal;
 
 /// A signal, and how long is waited behind it; None: for ever.
 type Step = (Option<u8>, Option<u32>);

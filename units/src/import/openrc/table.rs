@@ -4,13 +4,13 @@
 
 use super::declaration::Declaration;
 use super::reading::SCRIPT;
-use crate::account::Account;
-use crate::capability;
-use crate::diagnostic::Place;
 use crate::import::fate::Outcome;
-use crate::resource;
 use crate::spec::Kind;
-use crate::value;
+use crate::spec::value;
+use crate::text::capability;
+use crate::text::diagnostic::Place;
+use crate::unit::account::Account;
+use crate::unit::resource;
 
 /// Variables whose value is that of a key.
 const PLAIN: [(&str, &str); 5] = [

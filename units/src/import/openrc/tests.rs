@@ -3,9 +3,9 @@
 //! to them, is in `silence.rs`.
 
 use super::convert;
-use crate::diagnostic::Severity;
 use crate::import::fate::{Imported, Outcome};
-use crate::yaml::Pair;
+use crate::text::diagnostic::Severity;
+use crate::text::yaml::Pair;
 
 mod examples;
 mod silence;

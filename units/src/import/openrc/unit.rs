@@ -1,14 +1,14 @@
 //! The native unit in the making: its keys with the places they come from, and the fate of each
 //! thing that was read. What is left out is told as a diagnostic too.
 
-use crate::diagnostic::{Diagnostic, Place};
 use crate::import::fate::{Fate, Imported, Outcome};
-use crate::key_table;
 use crate::limit;
-use crate::manifest::{Entry, Manifest};
-use crate::name::Name;
 use crate::spec::Kind;
-use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::name::Name;
+use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::unit::key_table;
+use crate::unit::manifest::{Entry, Manifest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

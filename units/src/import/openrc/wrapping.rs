@@ -8,11 +8,11 @@ use super::declaration::Reason;
 use super::reading::{Reading, SCRIPT};
 use super::signalling;
 use super::unit::Unit;
-use crate::diagnostic::Diagnostic;
 use crate::import::fate::Outcome;
 use crate::import::systemd::quote;
 use crate::limit;
-use crate::value;
+use crate::spec::value;
+use crate::text::diagnostic::Diagnostic;
 
 /// What openrc-run keeps below /run/openrc.
 const STATES: [&str; 12] = [

@@ -7,12 +7,12 @@ use super::span;
 use super::unit_name::UnitName;
 use super::unit_text::UnitOption;
 use super::word::{self, Unbalanced, Word};
-use crate::diagnostic::{Place, Severity};
-use crate::manifest::Manifest;
-use crate::name::Name;
 use crate::spec::Kind;
-use crate::specifier::{self, Facts};
-use crate::yaml::Spot;
+use crate::text::diagnostic::{Place, Severity};
+use crate::text::name::Name;
+use crate::text::specifier::{self, Facts};
+use crate::text::yaml::Spot;
+use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a unit is imported with.

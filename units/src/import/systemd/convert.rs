@@ -4,9 +4,9 @@ use super::conversion::{Conversion, Held, Imported, Surroundings};
 use super::unit_name::{Suffix, UnitName};
 use super::unit_text::{UnitOption, UnitText};
 use super::{dependency, implied, install, mount, service, trigger};
-use crate::manifest::Manifest;
 use crate::spec::Kind;
-use crate::yaml::Spot;
+use crate::text::yaml::Spot;
+use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

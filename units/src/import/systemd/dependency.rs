@@ -6,10 +6,10 @@ use super::replacement;
 use super::table::partly;
 use super::unit_name::{Suffix, UnitName, unescape_path};
 use super::unit_text::UnitOption;
-use crate::key_table;
-use crate::mount_name;
-use crate::name::Name;
-use crate::yaml::Spot;
+use crate::text::name::Name;
+use crate::text::yaml::Spot;
+use crate::unit::key_table;
+use crate::unit::mount_name;
 use std::collections::BTreeSet;
 
 /// Another unit, as a directive names it.

@@ -7,9 +7,9 @@ use super::fate::Outcome;
 use super::span::{self, Span};
 use super::table::{self, Directive, How};
 use super::unit_text::UnitOption;
-use crate::diagnostic::Severity;
-use crate::key;
 use crate::limit;
+use crate::text::diagnostic::Severity;
+use crate::unit::key;
 use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {

@@ -5,12 +5,12 @@ use super::conversion::Conversion;
 use super::fate::Outcome;
 use super::table::partly;
 use super::unit_text::UnitOption;
-use crate::diagnostic::Severity;
-use crate::key::{Key, Shape};
-use crate::key_table;
 use crate::limit;
-use crate::manifest::Entry;
-use crate::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::text::diagnostic::Severity;
+use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::unit::key::{Key, Shape};
+use crate::unit::key_table;
+use crate::unit::manifest::Entry;
 use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {

@@ -5,7 +5,7 @@
 
 use super::conversion::Conversion;
 use super::unit_name::Suffix;
-use crate::key_table;
+use crate::unit::key_table;
 
 pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     let usual = this.flag("Unit", "DefaultDependencies", true);

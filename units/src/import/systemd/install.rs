@@ -7,7 +7,7 @@ use super::fate::Outcome;
 use super::replacement;
 use super::table::partly;
 use super::unit_name::{Suffix, UnitName};
-use crate::name::Name;
+use crate::text::name::Name;
 
 pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     provides(this, suffix);

@@ -4,10 +4,10 @@
 use super::conversion::Conversion;
 use super::span::{self, Span};
 use super::unit_text::UnitOption;
-use crate::capability;
-use crate::exec_line;
-use crate::key_table;
-use crate::log_level;
+use crate::text::capability;
+use crate::text::log_level;
+use crate::unit::exec_line;
+use crate::unit::key_table;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";

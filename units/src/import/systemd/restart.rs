@@ -267,7 +267,7 @@ fn status(word: &str) -> Option<String> {
         return Some(number.to_string());
     }
     let signal = word.strip_prefix("SIG").unwrap_or(word);
-    crate::signal::number(signal).map(|_| signal.to_string())
+    crate::text::signal::number(signal).map(|_| signal.to_string())
 }
 
 /// Names of exit statuses: systemd.exec(5), "PROCESS EXIT CODES", and sysexits(3).

@@ -6,9 +6,9 @@ use super::conversion::Conversion;
 use super::span::{self, Span};
 use super::table::partly;
 use super::{command, restart};
-use crate::key_table;
 use crate::limit;
 use crate::spec::Kind;
+use crate::unit::key_table;
 
 const SECTION: &str = "Service";
 

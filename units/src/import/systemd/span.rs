@@ -177,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(native_of(text).as_deref(), Some(native));
             let Some(Span::Micros(micros)) = parse(text) else { panic!("{text}") };
-            let read = crate::value::duration(native).unwrap();
+            let read = crate::spec::value::duration(native).unwrap();
             assert_eq!(read.as_micros(), u128::from(micros));
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn what_is_written_is_read_back(micros in 0u64..3_000_000_000_000_000) {
-            let read = crate::value::duration(&native(micros)).unwrap();
+            let read = crate::spec::value::duration(&native(micros)).unwrap();
             proptest::prop_assert_eq!(read.as_micros(), u128::from(micros));
         }
 

@@ -5,9 +5,9 @@ use super::fate::{Fate, Outcome};
 use super::span;
 use super::table::{self, Gap, Grade, When};
 use super::unit_text::{UnitOption, UnitText};
-use crate::diagnostic::Severity;
 use crate::limit;
-use crate::yaml::Spot;
+use crate::text::diagnostic::Severity;
+use crate::text::yaml::Spot;
 use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {

@@ -5,7 +5,7 @@ use super::convert::convert;
 use super::fate::{Outcome, Score};
 use super::unit_name::UnitName;
 use super::unit_text;
-use crate::diagnostic::Severity;
+use crate::text::diagnostic::Severity;
 
 mod fleet;
 mod growth;
@@ -28,8 +28,9 @@ fn service(text: &str) -> Imported {
 fn values(imported: &Imported, key: &str) -> Vec<String> {
     let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
     if let Some(pairs) = entry.node.map() {
-        let pair =
-            |pair: &crate::yaml::Pair| format!("{}={}", pair.key, pair.node.scalar().unwrap().text);
+        let pair = |pair: &crate::text::yaml::Pair| {
+            format!("{}={}", pair.key, pair.node.scalar().unwrap().text)
+        };
         return pairs.iter().map(pair).collect();
     }
     let one = std::slice::from_ref(&entry.node);
@@ -193,7 +194,7 @@ fn a_forking_daemon_with_a_pid_file_is_found_by_it() {
 fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
     let text = "ProtectSystem=strict\nPrivateTmp=yes\nCapabilityBoundingSet=~CAP_SYS_ADMIN\n";
     let web = service(text);
-    let missing = crate::key_table::find("protect-system").is_none();
+    let missing = crate::unit::key_table::find("protect-system").is_none();
     let warnings = said(&web, Severity::Warning);
     let weaker = warnings.iter().filter(|(_, said)| said.starts_with("runs weaker than asked"));
     assert_eq!(weaker.count(), usize::from(missing), "{warnings:?}");
@@ -329,11 +330,11 @@ proptest::proptest! {
             proptest::prop_assert!((1..=lines.max(1)).contains(&said.at.line), "{said}");
         }
         proptest::prop_assert!(imported.fates.len() <= options);
-        let written = crate::yaml_writer::write(&imported.manifest);
-        let back = crate::yaml::parse("x", written.as_bytes(), &crate::yaml::Limits::UNIT_FILE);
+        let written = crate::unit::yaml_writer::write(&imported.manifest);
+        let back = crate::text::yaml::parse("x", written.as_bytes(), &crate::text::yaml::Limits::UNIT_FILE);
         proptest::prop_assert!(back.is_ok() || written.is_empty(), "{written}");
-        let settings = crate::settings::Settings::default();
-        crate::meaning::read(imported.manifest, &settings, &crate::account::Accounts::default());
+        let settings = crate::unit::settings::Settings::default();
+        crate::unit::meaning::read(imported.manifest, &settings, &crate::unit::account::Accounts::default());
     }
 }
 

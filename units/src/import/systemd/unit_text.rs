@@ -3,10 +3,10 @@
 //! `;` begin comment lines (within a continued line too), a backslash at the end of a
 //! line is a space and the line goes on, blanks around names and values go.
 
-use crate::diagnostic::{Diagnostic, Place};
 use crate::limit;
-use crate::text;
-use crate::yaml::Spot;
+use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::encoding;
+use crate::text::yaml::Spot;
 use std::sync::Arc;
 
 /// One assignment.
@@ -99,7 +99,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
         let message = format!("larger than {} KiB", limit::IMPORTED_FILE / 1024);
         return Err(vec![Diagnostic::error("too-large", place, message)]);
     }
-    let (text, _) = text::decode(file, bytes, false)?;
+    let (text, _) = encoding::decode(file, bytes, false)?;
     let mut reader = Reader { file, section: None, read: UnitText::default(), fatal: None };
     let mut line = Line::default();
     for (index, raw) in text.split('\n').enumerate() {

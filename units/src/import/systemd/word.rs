@@ -187,7 +187,7 @@ mod tests {
         fn a_quoted_word_is_read_back_by_both_grammars(word in "[^\\x00$\\x7f-\\u{9f}]{0,20}") {
             let quoted = quote(&word);
             proptest::prop_assert_eq!(words(&quoted), std::slice::from_ref(&word));
-            let (line, _) = crate::exec_line::parse(&format!("/x {quoted}")).unwrap();
+            let (line, _) = crate::unit::exec_line::parse(&format!("/x {quoted}")).unwrap();
             let piece = crate::spec::Piece::Literal(word);
             proptest::prop_assert_eq!(&line.words[1], &vec![piece]);
         }

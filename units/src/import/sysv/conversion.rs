@@ -3,13 +3,13 @@
 
 use super::header::Line;
 use super::table::Word;
-use crate::diagnostic::Severity;
 use crate::import::fate::{Fate, Outcome};
-use crate::key_table;
 use crate::limit;
-use crate::manifest::{Entry, Manifest};
-use crate::text;
-use crate::yaml::{Node, Scalar, Spot, Value};
+use crate::text::diagnostic::Severity;
+use crate::text::encoding;
+use crate::text::yaml::{Node, Scalar, Spot, Value};
+use crate::unit::key_table;
+use crate::unit::manifest::{Entry, Manifest};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many losses of one line are told, each in so many characters.
@@ -144,7 +144,7 @@ impl<'a> Conversion<'a> {
 }
 
 fn shown(words: &str) -> String {
-    words.chars().filter(|c| !text::acts(*c)).take(LOSS).collect()
+    words.chars().filter(|c| !encoding::acts(*c)).take(LOSS).collect()
 }
 
 /// What is lost counts most.

@@ -5,15 +5,15 @@ use super::header::{self, Header, Line};
 use super::order;
 use super::table::{self, Word};
 use super::verbs;
-use crate::diagnostic::{Diagnostic, Severity};
 use crate::import::fate::Imported;
 use crate::import::systemd::{UnitName, quote};
 use crate::limit;
-use crate::manifest::Manifest;
-use crate::name::Name;
-use crate::text;
-use crate::value;
-use crate::yaml::{Node, Pair, Spot, Value};
+use crate::spec::value;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::encoding;
+use crate::text::name::Name;
+use crate::text::yaml::{Node, Pair, Spot, Value};
+use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -178,7 +178,7 @@ impl Conversion<'_> {
             chosen.extend(long.iter().filter(|(_, line)| line.section == first.section));
         }
         let words = chosen.iter().flat_map(|(_, line)| line.value.split_whitespace());
-        let is_text = |c: &char| !text::acts(*c);
+        let is_text = |c: &char| !encoding::acts(*c);
         let words: Vec<String> = words.map(|word| word.chars().filter(is_text).collect()).collect();
         let text = words.join(" ");
         if let Some((_, line)) = chosen.first() {

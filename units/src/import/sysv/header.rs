@@ -3,9 +3,9 @@
 //! interpreted or lost here; any bytes are a text, what is not UTF-8 in them is shown as such.
 
 use super::table::{self, Word};
-use crate::diagnostic::Diagnostic;
 use crate::limit;
-use crate::yaml::Spot;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::yaml::Spot;
 use std::sync::Arc;
 
 /// The name of the block's lines in a report.

@@ -5,7 +5,7 @@ use super::conversion::Conversion;
 use super::header::Line;
 use super::table::{self, Word};
 use crate::import::systemd::UnitName;
-use crate::name::Name;
+use crate::text::name::Name;
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
     let is_early = wanted(this);

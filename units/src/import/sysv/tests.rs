@@ -1,12 +1,15 @@
 //! Scripts as people write them, imported: what they become natively, and what is told.
 
 use super::convert;
-use crate::account::Accounts;
-use crate::diagnostic::Severity;
 use crate::import::fate::{Imported, Outcome, Score};
-use crate::manifest::Manifest;
-use crate::settings::Settings;
-use crate::{limit, meaning, yaml, yaml_writer};
+use crate::limit;
+use crate::text::diagnostic::Severity;
+use crate::text::yaml;
+use crate::unit::account::Accounts;
+use crate::unit::manifest::Manifest;
+use crate::unit::meaning;
+use crate::unit::settings::Settings;
+use crate::unit::yaml_writer;
 use sample::{EARLY, FACILITIES, RED_HAT, SAMPLES, TWO_NAMES, WITHOUT};
 
 mod damaged;
@@ -279,8 +282,8 @@ fn a_name_that_is_none_is_an_error() {
 fn a_script_is_called_by_its_path_whatever_is_in_it() {
     let odd = convert("web", &"web".into(), WITHOUT.as_bytes(), "/a b/\"d\"/web");
     let text = &values(&odd, "exec-start")[0];
-    let (line, _) = crate::exec_line::parse(text).unwrap();
-    let words = crate::exec_line::expand(&line, &|_| None, None).unwrap();
+    let (line, _) = crate::unit::exec_line::parse(text).unwrap();
+    let words = crate::unit::exec_line::expand(&line, &|_| None, None).unwrap();
     assert_eq!(words, ["/a b/\"d\"/web", "start"]);
 }
 

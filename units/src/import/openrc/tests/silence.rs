@@ -2,12 +2,15 @@
 //! assignment and each word of `depend()` has its fate, and the unit that comes of it is one.
 
 use super::{examples, import};
-use crate::account::Accounts;
-use crate::diagnostic::Severity;
 use crate::import::fate::Imported;
-use crate::manifest::Manifest;
-use crate::settings::Settings;
-use crate::{limit, meaning, yaml, yaml_writer};
+use crate::limit;
+use crate::text::diagnostic::Severity;
+use crate::text::yaml;
+use crate::unit::account::Accounts;
+use crate::unit::manifest::Manifest;
+use crate::unit::meaning;
+use crate::unit::settings::Settings;
+use crate::unit::yaml_writer;
 use std::collections::BTreeSet;
 
 /// Who looks for nothing else in a script sees these: lines with an assignment outside of a
@@ -84,7 +87,7 @@ fn written(imported: &Imported) -> Option<String> {
     let odd = |code: &str| !["missing-user", "missing-group", "shared-directory"].contains(&code);
     let found = read.diagnostics.iter().filter(|said| odd(&said.code));
     let errors: Vec<_> = found.filter(|said| said.severity == Severity::Error).collect();
-    assert_eq!(errors, Vec::<&crate::diagnostic::Diagnostic>::new(), "{text}");
+    assert_eq!(errors, Vec::<&crate::text::diagnostic::Diagnostic>::new(), "{text}");
     Some(text)
 }
 

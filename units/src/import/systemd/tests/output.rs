@@ -1,7 +1,7 @@
 //! Where output goes, and what is told of where it no longer does.
 
 use super::{clean, said, service, values};
-use crate::diagnostic::Severity;
+use crate::text::diagnostic::Severity;
 
 #[test]
 fn output_that_no_longer_goes_to_the_console_is_told() {

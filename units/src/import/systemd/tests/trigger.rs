@@ -204,7 +204,7 @@ fn older_names_of_relations_mean_the_same() {
     ] {
         let written = |name: &str| {
             let web = service(&format!("[Unit]\n{name}=a.service\nAfter=a.service\n"));
-            crate::yaml_writer::write(&web.manifest)
+            crate::unit::yaml_writer::write(&web.manifest)
         };
         assert_eq!(written(old), written(new), "{old}");
         assert!(written(old).contains("a.service"), "{old}");

@@ -2,9 +2,11 @@
 
 use super::super::convert;
 use super::sample::SAMPLES;
-use crate::account::Accounts;
-use crate::settings::Settings;
-use crate::{meaning, yaml, yaml_writer};
+use crate::text::yaml;
+use crate::unit::account::Accounts;
+use crate::unit::meaning;
+use crate::unit::settings::Settings;
+use crate::unit::yaml_writer;
 
 /// As whoever looks for nothing else sees them: comments with a text between the two marks.
 fn lines_of_blocks(text: &str) -> Vec<u32> {

@@ -1,0 +1,334 @@
+//! One line of a unit's log as it is stored, in a file and in the logger's memory:
+//!
+//! ```text
+//! 2026-11-21T05:12:26.123Z 17 what the service wrote
+//! 2026-11-21T05:12:26.124Z 17+ the first 64 KiB of a long line, which goes on in the
+//! 2026-11-21T05:12:26.124Z 17 next stored line
+//! 2026-11-21T05:12:26.125Z 17<3> an error
+//! 2026-11-21T05:12:27.001Z - 12 lines lost: No space left on device
+//! ```
+//!
+//! Time, run, text. The run is that of the pipe the text came through, so no service can
+//! write a line in another's name; `-` stands for the logger itself. A level of syslog(3) stands
+//! behind the run where the unit sets one by its keys: a line without it is of the level info. The
+//! text is the bytes between two newlines, without the prefix that a unit with `log-level-prefix`
+//! gives its lines, and otherwise unchanged: what a terminal would act on is made harmless when it
+//! is shown ([`printable`]), not when it is stored.
+//!
+//! Pure: who writes the files is `init`'s logger, who reads them `initctl` too.
+
+use crate::machine::event::RunId;
+use crate::text::encoding;
+use crate::text::log_level;
+use crate::text::name::Name;
+use crate::text::wall::Wall;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// One stored line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLine<'a> {
+    /// When the logger read it.
+    pub time: Wall,
+    /// Whose output; None: a note of the logger's own.
+    pub run: Option<RunId>,
+    /// Its level, 0 to 7; None: info, or of a note notice.
+    pub level: Option<u8>,
+    /// The line was too long for one: the next stored line of this run goes on with it.
+    pub continued: bool,
+    /// Without the newline.
+    pub text: &'a [u8],
+}
+
+impl<'a> LogLine<'a> {
+    /// Reads one stored line, with or without its newline. None: not a stored line (a torn
+    /// one after a power loss, say).
+    pub fn parse(stored: &'a [u8]) -> Option<LogLine<'a>> {
+        let stored = stored.strip_suffix(b"\n").unwrap_or(stored);
+        let (time, rest) = split_at_space(stored)?;
+        let (run, text) = split_at_space(rest)?;
+        let time = Wall::parse(std::str::from_utf8(time).ok()?)?;
+        let run = std::str::from_utf8(run).ok()?;
+        if run == "-" {
+            return Some(LogLine { time, run: None, level: None, continued: false, text });
+        }
+        let (number, continued) = match run.strip_suffix('+') {
+            Some(number) => (number, true),
+            None => (run, false),
+        };
+        let (number, level) = match number.split_once('<') {
+            Some((number, mark)) => (number, Some(level_in(mark.as_bytes())?)),
+            None => (number, None),
+        };
+        // u64::from_str takes a sign; a stored run has none.
+        if !number.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        Some(LogLine { time, run: Some(RunId(number.parse().ok()?)), level, continued, text })
+    }
+
+    /// Its level; a note of the logger is a notice.
+    pub fn priority(&self) -> u8 {
+        priority(self.run, self.level)
+    }
+
+    /// Appends the stored form, newline included.
+    pub fn render(&self, to: &mut Vec<u8>) {
+        Prefix::new(self.time, self.run).put(self.level, self.continued, to);
+        to.extend_from_slice(self.text);
+        to.push(b'\n');
+    }
+}
+
+fn split_at_space(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b' ')?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+fn priority(run: Option<RunId>, level: Option<u8>) -> u8 {
+    level.unwrap_or(if run.is_some() { log_level::INFO } else { log_level::NOTICE })
+}
+
+/// The level in `3>`.
+fn level_in(mark: &[u8]) -> Option<u8> {
+    match mark {
+        [digit @ b'0'..=b'7', b'>'] => Some(digit - b'0'),
+        _ => None,
+    }
+}
+
+/// The level that a line begins with, as `<3>`: sd-daemon(3).
+pub fn level_prefix(head: &[u8]) -> Option<u8> {
+    head.strip_prefix(b"<").and_then(level_in)
+}
+
+/// What stands before the text, made once for all lines of one read.
+#[derive(Clone, Debug)]
+pub struct Prefix {
+    /// Time and run.
+    head: String,
+    is_note: bool,
+}
+
+impl Prefix {
+    /// For lines read at `time` from `run`.
+    pub fn new(time: Wall, run: Option<RunId>) -> Prefix {
+        let head = match run {
+            Some(RunId(run)) => format!("{time} {run}"),
+            None => format!("{time} -"),
+        };
+        Prefix { head, is_note: run.is_none() }
+    }
+
+    /// Appends it, the space before the text included.
+    pub fn put(&self, level: Option<u8>, continued: bool, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.head.as_bytes());
+        if !self.is_note {
+            if let Some(level) = level.filter(|level| *level < 8) {
+                to.extend_from_slice(&[b'<', b'0'.saturating_add(level), b'>']);
+            }
+            to.extend_from_slice(if continued { b"+" } else { b"" });
+        }
+        to.push(b' ');
+    }
+}
+
+/// The longest name of a unit that is the name of its file as it stands: NAME_MAX less
+/// `.log` and what rotation adds (`.4294967295`).
+const PLAIN_NAME: usize = 255 - 4 - 11;
+
+/// The file of a unit's log, in the log directory: `UNIT.log`; the rotated ones are
+/// `UNIT.log.1` (the youngest) and so on. A name too long for a file is cut short, with a
+/// `~` (which no unit's name holds) and a number computed from the whole.
+pub fn file_name(unit: &Name) -> String {
+    let name = unit.as_str();
+    if name.len() <= PLAIN_NAME {
+        return format!("{name}.log");
+    }
+    // FNV-1a, 64 bits.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let head = name.get(..PLAIN_NAME - 17).unwrap_or_default();
+    format!("{head}~{hash:016x}.log")
+}
+
+/// One line as `log.sock` and `initctl logs --json` say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownLine {
+    /// RFC 3339, UTC, milliseconds.
+    pub time: String,
+    /// The unit.
+    pub unit: String,
+    /// Null: a note of the logger's own.
+    pub run: Option<RunId>,
+    /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`.
+    pub stream: Cow<'static, str>,
+    /// The level of syslog(3), 0 to 7, where the unit sets one; without: info, or of a note notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
+    /// The text; what is not UTF-8 is U+FFFD.
+    pub line: String,
+    /// The next line of this run goes on with this one.
+    pub continued: bool,
+}
+
+impl ShownLine {
+    /// For a stored line of `unit`.
+    pub fn new(unit: &str, line: &LogLine<'_>) -> ShownLine {
+        ShownLine {
+            time: line.time.to_string(),
+            unit: unit.to_string(),
+            run: line.run,
+            stream: Cow::Borrowed(if line.run.is_some() { "output" } else { "logger" }),
+            level: line.level,
+            line: String::from_utf8_lossy(line.text).into_owned(),
+            continued: line.continued,
+        }
+    }
+
+    /// Its level; a note of the logger is a notice.
+    pub fn priority(&self) -> u8 {
+        priority(self.run, self.level)
+    }
+}
+
+/// A tab is none of it here: what services write has columns.
+fn acts(c: char) -> bool {
+    encoding::acts(c) && c != '\t'
+}
+
+/// The text with everything a terminal would act on made visible: control characters but
+/// tab, C1 ones too, and bytes that are no UTF-8 become `\xNN` (a carriage return at the
+/// very end is dropped: half the world ends its lines so). What is printable stays.
+pub fn printable(text: &[u8]) -> Cow<'_, str> {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    if let Ok(clean) = std::str::from_utf8(text)
+        && !clean.chars().any(acts)
+    {
+        return Cow::Borrowed(clean);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if acts(c) {
+                escape(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                shown.push(c);
+            }
+        }
+        escape(&mut shown, chunk.invalid());
+    }
+    Cow::Owned(shown)
+}
+
+fn escape(to: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String can not fail.
+        let _ = write!(to, "\\x{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const AT: u64 = 1_795_238_746_123;
+
+    #[test]
+    fn a_stored_line_is_time_run_text() {
+        let mut file = Vec::new();
+        let time = Wall::from_millis(AT);
+        let line =
+            LogLine { time, run: Some(RunId(17)), level: None, continued: false, text: b"a  b" };
+        line.render(&mut file);
+        LogLine { continued: true, ..line }.render(&mut file);
+        LogLine { run: None, text: b"note", ..line }.render(&mut file);
+        LogLine { level: Some(3), ..line }.render(&mut file);
+        LogLine { level: Some(0), continued: true, ..line }.render(&mut file);
+        let want = "2026-11-21T05:25:46.123Z 17 a  b\n\
+                    2026-11-21T05:25:46.123Z 17+ a  b\n\
+                    2026-11-21T05:25:46.123Z - note\n\
+                    2026-11-21T05:25:46.123Z 17<3> a  b\n\
+                    2026-11-21T05:25:46.123Z 17<0>+ a  b\n";
+        assert_eq!(String::from_utf8(file).unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_not_a_stored_line_is_refused() {
+        for bad in [
+            &b""[..],
+            b"text",
+            b"2026-11-21T05:25:46.123Z",
+            b"2026-11-21T05:25:46.123Z 17",
+            b"2026-11-21T05:25:46.123Z x text",
+            b"2026-11-21T05:25:46.123Z +17 text",
+            b"2026-11-21T05:25:46.123Z 17++ text",
+            b"2026-11-21T05:25:46.123Z -1 text",
+            b"2026-11-21T05:25:46.123Z 17<8> text",
+            b"2026-11-21T05:25:46.123Z 17<> text",
+            b"2026-11-21T05:25:46.123Z 17+<3> text",
+            b"2026-11-21T05:25:46.123Z <3> text",
+            b"2026-11-21 17 text",
+        ] {
+            assert_eq!(LogLine::parse(bad), None, "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_acts_on_is_made_visible() {
+        for (text, shown) in [
+            (&b"plain \xc3\xa4\ttab"[..], "plain ä\ttab"),
+            (b"\x1b[2Jgone", "\\x1b[2Jgone"),
+            (b"10%\r20%\r", "10%\\x0d20%"),
+            (b"\xff\x00", "\\xff\\x00"),
+            ("zero\u{200b}width".as_bytes(), "zero\\xe2\\x80\\x8bwidth"),
+            ("tag\u{e0041}".as_bytes(), "tag\\xf3\\xa0\\x81\\x81"),
+            ("c1 \u{9b}2J \u{202e}".as_bytes(), "c1 \\xc2\\x9b2J \\xe2\\x80\\xae"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
+
+    #[test]
+    fn every_unit_has_a_file_of_its_own_that_fits_a_directory() {
+        let name = |text: &str| Name::new(text).unwrap();
+        assert_eq!(file_name(&name("web")), "web.log");
+        let (a, b) = ("x".repeat(254) + "a", "x".repeat(254) + "b");
+        assert_ne!(file_name(&name(&a)), file_name(&name(&b)));
+        for length in 1..=255 {
+            let file = file_name(&name(&"x".repeat(length)));
+            assert!(file.len() + 11 <= 255 && file.ends_with(".log"), "{length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_read_back(
+            run in proptest::option::of(any::<u64>()),
+            level in proptest::option::of(0..8u8),
+            continued: bool,
+            text in proptest::collection::vec(any::<u8>().prop_filter("newline", |b| *b != b'\n'), 0..99),
+        ) {
+            let line = LogLine {
+                time: Wall::from_millis(AT),
+                run: run.map(RunId),
+                level: level.filter(|_| run.is_some()),
+                continued: continued && run.is_some(),
+                text: &text,
+            };
+            let mut stored = Vec::new();
+            line.render(&mut stored);
+            prop_assert_eq!(LogLine::parse(&stored), Some(line));
+        }
+
+        #[test]
+        fn nothing_a_terminal_acts_on_gets_through(
+            text in proptest::collection::vec(any::<u8>(), 0..99),
+        ) {
+            prop_assert!(!printable(&text).chars().any(acts));
+        }
+    }
+}

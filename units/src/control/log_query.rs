@@ -1,0 +1,113 @@
+//! What is asked on `log.sock`: one JSON object a line, of the same outer shape as on the
+//! control socket. Request: `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
+//! "follow":true,"since":"2026-11-21T05:12:26.123Z"}`.
+//!
+//! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
+//! [`ShownLine`](crate::control::log_line::ShownLine) for each stored line, oldest first, and without
+//! `follow` a last one of [`End`](crate::control::answer::End); or an error
+//! ([`Failure`](crate::control::answer::Failure)).
+
+use crate::control::answer::{Failure, PROTOCOL};
+use crate::limit;
+use serde::{Deserialize, Serialize};
+
+/// One request. Unknown fields are passed over, as on the control socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogQuery {
+    /// [`PROTOCOL`].
+    pub v: u32,
+    /// Chosen by the client, given back in each answer.
+    pub id: u64,
+    /// What is asked.
+    pub verb: LogVerb,
+    /// Targets or units; a target is looked for first. Empty: all units.
+    #[serde(default)]
+    pub targets: Vec<String>,
+    /// The last so many lines of each; left out: 10, or all there are after `since`.
+    #[serde(default)]
+    pub n: Option<u64>,
+    /// New lines as they come, until the client closes.
+    #[serde(default)]
+    pub follow: bool,
+    /// No line before this: RFC 3339, UTC, milliseconds (24 characters,
+    /// [`Wall`](crate::text::wall::Wall)).
+    #[serde(default)]
+    pub since: Option<String>,
+}
+
+/// The verbs of `log.sock`. Both need the role *logs*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogVerb {
+    /// Lines of units.
+    Logs,
+    /// Is somebody there. Answered by an `End`.
+    Ping,
+}
+
+impl LogQuery {
+    /// Reads one line, with or without its newline.
+    ///
+    /// # Errors
+    /// The caller's id where it could be told, and what is wrong.
+    pub fn parse(line: &[u8]) -> Result<LogQuery, (u64, Box<Failure>)> {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            id: u64,
+        }
+        let refuse = |message: String| {
+            let id = serde_json::from_slice(line).map_or(0, |head: Head| head.id);
+            let hint = r#"a request is one line {"v":1,"id":1,"verb":"logs","targets":["T"]}"#;
+            (id, Box::new(Failure::new(Failure::USAGE, message, hint)))
+        };
+        if line.len() > limit::REQUEST_LINE {
+            let message = format!("a request is longer than {} bytes", limit::REQUEST_LINE);
+            return Err((0, Box::new(Failure::new(Failure::USAGE, message, ""))));
+        }
+        let query: LogQuery =
+            serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;
+        if query.v != PROTOCOL {
+            return Err(refuse(format!("version {} is not spoken here", query.v)));
+        }
+        Ok(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_only_what_differs() {
+        let query = LogQuery::parse(
+            b"{\"v\":1,\"id\":7,\"verb\":\"logs\",\"targets\":[\"web\"],\"x\":1}\n",
+        );
+        let want = LogQuery {
+            v: 1,
+            id: 7,
+            verb: LogVerb::Logs,
+            targets: vec!["web".to_string()],
+            n: None,
+            follow: false,
+            since: None,
+        };
+        assert_eq!(query.unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_its_id() {
+        for (line, id) in [
+            (&br#"{"v":1,"id":7,"verb":"rm"}"#[..], 7),
+            (br#"{"v":2,"id":8,"verb":"logs"}"#, 8),
+            (br#"{"v":1,"verb":"logs"}"#, 0),
+            (br#"{"v":1,"id":9,"verb":"logs","n":-1}"#, 9),
+            (b"", 0),
+            (b"[[[[", 0),
+            (&[b'['; limit::REQUEST_LINE + 1], 0),
+        ] {
+            let (said, failure) = LogQuery::parse(line).unwrap_err();
+            assert_eq!((said, failure.kind.as_str()), (id, Failure::USAGE));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A plan as it is answered.
+
+use crate::control::answer::{Plan, SCHEMA};
+use crate::machine::plan;
+use crate::text::name::Name;
+use crate::unit::generation::Generation;
+use std::collections::BTreeMap;
+
+/// A plan as it is answered. `generations`: those in which its units are.
+pub fn plan(plan: &plan::Plan, generations: &[&Generation]) -> Plan {
+    let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
+    // Most sets have no source: nothing is looked for by name then.
+    let mut of_sources = BTreeMap::new();
+    for generation in generations.iter().rev() {
+        let units = generation.units.iter();
+        of_sources.extend(units.filter_map(|unit| Some((&unit.name, unit.source.as_ref()?))));
+    }
+    let source =
+        |name: &Name| of_sources.get(name).map(|source| (name.to_string(), source.to_string()));
+    let waves = plan.stop.iter().chain(&plan.start).flatten();
+    let all = waves.chain(&plan.restart).chain(&plan.keep);
+    Plan {
+        schema: SCHEMA,
+        stop: plan.stop.iter().map(|wave| names(wave)).collect(),
+        start: plan.start.iter().map(|wave| names(wave)).collect(),
+        restart: names(&plan.restart),
+        keep: names(&plan.keep),
+        sources: all.filter_map(source).collect(),
+    }
+}

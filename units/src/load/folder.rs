@@ -1,0 +1,189 @@
+//! The unit directories: which files are in them, which hide which, which drop-ins
+//! belong to which. Only names are looked at here; bytes are [`crate::load::unit_file`]'s.
+
+use crate::limit;
+use crate::load::files::{FileKind, Files, Problem, Stat};
+use crate::load::foreign::Foreign;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who may own what the loader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// init's own user; root is trusted besides.
+    pub uid: u32,
+    /// What others could write is refused; else it is only warned about (`initctl check`,
+    /// containers whose files were made under other ids).
+    pub strict: bool,
+}
+
+impl Trust {
+    /// Why a file or directory is not to be trusted.
+    pub(crate) fn complaint(self, stat: &Stat) -> Option<(Severity, String)> {
+        let severity = if self.strict { Severity::Error } else { Severity::Warning };
+        if stat.mode & 0o002 != 0 {
+            return Some((severity, "anyone can write it".to_string()));
+        }
+        // Whose group a user's own file has is the user's choice: most have one of their own.
+        if stat.mode & 0o020 != 0 && stat.uid == 0 && stat.gid != 0 {
+            return Some((severity, format!("group {} can write it", stat.gid)));
+        }
+        let foreign = stat.uid != 0 && stat.uid != self.uid;
+        foreign.then(|| (severity, format!("it belongs to user {}", stat.uid)))
+    }
+}
+
+/// A unit file that is not hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Directory and name.
+    pub(crate) path: Arc<str>,
+    /// The name without its ending.
+    pub(crate) stem: String,
+}
+
+/// What the directories hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Folders {
+    /// By path.
+    pub(crate) files: Vec<Found>,
+    /// `NAME` of each `NAME.d` → its drop-ins by file name, an earlier directory hiding a later.
+    pub(crate) drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
+    /// Unit files of systemd.
+    pub(crate) foreign: Foreign,
+    /// What could not be listed.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Lists the directories, the first first. A directory that is not there is no mistake
+/// unless `named` says that somebody asked for it. From an `import` directory only the
+/// files of systemd are taken.
+pub(crate) fn list(
+    files: &dyn Files,
+    directories: &[String],
+    import: &[String],
+    named: impl Fn(&str) -> bool,
+    trust: Trust,
+) -> Folders {
+    let mut folders = Folders::default();
+    let mut visible: BTreeMap<String, Arc<str>> = BTreeMap::new();
+    let foreign = import.iter().map(|directory| (directory, true));
+    for (directory, only_foreign) in directories.iter().map(|dir| (dir, false)).chain(foreign) {
+        let names = match listing(files, directory, trust, &mut folders.diagnostics) {
+            Ok(names) => names,
+            Err(Problem::Missing) if !named(directory) => continue,
+            Err(problem) => {
+                let message = format!("can not list units: {}", problem.words());
+                let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
+                folders.diagnostics.push(error);
+                continue;
+            }
+        };
+        for name in names {
+            let taken = folders.foreign.note(files, directory, &name, only_foreign);
+            if taken || only_foreign {
+                continue;
+            }
+            let path: Arc<str> = format!("{}/{name}", directory.trim_end_matches('/')).into();
+            if let Some(unit) = name.strip_suffix(".d").filter(|unit| !unit.is_empty()) {
+                list_drop_ins(files, unit, &path, trust, &mut folders);
+            } else if is_unit_file(&name) {
+                visible.entry(name).or_insert(path);
+            } else if name.ends_with(".yml") {
+                let message = "not read: unit files end in .yaml".to_string();
+                folders.diagnostics.push(Diagnostic::of_file(
+                    Severity::Warning,
+                    "ignored-file",
+                    &path,
+                    message,
+                ));
+            }
+        }
+    }
+    folders.foreign.settle();
+    folders.diagnostics.append(&mut folders.foreign.diagnostics);
+    folders.files = visible
+        .into_iter()
+        .map(|(name, path)| Found { path, stem: stem(&name).to_string() })
+        .collect();
+    folders.files.sort_by(|a, b| a.path.cmp(&b.path));
+    folders
+}
+
+/// Ends in `.yaml` and is not hidden.
+pub(crate) fn is_unit_file(name: &str) -> bool {
+    name.ends_with(".yaml") && !name.starts_with('.')
+}
+
+/// A file name without directory and ending.
+pub(crate) fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".yaml").unwrap_or(name)
+}
+
+pub(crate) fn listing(
+    files: &dyn Files,
+    directory: &str,
+    trust: Trust,
+    found: &mut Vec<Diagnostic>,
+) -> Result<Vec<String>, Problem> {
+    let stat = files.stat(directory)?;
+    if stat.kind != FileKind::Directory {
+        return Err(Problem::Kind(stat.kind));
+    }
+    // The sticky bit keeps others from renaming, not from adding: no exception for it.
+    if let Some((severity, complaint)) = trust.complaint(&stat) {
+        found.push(
+            Diagnostic::of_file(
+                severity,
+                "untrusted",
+                directory,
+                format!("this directory: {complaint}"),
+            )
+            .with_hint("unit directories are root's (or init's own user's), mode 755"),
+        );
+        if severity == Severity::Error {
+            return Ok(Vec::new());
+        }
+    }
+    let mut names = files.list(directory, limit::DIRECTORY_ENTRIES)?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn list_drop_ins(
+    files: &dyn Files,
+    unit: &str,
+    directory: &str,
+    trust: Trust,
+    folders: &mut Folders,
+) {
+    let names = match listing(files, directory, trust, &mut folders.diagnostics) {
+        Ok(names) => names,
+        Err(Problem::Kind(_)) => return,
+        Err(problem) => {
+            let message = format!("can not list drop-ins: {}", problem.words());
+            let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
+            folders.diagnostics.push(error);
+            return;
+        }
+    };
+    let known = folders.drop_ins.entry(unit.to_string()).or_default();
+    for name in names.into_iter().filter(|name| is_unit_file(name)) {
+        let path = format!("{directory}/{name}").into();
+        known.entry(name).or_insert(path);
+    }
+    if known.len() > limit::DROP_INS {
+        let message = format!("{} drop-ins for `{unit}`; the first 64 count", known.len());
+        folders.diagnostics.push(Diagnostic::of_file(
+            Severity::Error,
+            "too-large",
+            directory,
+            message,
+        ));
+        while known.len() > limit::DROP_INS {
+            known.pop_last();
+        }
+    }
+}

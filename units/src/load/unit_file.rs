@@ -1,0 +1,340 @@
+//! One unit file with its drop-ins: read safely, its documents made drafts, what it
+//! needs outside looked for, and a record that lets the next load pass it over.
+
+use crate::limit;
+use crate::load::files::{FileKind, Files, Problem, Stat};
+use crate::load::folder::{self, Trust};
+use crate::load::template::Template;
+use crate::spec::Kind;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::encoding;
+use crate::text::name::Name;
+use crate::text::unit_name::UnitName;
+use crate::text::yaml::{self, Document};
+use crate::unit::account::Accounts;
+use crate::unit::assembly::Draft;
+use crate::unit::generation::{Fault, FileRecord, Stamp};
+use crate::unit::manifest::Manifest;
+use crate::unit::meaning::{self, Outside};
+use crate::unit::settings::Settings;
+use std::sync::Arc;
+
+/// How often a file is read again that changes while it is read.
+const ATTEMPTS: u32 = 3;
+
+/// What every file is read with.
+pub(crate) struct Context<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) settings: &'a Settings,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) trust: Trust,
+}
+
+/// What became of a file.
+pub(crate) struct UnitFile {
+    /// Its units; those with a mistake are placeholders.
+    pub(crate) drafts: Vec<Draft>,
+    /// For the next load.
+    pub(crate) record: FileRecord,
+    /// Those of its units that are templates.
+    pub(crate) templates: Vec<Template>,
+    /// It holds a unit whose name can not be told.
+    pub(crate) nameless: bool,
+}
+
+/// Bytes of a file that did not change while they were read.
+///
+/// # Errors
+/// A diagnostic about the file as a whole.
+pub(crate) fn read_still(
+    files: &dyn Files,
+    path: &str,
+    limit: usize,
+) -> Result<(Vec<u8>, Stat), Box<Diagnostic>> {
+    let failed = |problem: &Problem| {
+        let (code, message) = if *problem == Problem::TooLarge {
+            ("too-large", format!("larger than {} KiB", limit / 1024))
+        } else {
+            ("unreadable", format!("can not be read: {}", problem.words()))
+        };
+        Box::new(Diagnostic::of_file(Severity::Error, code, path, message))
+    };
+    for _ in 0..ATTEMPTS {
+        // Opening a device may already do something, so what is no file is not even opened.
+        let before = files.stat(path).map_err(|problem| failed(&problem))?;
+        if before.kind != FileKind::Regular {
+            return Err(failed(&Problem::Kind(before.kind)));
+        }
+        let (bytes, stat) = files.read(path, limit).map_err(|problem| failed(&problem))?;
+        if bytes.len() > limit {
+            return Err(failed(&Problem::TooLarge));
+        }
+        let after = files.stat(path).map_err(|problem| failed(&problem))?;
+        if after.stamp == stat.stamp && stat.stamp.size == bytes.len() as u64 {
+            return Ok((bytes, stat));
+        }
+    }
+    let message = "it changes while it is read".to_string();
+    Err(Box::new(Diagnostic::of_file(Severity::Error, "unstable", path, message)))
+}
+
+/// The code of a diagnostic about a file that the caller leaves out.
+pub(crate) const LEFT_OUT: &str = "left-out";
+
+/// Reads and means one file. `drop_ins` gives for a unit's name the files to lay over it.
+pub(crate) fn load(
+    context: &Context<'_>,
+    path: &Arc<str>,
+    drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
+) -> UnitFile {
+    let mut file = None;
+    let why = context.files.work_on(path, &mut || file = Some(read(context, path, drop_ins)));
+    file.unwrap_or_else(|| {
+        let error = left_out(path, why);
+        // The file's name is what is known of its units.
+        let name = Name::new(folder::stem(path)).ok();
+        let draft = name.map(|name| placeholder(context, name, &error));
+        let record = FileRecord { again: true, diagnostics: vec![error], ..record_of(path) };
+        let drafts =
+            draft.into_iter().filter(|draft| !UnitName::of(draft.name.as_str()).is_template());
+        UnitFile { drafts: drafts.collect(), record, templates: Vec::new(), nameless: true }
+    })
+}
+
+/// The mistake of a file that the caller leaves out.
+pub(crate) fn left_out(path: &str, why: Option<String>) -> Diagnostic {
+    let why = why.unwrap_or_else(|| "it was not read".to_string());
+    Diagnostic::of_file(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))
+        .with_hint("make it smaller or simpler, then `initctl reload`")
+}
+
+/// A broken unit that stands for one whose definition is not known.
+pub(crate) fn placeholder(context: &Context<'_>, name: Name, error: &Diagnostic) -> Draft {
+    let mut draft = Draft::new(name, error.at.clone(), Kind::Virtual, context.settings);
+    draft.fault = Some(Fault { at: error.at.clone(), message: error.message.clone() });
+    draft
+}
+
+fn record_of(path: &Arc<str>) -> FileRecord {
+    FileRecord {
+        path: path.clone(),
+        stamp: Stamp::default(),
+        drop_ins: Vec::new(),
+        diagnostics: Vec::new(),
+        again: false,
+        source: None,
+    }
+}
+
+fn read(
+    context: &Context<'_>,
+    path: &Arc<str>,
+    drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
+) -> UnitFile {
+    let mut record = record_of(path);
+    let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
+        record.again = true;
+        return UnitFile { drafts: Vec::new(), record, templates: Vec::new(), nameless: true };
+    };
+    let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
+    let mut manifests: Vec<Manifest> =
+        reading.documents.iter().map(|document| Manifest::read(path, document)).collect();
+    for cut in reading.diagnostics.iter().filter(|found| found.code == "truncated") {
+        // A name on a line that was cut may be the beginning of another.
+        for manifest in manifests.iter_mut().filter(|manifest| manifest.at.line == cut.at.line) {
+            manifest.name = None;
+        }
+    }
+    if manifests.is_empty() && reading.diagnostics.is_empty() {
+        let message = "there is no unit in this file".to_string();
+        let error = Diagnostic::of_file(Severity::Error, "empty", path, message);
+        record.diagnostics.push(error.with_hint("begin it with `unit: NAME`, or delete it"));
+    }
+    let names: Vec<String> =
+        manifests.iter().filter_map(|m| m.name.as_ref()).map(|name| name.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut texts = vec![(path.clone(), bytes)];
+    for drop_in in drop_ins(&names) {
+        let over = lay_over(context, &drop_in, &mut manifests, &mut record);
+        texts.extend(over.map(|bytes| (drop_in, bytes)));
+    }
+    let nameless = manifests.is_empty() || manifests.iter().any(|m| m.name.is_none());
+    // Nothing in a generation stands for it, so the next load has to see it again.
+    record.again |= nameless;
+    let (mut drafts, mut templates) = (Vec::new(), Vec::new());
+    for manifest in manifests {
+        let broken = manifest.broken.then(|| mistake_in(&reading.diagnostics, &manifest)).flatten();
+        match Template::of(&manifest) {
+            Some(template) => {
+                record.diagnostics.extend(manifest.diagnostics);
+                templates.push(template);
+            }
+            None => drafts.extend(mean(context, manifest, broken, &mut record)),
+        }
+    }
+    // Nor does anything stand for a template.
+    record.again |= !templates.is_empty();
+    record.diagnostics.extend(reading.diagnostics);
+    finish(&mut record, &texts, path);
+    UnitFile { drafts, record, templates, nameless }
+}
+
+/// Means one manifest: what is found goes into the record of its file.
+pub(crate) fn mean(
+    context: &Context<'_>,
+    manifest: Manifest,
+    broken: Option<Fault>,
+    record: &mut FileRecord,
+) -> Option<Draft> {
+    let meaning = meaning::read(manifest, context.settings, context.accounts);
+    record.diagnostics.extend(meaning.diagnostics);
+    for (place, outside) in meaning.outside {
+        if let Some((code, message, is_there)) = missing(context.files, &outside) {
+            // It may come without this file being touched.
+            record.again = true;
+            let without = match outside {
+                Outside::Executable(_, _, without) => without,
+                Outside::Directory(_) | Outside::File(_) => "starting the unit fails",
+            };
+            let until = if is_there { "until that is mended" } else { "until it is there" };
+            let hint = format!("{until}, {without}");
+            record.diagnostics.push(Diagnostic::warning(code, place, message).with_hint(hint));
+        }
+    }
+    let mut draft = meaning.draft?;
+    draft.fault = broken.or(draft.fault);
+    Some(draft)
+}
+
+/// Gives what was found its lines and its order.
+pub(crate) fn finish(record: &mut FileRecord, texts: &[(Arc<str>, Vec<u8>)], path: &str) {
+    for (file, bytes) in texts {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            encoding::add_excerpts(&mut record.diagnostics, file, text);
+        }
+    }
+    record.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+    cut(&mut record.diagnostics, limit::DIAGNOSTICS_PER_FILE, path);
+}
+
+/// Keeps the first of too many, and says so.
+fn cut(diagnostics: &mut Vec<Diagnostic>, most: usize, path: &str) {
+    let count = diagnostics.len();
+    if count > most {
+        // Errors are not pushed out by warnings.
+        diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        diagnostics.truncate(most.saturating_sub(1));
+        diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
+        let message = format!("{} more are not shown", count - diagnostics.len());
+        diagnostics.push(Diagnostic::of_file(Severity::Note, "more", path, message));
+    }
+}
+
+/// The parser's mistake that broke the manifest's document.
+fn mistake_in(found: &[Diagnostic], manifest: &Manifest) -> Option<Fault> {
+    let mistake = found.iter().find(|d| d.at.line >= manifest.at.line).or(found.first())?;
+    Some(Fault { at: mistake.at.clone(), message: mistake.message.clone() })
+}
+
+/// The bytes of a file that may be read; what is wrong goes into the record.
+pub(crate) fn trusted(
+    context: &Context<'_>,
+    path: &str,
+    limit: usize,
+    record: &mut FileRecord,
+) -> Option<Vec<u8>> {
+    match read_still(context.files, path, limit) {
+        Ok((bytes, stat)) => {
+            record.stamp = stat.stamp;
+            if let Some((severity, complaint)) = context.trust.complaint(&stat) {
+                let error = Diagnostic::of_file(
+                    severity,
+                    "untrusted",
+                    path,
+                    format!("this file: {complaint}"),
+                )
+                .with_hint("unit files are root's (or init's own user's), mode 644");
+                record.diagnostics.push(error);
+                if severity == Severity::Error {
+                    return None;
+                }
+            }
+            Some(bytes)
+        }
+        Err(error) => {
+            record.diagnostics.push(*error);
+            None
+        }
+    }
+}
+
+/// Reads a drop-in and merges it into the units it is for. Its bytes, for excerpts.
+fn lay_over(
+    context: &Context<'_>,
+    drop_in: &Arc<str>,
+    manifests: &mut [Manifest],
+    record: &mut FileRecord,
+) -> Option<Vec<u8>> {
+    let file = record.stamp;
+    let bytes = trusted(context, drop_in, limit::UNIT_FILE, record);
+    let stamp = std::mem::replace(&mut record.stamp, file);
+    record.drop_ins.push((drop_in.clone(), stamp));
+    let reading = match &bytes {
+        Some(bytes) => yaml::read(drop_in, bytes, &yaml::Limits::UNIT_FILE),
+        None => yaml::Reading::default(),
+    };
+    let unit = drop_in.rsplit('/').nth(1).and_then(|directory| directory.strip_suffix(".d"));
+    let single = manifests.len() == 1;
+    for manifest in manifests.iter_mut() {
+        let name = manifest.name.as_ref().map(crate::text::name::Name::as_str);
+        if !single && name != unit {
+            continue;
+        }
+        // A unit without its drop-in would run as something nobody wrote.
+        manifest.broken |= bytes.is_none() || reading.diagnostics.iter().any(is_error);
+        for document in &reading.documents {
+            let whole = Document { broken: manifest.broken, ..document.clone() };
+            manifest.merge(drop_in, &whole);
+        }
+    }
+    record.diagnostics.extend(reading.diagnostics);
+    bytes
+}
+
+fn is_error(diagnostic: &Diagnostic) -> bool {
+    diagnostic.severity == Severity::Error
+}
+
+/// What is known not to be as it has to be; last, whether something is there all the same.
+fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String, bool)> {
+    match outside {
+        Outside::Executable(word, candidates, _) => {
+            let answers = candidates.iter().map(|path| files.stat_outside(path));
+            let answers: Vec<_> = answers.collect::<Option<_>>()?;
+            let stats: Vec<Stat> = answers.into_iter().filter_map(Result::ok).collect();
+            let regular = |stat: &&Stat| stat.kind == FileKind::Regular;
+            if stats.iter().filter(regular).any(|stat| stat.mode & 0o111 != 0) {
+                return None;
+            }
+            let what = if stats.is_empty() {
+                "there is no program"
+            } else if stats.iter().any(|stat| stat.kind == FileKind::Regular) {
+                "no permission to execute"
+            } else {
+                "this is no program:"
+            };
+            Some(("missing-executable", format!("{what} {word}"), !stats.is_empty()))
+        }
+        Outside::Directory(path) => {
+            let stat = files.stat_outside(path)?;
+            let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Directory);
+            let message = format!("there is no directory {path}");
+            (!there).then(|| ("missing-directory", message, stat.is_ok()))
+        }
+        Outside::File(path) => {
+            let stat = files.stat_outside(path)?;
+            let there = stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Regular);
+            (!there).then(|| ("missing-file", format!("there is no file {path}"), stat.is_ok()))
+        }
+    }
+}

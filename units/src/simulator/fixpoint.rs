@@ -1,0 +1,114 @@
+//! L16, L17: where a machine must come to rest once nothing goes wrong any more. Said
+//! as plainly as it can be: what is needed and can be had is active, what is not
+//! needed is down. Checked at the end of a schedule in liveness mode.
+
+use crate::machine::reason::State;
+use crate::simulator::oracle::{Oracle, Rest};
+use crate::simulator::set::Set;
+use crate::simulator::view::Seen;
+use crate::spec::{DependencyKind as D, Readiness, Restart};
+
+/// What is not as it should be, in words.
+pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
+    let over = oracle.over_and_done();
+    let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed);
+    let mut hopeless: Set = oracle.needed.iter().filter(final_failure).collect();
+    hopeless = hopeless.or(oracle.broken_or_refused().and(oracle.needed));
+    loop {
+        let before = hopeless;
+        for unit in oracle.needed.less(before).iter() {
+            let starved = oracle.graph.of(unit).any(|edge| {
+                let gate = matches!(edge.kind, D::DependsOn | D::DependsMs | D::RequiresActive);
+                let inactive = |to| edge.kind == D::RequiresActive && !oracle.needed.has(to);
+                gate && match edge.to {
+                    None => !edge.optional,
+                    // A provider without a future has none to give, but what it once gave
+                    // as a milestone stays with the run that took it.
+                    Some(to) => {
+                        let over = over.has(to) && edge.kind != D::DependsMs;
+                        let gone = before.has(to) || inactive(to) || over;
+                        gone && !latched(oracle, unit, edge.kind)
+                    }
+                }
+            });
+            if starved && !up(oracle, unit) {
+                hopeless.add(unit);
+            }
+        }
+        if hopeless == before {
+            break;
+        }
+    }
+    let swaying = swaying(oracle);
+    for unit in (0..seen.states.len()).filter(|unit| !swaying.has(*unit)) {
+        let state = seen.state(unit);
+        let name = &oracle.universe.units[unit];
+        let fits = if hopeless.has(unit) {
+            state == State::Failed
+        } else if oracle.needed.has(unit) {
+            state.is_active() || restless(oracle, unit)
+        } else {
+            matches!(state, State::Disabled | State::Failed)
+        };
+        if !fits {
+            return Err(format!("{name} comes to rest as {}", state.as_str()));
+        }
+    }
+    Ok(())
+}
+
+fn up(oracle: &Oracle, unit: usize) -> bool {
+    oracle.stored[unit].run.is_some()
+}
+
+fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
+    kind != D::DependsOn && up(oracle, unit)
+}
+
+/// By its own definition it never comes to rest, or it stands behind such a unit, or it
+/// depends on one that was skipped.
+fn restless(oracle: &Oracle, unit: usize) -> bool {
+    let mut behind = Set::EMPTY.with(unit);
+    for _ in 0..seen_units(oracle) {
+        behind = behind.or(behind.union(|unit| oracle.graph.to(unit, |_| true)));
+    }
+    behind.iter().any(|other| {
+        let skipped = oracle.run(other).is_some_and(|run| run.skipped);
+        skipped
+            || oracle.unit(other).is_some_and(|unit| {
+                let too_slow = match (unit.readiness, unit.live.start_timeout) {
+                    (Readiness::Wait(wait), Some(limit)) => wait >= limit,
+                    _ => false,
+                };
+                let live = &unit.live;
+                let again = matches!(live.restart, Restart::Always | Restart::OnSuccess)
+                    || live.restart_also != Default::default()
+                    || live.run_timeout.is_some();
+                again || too_slow
+            })
+    })
+}
+
+/// What comes and goes with the ends of units that never come to rest.
+fn swaying(oracle: &Oracle) -> Set {
+    let mut swaying = Set::EMPTY;
+    loop {
+        let before = swaying;
+        let ends = oracle.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end());
+        let rests = |from: usize| !restless(oracle, from) && !before.has(from);
+        let brought = ends.filter(|(from, _)| !rests(*from)).filter_map(|(_, edge)| edge.to);
+        swaying = oracle.graph.closure(before.or(brought.collect()));
+        for unit in 0..oracle.stored.len() {
+            if !oracle.graph.to(unit, |_| true).and(swaying).is_empty() {
+                swaying.add(unit);
+            }
+        }
+        if swaying == before {
+            return swaying;
+        }
+    }
+}
+
+fn seen_units(oracle: &Oracle) -> usize {
+    oracle.needed.len()
+}

@@ -1,0 +1,439 @@
+//! The oracle: the law of Groundstate, written a second time and naively, from the rules
+//! alone. It stores only what they say is stored, hears the same events as the machine,
+//! and computes every set anew, as the plainest fixed point there is. It shares no code with
+//! [`crate::machine`], only the types of events and states; the simulator ([`crate::simulator`])
+//! compares the two. Not fast, not for PID 1.
+//!
+//! Here is the function itself: what is stored, and every set and state that follows from it.
+//! Beside it, as every order, count, timer and refusal is compared: [`settle`], what follows from
+//! an event; [`event`], facts and time; [`wish`], the operator. [`crate::simulator::graph`]: who provides.
+#![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
+
+use crate::machine::event::RunId;
+use crate::machine::reason::{State, System};
+use crate::simulator::graph::{Edge, Graph, Universe};
+use crate::simulator::set::Set;
+use crate::spec::{DependencyKind as D, Exit};
+use crate::text::name::Name;
+use crate::text::time::Time;
+use crate::unit::generation::{Generation, Unit};
+use crate::unit::policy::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+mod event;
+mod settle;
+mod wish;
+
+/// What a run waits for in time; of one moment the earlier comes first.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Ready,
+    Again,
+    Slot,
+    Reload,
+    Ping,
+    Start,
+    Stop,
+}
+/// In their order.
+const DUES: [Due; 7] =
+    [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
+const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
+
+/// A run gives its slot back after this.
+pub(crate) const SLOT: Duration = Duration::from_secs(60);
+/// Alive this long after KILL: can not be killed.
+pub(crate) const IMMORTAL: Duration = Duration::from_secs(2);
+
+/// What the machine must order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    /// A run begins.
+    Start(usize, RunId),
+    /// A run is told to stop; true: nothing is left of it.
+    Stop(usize, RunId, bool),
+    /// A run is killed.
+    Kill(usize, RunId),
+    /// exec-reload.
+    Reload(usize, RunId),
+    /// The end.
+    Finish,
+}
+
+/// Why a run failed, as far as the law distinguishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Failure {
+    /// It broke its protocol, or was active for too long.
+    Ordinary,
+    /// Its main process ended so; the same, and the kernel had killed one of its processes.
+    Ended(Exit),
+    Starved(Exit),
+    /// Its main process had ended well so, and what was left of it took too long to stop.
+    StopTimeout(Exit),
+    Watchdog,
+    StartTimeout,
+    Exec,
+}
+
+/// A unit without a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Rest {
+    #[default]
+    Idle,
+    Backoff(Time),
+    Failed,
+}
+
+/// One life.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    /// Its definition; follows the present one in the keys of class *live*.
+    pub(crate) unit: Arc<Unit>,
+    /// Starting, running, reloading, exited, stopping.
+    pub(crate) form: State,
+    /// Providers its ordering edges had when it began; targets it holds; depends-ms targets of
+    /// it that nobody provides any more.
+    behind: Set,
+    pub(crate) targets: Set,
+    /// Targets it conflicts with; these too until it is gone.
+    against: Set,
+    pub(crate) orphaned: Set,
+    lost: bool,
+    asked: bool,
+    changed: bool,
+    /// Its main process ended; nothing of it is left; it was KILLed, and is alive all the same.
+    ended: bool,
+    empty: bool,
+    killed: bool,
+    pub(crate) unkillable: bool,
+    pub(crate) skipped: bool,
+    /// It ended well and does not remain: it is to be over, or is.
+    rests: Option<Exit>,
+    pub(crate) over: bool,
+    /// Its reload is over when the service says so itself.
+    announced: bool,
+    /// It has said that it is ending: no more is heard of it but that, and that it needs more time.
+    leaving: bool,
+    watch: Option<Duration>,
+    /// It asked for more time: no run-timeout before; the kernel killed one of its processes.
+    extended: Time,
+    starved: bool,
+    began: Time,
+    active_since: Option<Time>,
+    active_for: Option<Duration>,
+    due: [Time; 7],
+    /// What its end counts as; and whether it ended well and is to run again.
+    failure: Option<Failure>,
+    again: bool,
+}
+
+/// All that is stored of one unit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) rest: Rest,
+    /// Failures in a row, when they were, and whether they are enough.
+    pub(crate) n: u32,
+    failures: Vec<Time>,
+    pub(crate) verdict: bool,
+    /// Active, or failed by itself, since it became needed.
+    tried: bool,
+    /// A trigger that has fired.
+    pub(crate) fired: bool,
+    /// N had it for a failure or a success alone.
+    pub(crate) brought: bool,
+    pub(crate) run: Option<Run>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    pub(crate) universe: Arc<Universe>,
+    pub(crate) generation: Arc<Generation>,
+    units: Vec<Option<Arc<Unit>>>,
+    policy: Policy,
+    pub(crate) graph: Arc<Graph>,
+    goal: Vec<Name>,
+    want: BTreeMap<Name, Option<Time>>,
+    drop: Vec<Name>,
+    /// Everything ends, by then.
+    pub(crate) end: Option<Time>,
+    pub(crate) finished: bool,
+    pub(crate) stored: Vec<Stored>,
+    /// N, and those in it that give way to a unit they conflict with.
+    pub(crate) needed: Set,
+    pub(crate) refused: Set,
+    now: Time,
+    runs: u64,
+    deeds: Vec<Deed>,
+}
+
+impl Oracle {
+    pub(crate) fn unit(&self, unit: usize) -> Option<&Arc<Unit>> {
+        self.units[unit].as_ref()
+    }
+
+    pub(crate) fn run(&self, unit: usize) -> Option<&Run> {
+        self.stored[unit].run.as_ref()
+    }
+
+    fn all(&self) -> Set {
+        (0..self.stored.len()).collect()
+    }
+
+    /// Those whose run is so.
+    pub(crate) fn whose(&self, is: impl Fn(&Run) -> bool) -> Set {
+        self.all().filter(|unit| self.run(unit).is_some_and(&is))
+    }
+
+    /// Goal, overlay and sources, in this order; how many of them are the operator's.
+    pub(crate) fn roots(&self) -> (Vec<Option<usize>>, usize) {
+        let wished = self.goal.iter().chain(self.want.keys()).map(|t| self.universe.target(t));
+        let sources = self.generation.roots.iter().flat_map(|(_, roots)| roots);
+        let roots = wished.chain(sources.map(|target| Some(target.index()))).collect();
+        (roots, self.goal.len() + self.want.len())
+    }
+
+    /// N; those in it that give way in a conflict, to who is needed by an earlier root (after
+    /// the sources the triggers that fired, by name); the operator's own among these; and those
+    /// that an end alone brings in.
+    fn need(&self) -> (Set, Set, Set, Set) {
+        let (roots, wished) = self.roots();
+        let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
+        let provider = |target: Option<usize>| self.graph.provider[target?];
+        let roots = roots.map(|(at, target)| (0, at, provider(target), false));
+        // Roots, then by name of the unit that brings it in, then unfinished runs.
+        let mut late: BTreeSet<(u8, usize, Option<usize>, bool)> = roots.collect();
+        late.extend(self.unfinished().iter().map(|unit| (2, unit, Some(unit), true)));
+        let (mut needed, mut order, mut ends) = (Set::EMPTY, Vec::new(), Set::EMPTY);
+        let mut number = 0;
+        while let Some((_, _, unit, at_end)) = late.pop_first() {
+            number += 1;
+            let grown = self.graph.closure(unit.into_iter().collect()).less(needed);
+            needed = needed.or(grown);
+            ends = if at_end { ends.or(grown) } else { ends };
+            for unit in grown.iter() {
+                order.push((number, unit));
+                let fired = self.stored[unit].fired.then(|| (self.activates(unit), false));
+                let ends = |kind: D| kind.pulls_in_at_end() || kind == D::Accepts;
+                let ends = self.graph.of(unit).filter(|edge| ends(edge.kind));
+                let brought = ends.filter(|edge| self.brings_in(unit, edge));
+                let brought = brought.map(|edge| (edge.to, edge.kind.pulls_in_at_end()));
+                let all = fired.into_iter().chain(brought);
+                late.extend(all.map(|(to, at_end)| (1, unit, to, at_end)));
+            }
+        }
+        let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);
+        // What is broken can never be up, and is at odds with nobody.
+        for (root, unit) in order.into_iter().filter(|(_, unit)| !self.graph.broken.has(*unit)) {
+            if stay.iter().any(|other| self.graph.conflict(unit, other)) {
+                refused.add(unit);
+                losers = if root <= wished { losers.with(unit) } else { losers };
+            } else {
+                stay.add(unit);
+            }
+        }
+        (needed, refused, losers, ends)
+    }
+
+    /// Those that an end alone brought in, and whose run works and will end by itself: N keeps
+    /// them until then.
+    pub(crate) fn unfinished(&self) -> Set {
+        let works = [State::Starting, State::Running, State::Reloading];
+        let works = self.whose(|run| works.contains(&run.form));
+        let finishes = |unit: usize| self.unit(unit).is_some_and(|unit| unit.finishes());
+        let kept = |unit: usize| self.stored[unit].brought && finishes(unit);
+        let works = works.filter(|unit| kept(unit) && !self.graph.selected(unit).is_empty());
+        if self.end.is_some() { Set::EMPTY } else { works }
+    }
+
+    /// What stands behind this edge of `unit` is needed if it is.
+    pub(crate) fn brings_in(&self, unit: usize, edge: &Edge) -> bool {
+        match edge.kind {
+            D::OnFailure => self.stored[unit].verdict,
+            D::Accepts => edge.to.is_some_and(|to| self.is_connected(to)),
+            D::OnSuccess => {
+                self.run(unit).is_some_and(|run| run.form == State::Exited && !run.skipped)
+            }
+            kind => kind.pulls_in(),
+        }
+    }
+
+    /// The unit that a trigger fires.
+    fn activates(&self, trigger: usize) -> Option<usize> {
+        self.graph.provider[self.unit(trigger)?.activates?.index()]
+    }
+
+    pub(crate) fn broken_or_refused(&self) -> Set {
+        self.graph.broken.or(self.refused)
+    }
+
+    pub(crate) fn must_stop(&self) -> Set {
+        let unwanted = self.broken_or_refused().or(self.all().less(self.needed));
+        let own = |run: &Run| run.form == State::Stopping || run.lost || run.asked || run.changed;
+        let up = self.whose(|_| true);
+        let own = self.whose(own).or(up.and(unwanted));
+        own.least(|stop| up.filter(|unit| !self.hard(unit).and(stop).is_empty()))
+    }
+
+    fn hard(&self, unit: usize) -> Set {
+        self.graph.to(unit, |kind| kind == D::DependsOn)
+    }
+
+    fn may_stop(&self) -> Set {
+        let stop = self.must_stop();
+        let waiting = stop.less(self.whose(|run| run.form == State::Stopping));
+        if waiting.is_empty() {
+            return waiting;
+        }
+        // Who is down before whom: the present edges, then those the runs began with.
+        let mut before: Vec<Set> =
+            (0..self.stored.len()).map(|unit| self.graph.to(unit, D::orders)).collect();
+        for (unit, run) in
+            self.stored.iter().enumerate().filter_map(|(u, it)| Some((u, it.run.as_ref()?)))
+        {
+            for to in run.behind.iter() {
+                if !Set::EMPTY.with(to).least(|all| all.union(|unit| before[unit])).has(unit) {
+                    before[unit].add(to);
+                }
+            }
+        }
+        let holding = stop.less(self.whose(|run| run.unkillable));
+        let prompt = waiting.and(self.whose(|run| run.unit.live.stop_promptly));
+        waiting.less(holding.union(|unit| before[unit])).or(prompt)
+    }
+
+    fn active(&self) -> Set {
+        self.whose(|run| run.form.is_active()).less(self.must_stop())
+    }
+
+    /// Exited, and over: active for those that only come after it.
+    pub(crate) fn over_and_done(&self) -> Set {
+        self.whose(|run| run.over).less(self.must_stop())
+    }
+
+    /// Its own failure is final, or its verdict stands, or it can not be killed.
+    fn failed(&self) -> Set {
+        let own = |unit: usize| self.stored[unit].verdict || self.stored[unit].rest == Rest::Failed;
+        let ruled_out = self.broken_or_refused().less(self.whose(|_| true));
+        self.all().filter(own).or(ruled_out).or(self.whose(|run| run.unkillable))
+    }
+
+    /// failed (dependency).
+    fn starved(&self) -> Set {
+        let (failed, active, over) = (self.failed(), self.active(), self.over_and_done());
+        let candidates = self.needed.less(self.whose(|_| true)).less(failed);
+        let spoilt = |unit: usize, bad: Set| {
+            // Nothing brings these up.
+            let absent = |to: usize| {
+                over.has(to) || !active.has(to) && (bad.has(to) || !self.needed.has(to))
+            };
+            self.graph.of(unit).any(|edge| match (edge.kind, edge.to) {
+                (D::DependsOn | D::DependsMs | D::RequiresActive, None) => !edge.optional,
+                (D::DependsOn, Some(to)) => bad.has(to) || over.has(to),
+                (D::DependsMs, Some(to)) => bad.has(to),
+                (D::RequiresActive, Some(to)) => absent(to),
+                _ => false,
+            })
+        };
+        Set::EMPTY.least(|starved| candidates.filter(|unit| spoilt(unit, failed.or(starved))))
+    }
+
+    /// Those that may start but for a slot, in the order of the law.
+    pub(crate) fn start_order(&self) -> Vec<usize> {
+        let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
+        let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
+        let over = active.or(self.failed()).or(self.starved());
+        let done = self.over_and_done();
+        // Who provides it, or does until it is gone.
+        let holding = |edge: &crate::simulator::graph::Edge| {
+            self.whose(|run| run.targets.has(edge.target)).or(edge.to.into_iter().collect())
+        };
+        let open = |unit: usize| {
+            self.graph.edges[unit].iter().all(|edge| match (edge.kind, edge.to) {
+                (D::DependsOn | D::DependsMs | D::RequiresActive, None) => edge.optional,
+                (D::DependsOn, Some(to)) => active.less(skipped).less(done).has(to),
+                (D::DependsMs, Some(to)) => active.has(to),
+                (D::RequiresActive, Some(to)) => active.less(done).has(to),
+                (D::WaitsFor, Some(to)) => over.has(to),
+                (D::After, Some(to)) => over.has(to) || !self.needed.has(to),
+                (D::RestartWith, _) => stop.less(immortal).and(holding(edge)).is_empty(),
+                _ => true,
+            })
+        };
+        let free = |unit: usize| {
+            self.stored[unit].rest == Rest::Idle
+                && !up.iter().any(|other| self.graph.conflict(unit, other))
+                && self.whose(|run| self.keeps_off(unit, run)).is_empty()
+        };
+        let may = self.needed.less(up).less(self.broken_or_refused());
+        let mut order: Vec<usize> = may.iter().filter(|unit| free(*unit) && open(*unit)).collect();
+        if order.len() > 1 {
+            let chain = self.graph.chains(self.needed);
+            order.sort_by_key(|unit| (std::cmp::Reverse(chain[*unit]), *unit));
+        }
+        order
+    }
+
+    pub(crate) fn slot_free(&self) -> bool {
+        let max = self.generation.settings.max_starting as usize;
+        max == 0 || self.whose(|run| run.due[Due::Slot as usize] < Time::NEVER).len() < max
+    }
+
+    /// The table of states: the first row that fits.
+    pub(crate) fn states(&self) -> Vec<State> {
+        let (stop, failed, starved) = (self.must_stop(), self.failed(), self.starved());
+        let state = |unit: usize| match self.run(unit) {
+            Some(run) if run.unkillable => State::Failed,
+            Some(_) if stop.has(unit) => State::Stopping,
+            Some(run) => run.form,
+            None if failed.has(unit) => State::Failed,
+            None if !self.needed.has(unit) => State::Disabled,
+            None if starved.has(unit) => State::Failed,
+            None => State::Waiting,
+        };
+        (0..self.stored.len()).map(state).collect()
+    }
+
+    /// Needed units that are in their first start.
+    fn first_start(&self) -> Set {
+        let fresh = self.needed.filter(|unit| !self.stored[unit].tried);
+        fresh.less(self.starved()).less(self.failed())
+    }
+
+    /// Active units with the flag.
+    pub(crate) fn degraded(&self) -> Set {
+        let active = self.active();
+        let orphaned = active.and(self.whose(|run| !run.orphaned.is_empty()));
+        let amiss = self.needed.less(active).less(self.first_start()).or(orphaned);
+        let pulls = |unit: usize| self.graph.to(unit, D::pulls_in);
+        amiss.least(|bad| self.needed.filter(|unit| !pulls(unit).and(bad).is_empty())).and(active)
+    }
+
+    /// Targets with the flag.
+    pub(crate) fn coincidental(&self) -> Vec<usize> {
+        let pulling = self.graph.all().filter(|(unit, _)| self.needed.has(*unit));
+        let named = pulling.filter(|(unit, edge)| self.brings_in(*unit, edge));
+        let named = named.map(|(_, edge)| edge.target);
+        let named: Set = named.chain(self.roots().0.into_iter().flatten()).collect();
+        self.needed.union(|unit| self.graph.selected(unit)).less(named).iter().collect()
+    }
+
+    pub(crate) fn system(&self) -> System {
+        let (states, failed) = (self.states(), self.failed());
+        let lost = |target: &Option<usize>| {
+            let provider = target.and_then(|target| self.graph.provider[target]);
+            provider.is_none_or(|unit| failed.has(unit) || states[unit] == State::Failed)
+        };
+        match () {
+            () if self.end.is_some() => System::Stopping,
+            () if self.roots().0.iter().any(lost) => System::Failed,
+            () if !self.first_start().is_empty() => System::Starting,
+            () if self.needed.less(self.active()).or(self.degraded()).is_empty() => System::Running,
+            () => System::Degraded,
+        }
+    }
+}

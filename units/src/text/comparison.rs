@@ -1,0 +1,220 @@
+//! `>= 5.10`: an operator and what to compare with, as conditions write it.
+
+use crate::text::glob;
+use std::cmp::Ordering;
+
+/// What has to be so of the left side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `=`
+    Equal,
+    /// `!=`
+    Other,
+    /// `>=`
+    AtLeast,
+    /// `>`
+    More,
+}
+
+impl Comparison {
+    /// The operator, where the text begins with one, and the rest.
+    pub fn parse(text: &str) -> (Option<Comparison>, &str) {
+        let operators = [
+            ("<=", Comparison::AtMost),
+            (">=", Comparison::AtLeast),
+            ("!=", Comparison::Other),
+            ("<>", Comparison::Other),
+            ("==", Comparison::Equal),
+            ("<", Comparison::Less),
+            (">", Comparison::More),
+            ("=", Comparison::Equal),
+        ];
+        for (word, comparison) in operators {
+            if let Some(rest) = text.strip_prefix(word) {
+                return (Some(comparison), rest.trim());
+            }
+        }
+        (None, text.trim())
+    }
+
+    /// It holds of two sides that are so to each other.
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Less => order.is_lt(),
+            Comparison::AtMost => order.is_le(),
+            Comparison::Equal => order.is_eq(),
+            Comparison::Other => order.is_ne(),
+            Comparison::AtLeast => order.is_ge(),
+            Comparison::More => order.is_gt(),
+        }
+    }
+}
+
+/// Whether a release of the kernel fits each expression of a list, as `ConditionKernelVersion=`
+/// has them: systemd.unit(5).
+pub fn release_fits(list: &str, release: &str) -> bool {
+    const ONLY: [&str; 10] = ["!$=", "$=", "<=", ">=", "!=", "<>", "==", "<", ">", "="];
+    let mut words = expressions(list).into_iter();
+    while let Some(word) = words.next() {
+        // The operator may stand by itself before what it compares with.
+        let expression = if ONLY.contains(&word.as_str()) {
+            word + &words.next().unwrap_or_default()
+        } else {
+            word
+        };
+        if !fits(expression.trim(), release) {
+            return false;
+        }
+    }
+    true
+}
+
+fn fits(expression: &str, release: &str) -> bool {
+    if let Some(pattern) = expression.strip_prefix("!$=") {
+        return !glob::matches(pattern.trim(), release);
+    }
+    if let Some(pattern) = expression.strip_prefix("$=") {
+        return glob::matches(pattern.trim(), release);
+    }
+    let is_text = |rest: &str| !rest.starts_with('=');
+    if let Some(text) = expression.strip_prefix('=').filter(|rest| is_text(rest)) {
+        return text.trim() == release;
+    }
+    if let Some(text) = expression.strip_prefix("!=") {
+        return text.trim() != release;
+    }
+    match Comparison::parse(expression) {
+        (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
+        (None, pattern) => glob::matches(pattern, release),
+    }
+}
+
+/// Words with blanks between them; quotes keep blanks, and are taken off.
+fn expressions(list: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in list.chars() {
+        match (quote, character) {
+            (Some(open), character) if character == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, blank) if blank.is_whitespace() => found.extend(word.take()),
+            (_, character) => word.get_or_insert_default().push(character),
+        }
+    }
+    found.extend(word);
+    found
+}
+
+/// Compares releases: `6.1.0-18-amd64` with `5.10`. Numbers by their value, the rest by
+/// its letters; one that is only the beginning of the other is the less.
+pub fn compare_versions(left: &str, right: &str) -> Ordering {
+    let (mut left, mut right) = (parts(left), parts(right));
+    loop {
+        let order = match (left.next(), right.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(a), Some(b)) => match (number(a), number(b)) {
+                (Some(a), Some(b)) => a.cmp(&b),
+                (Some(_), None) => Ordering::Greater,
+                (None, Some(_)) => Ordering::Less,
+                (None, None) => a.cmp(b),
+            },
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+fn number(part: &str) -> Option<(usize, &str)> {
+    let plain = part.starts_with(|c: char| c.is_ascii_digit());
+    let digits = part.trim_start_matches('0');
+    // Longer is greater; of one length the digits decide. No number is too long for this.
+    plain.then_some((digits.len(), digits))
+}
+
+/// Runs of digits and runs of letters; what is neither only separates.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        let first = rest.chars().next()?;
+        let same =
+            |c: char| c.is_ascii_alphanumeric() && c.is_ascii_digit() == first.is_ascii_digit();
+        let end = rest.find(|c| !same(c)).unwrap_or(rest.len());
+        let (part, behind) = rest.split_at_checked(end)?;
+        rest = behind;
+        Some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_fits_a_list_where_it_fits_each_expression() {
+        let release = "6.1.0-18-amd64";
+        for (list, expected) in [
+            (">=5.10", true),
+            (">= 5.10", true),
+            ("< 5.10", false),
+            (">=5.10 <6.2", true),
+            (">=5.10 <6.1", false),
+            ("\">= 5.10\" '< 6.2'", true),
+            ("6.1.*", true),
+            ("$=6.1.*", true),
+            ("$= 5.*", false),
+            ("!$=5.*", true),
+            ("!$=6.*", false),
+            ("6.* !$=*-arm64", true),
+            ("=6.1.0-18-amd64", true),
+            ("= 6.1.0", false),
+            ("!=6.1.0", true),
+            ("!=6.1.0-18-amd64", false),
+            ("==6.1.0-18-amd64", true),
+            ("<>6.1", true),
+        ] {
+            assert_eq!(release_fits(list, release), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn operators_are_read_longest_first() {
+        assert_eq!(Comparison::parse(">= 2"), (Some(Comparison::AtLeast), "2"));
+        assert_eq!(Comparison::parse("<3"), (Some(Comparison::Less), "3"));
+        assert_eq!(Comparison::parse("4"), (None, "4"));
+    }
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        for (left, order, right) in [
+            ("6.1.0-18-amd64", Ordering::Greater, "5.10"),
+            ("5.9", Ordering::Less, "5.10"),
+            ("5.10", Ordering::Equal, "5.10"),
+            ("5.010", Ordering::Equal, "5.10"),
+            ("5.10.1", Ordering::Greater, "5.10"),
+            ("5.10-rc1", Ordering::Greater, "5.10"),
+            ("18446744073709551617", Ordering::Greater, "2"),
+            ("", Ordering::Less, "1"),
+        ] {
+            assert_eq!(compare_versions(left, right), order, "{left} {right}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_two_texts_are_compared_and_both_ways_agree(a: String, b: String) {
+            proptest::prop_assert_eq!(compare_versions(&a, &b), compare_versions(&b, &a).reverse());
+        }
+    }
+}

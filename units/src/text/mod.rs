@@ -1,0 +1,22 @@
+//! Text and the plain values in it: encodings, YAML, names, globs, signals, times. Nothing here knows
+//! what a unit is.
+
+pub mod capability;
+pub mod comparison;
+pub mod diagnostic;
+pub mod encoding;
+pub mod errno;
+pub mod glob;
+pub mod log_level;
+pub mod name;
+#[cfg(feature = "text")]
+pub(crate) mod ready_grep;
+pub mod signal;
+#[cfg(feature = "text")]
+pub mod specifier;
+pub mod time;
+#[cfg(feature = "text")]
+pub mod unit_name;
+pub mod wall;
+#[cfg(feature = "text")]
+pub mod yaml;

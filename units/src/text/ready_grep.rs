@@ -1,0 +1,162 @@
+//! Patterns of `ready-grep`: which are compiled where they are read, and which are dear.
+//!
+//! A small pattern can ask for a large program: `\w{500}`. One such program is bounded by its
+//! size, but thousands of units may each have one. So a dear pattern is compiled once for all
+//! units that share it, after all files are read, and there is a limit of how many there are.
+
+use crate::limit;
+use crate::text::diagnostic::{Diagnostic, Place};
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// States that a pattern's program has, guessed from its text: too many rather than too few.
+pub(crate) fn cost(pattern: &str) -> usize {
+    // With `(?x)` a comment may stand before a repetition.
+    if pattern.contains("(?") && pattern.contains('#') {
+        return limit::READY_GREP_DEAREST;
+    }
+    let (mut states, mut last, mut times) = (0usize, 0usize, 1usize);
+    let (mut class, mut after_group) = (None, false);
+    let mut chars = pattern.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '{' => {
+                let count = repetition(&mut chars);
+                if after_group {
+                    // What the group holds is not known here: all before it counts.
+                    times = times.saturating_mul(count);
+                } else {
+                    states = states.saturating_add(last.saturating_mul(count - 1));
+                    last = last.saturating_mul(count);
+                }
+                continue;
+            }
+            ']' if class.is_some() => {
+                last = states.saturating_sub(class.take().unwrap_or(0));
+                continue;
+            }
+            '*' | '+' => continue,
+            // A flag such as `(?i)` makes classes of letters. Blanks are nothing with `(?x)`.
+            '?' | ' ' | '\t' | '\n' => {
+                states = states.saturating_add(if char == '?' { 30 } else { 1 });
+                continue;
+            }
+            '[' if class.is_none() => class = Some(states),
+            _ => {}
+        }
+        after_group = char == ')';
+        last = match char {
+            '\\' => escaped(&mut chars),
+            '[' => 30,
+            '.' => 10,
+            char => char.len_utf8(),
+        };
+        states = states.saturating_add(last);
+    }
+    states.saturating_mul(times)
+}
+
+/// The number of states of what follows a backslash.
+fn escaped(chars: &mut Peekable<Chars<'_>>) -> usize {
+    match chars.next() {
+        Some('p' | 'P') => {
+            if chars.peek() == Some(&'{') {
+                chars.find(|char| *char == '}');
+            }
+            1_000
+        }
+        Some('w' | 'W' | 'b' | 'B') => 1_000,
+        Some('d' | 'D') => 150,
+        Some('s' | 'S') => 40,
+        _ => 1,
+    }
+}
+
+/// The largest number between the braces of a repetition.
+fn repetition(chars: &mut Peekable<Chars<'_>>) -> usize {
+    let (mut number, mut most) = (0usize, 1usize);
+    while let Some(next) = chars.next_if(|next| matches!(next, '0'..='9' | ',' | ' ' | '}')) {
+        if next == '}' {
+            break;
+        }
+        let digit = next.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+        number = digit.map_or(0, |digit| number.saturating_mul(10).saturating_add(digit));
+        most = most.max(number);
+    }
+    most
+}
+
+/// It is compiled with its like.
+pub(crate) fn is_dear(pattern: &str) -> bool {
+    cost(pattern) > limit::READY_GREP_CHEAP
+}
+
+/// The error of a pattern, by compiling it.
+pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
+    let compiled =
+        regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
+    match compiled {
+        Ok(regex) if regex.is_match(b"") => {
+            let message = "`ready-grep` matches an empty line, so any line makes it ready";
+            Some(Diagnostic::warning("value", place.clone(), message))
+        }
+        Ok(_) => None,
+        Err(error) => {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let message = format!("`ready-grep` is no regular expression: {last}");
+            let hint = "quote it in single quotes; look-around and back-references are not known";
+            Some(Diagnostic::error("value", place.clone(), message).with_hint(hint))
+        }
+    }
+}
+
+/// The message about a pattern beyond the limit.
+pub(crate) fn too_many(place: &Place) -> Diagnostic {
+    let message = "`ready-grep`: the patterns of all units are too dear to compile".to_string();
+    Diagnostic::error("too-large", place.clone(), message)
+        .with_hint("leave out `\\w`, `\\p`, and repetitions with numbers; use `(?-u:\\w)`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_patterns_are_cheap_and_large_programs_are_dear() {
+        for cheap in [
+            "ready to accept connections",
+            r"listening on \d+\.\d+\.\d+\.\d+:\d+",
+            "^(?i)[a-z]+ started$",
+            r"\w+: up",
+            r"^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}: [a-z]{2,40} up$",
+        ] {
+            assert!(!is_dear(cheap), "{cheap}");
+        }
+        for dear in [
+            r"\w{500}",
+            "(a{100}){100}",
+            "x{9999}",
+            "x{100}{100}",
+            r"[\w\d]{9}",
+            r"(\w\w)?{50}",
+            r"(?x)(\w\w) {50}",
+            "(?x)(\\w)#\n{50}",
+            r"\p{L}{20}",
+            r"(?i:\w\w\w\w\w)",
+        ] {
+            assert!(is_dear(dear), "{dear}");
+        }
+    }
+
+    #[test]
+    fn dear_patterns_are_all_that_need_a_large_program() {
+        for pattern in [r"\w", r"\W", r"\b", r"\d", r"\s", ".", "[a-z]", "(?i)k", "é"] {
+            for count in 1..40 {
+                let text = pattern.repeat(count);
+                let built = regex::bytes::RegexBuilder::new(&text).size_limit(256 * 1024).build();
+                assert!(built.is_ok() || is_dear(&text), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Keys: what a unit has to do with others. Each names targets; see
+//! [`crate::spec::DependencyKind`].
+
+use super::{ALL, NONE, key};
+use crate::unit::key::{Class::Live, Key, Shape};
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    key("depends-on", Shape::Targets, Live, ALL, NONE, "none",
+        "Hard, while running: these are brought in, must be active before this unit starts, and when one leaves active this unit is stopped. For the target that stands for the whole system use waits-for instead, or one failure takes everything down.",
+        "depends-on: netif, dhcp, dns"),
+    key("depends-ms", Shape::Targets, Live, ALL, NONE, "none",
+        "A milestone: these are brought in and must be active before this unit starts. What happens to them later does not stop it.",
+        "depends-ms: network-online"),
+    key("waits-for", Shape::Targets, Live, ALL, NONE, "none",
+        "Soft: these are brought in, and this unit starts once each is active or has failed.",
+        "waits-for: ircd"),
+    key("wants", Shape::Targets, Live, ALL, NONE, "none",
+        "These are brought in, and nothing waits for them.",
+        "wants: metrics"),
+    key("after", Shape::Targets, Live, ALL, NONE, "none",
+        "Order only: if these are needed anyway, this unit starts after them and stops before them. Brings nothing in.",
+        "after: syslog"),
+    key("before", Shape::Targets, Live, ALL, NONE, "none",
+        "Order only: if these are needed anyway, they start after this unit and stop before it. Brings nothing in.",
+        "before: login"),
+    key("restart-with", Shape::Targets, Live, ALL, NONE, "none",
+        "When init stops one of these for whatever reason, this unit's present run is restarted too, once. An exit of theirs by itself does nothing.",
+        "restart-with: postgres"),
+    key("conflicts", Shape::Targets, Live, ALL, NONE, "none",
+        "Never up together with these. A wish that needs both is refused.",
+        "conflicts: apache"),
+    key("requires-active", Shape::Targets, Live, ALL, NONE, "none",
+        "As after, and more: each of these has to be active when this unit starts. It brings nothing in: where nothing else does, or the provider is failed, this unit is failed (dependency) until that changes. What happens to them later does not stop it.",
+        "requires-active: firewall"),
+    key("reload-with", Shape::Targets, Live, ALL, NONE, "none",
+        "When one of these is told to reload its own configuration (`initctl reload-unit`), this unit is told too, if it is running and has an exec-reload.",
+        "reload-with: certificates"),
+    key("on-failure", Shape::Targets, Live, ALL, NONE, "none",
+        "These are brought in while this unit is past its verdict (see failure-verdict), as if they stood in the goal; once it is active again, or no longer needed, they are stopped. A oneshot, a unit with `restart: never` and one that reads from a terminal finish their run first; a new goal ends it.",
+        "on-failure: alert-mail"),
+    key("on-success", Shape::Targets, Live, ALL, NONE, "none",
+        "These are brought in while this unit is exited, as if they stood in the goal. They go as with on-failure.",
+        "on-success: upload-backup"),
+    key("wanted-by", Shape::Names, Live, ALL, NONE, "none",
+        "While policy enables this unit, the provider of each of these targets waits for it, as if it had a waits-for on all targets of this unit. Lets a package add itself to a target without editing it.",
+        "wanted-by: multi-user"),
+    key("required-by", Shape::Names, Live, ALL, NONE, "none",
+        "As wanted-by, with the strength of depends-ms.",
+        "required-by: network-online"),
+];

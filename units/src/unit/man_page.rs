@@ -1,0 +1,139 @@
+//! groundstate.unit(5), in the man macro language, made from the table of keys.
+//! `contrib/man/groundstate.unit.5` is its output; a test keeps them the same.
+
+use crate::unit::key::{Class, Key, Kinds};
+use crate::unit::key_table::KEYS;
+use crate::unit::settings_file::SETTINGS;
+use std::fmt::Write;
+
+const HEAD: &str = r#".TH GROUNDSTATE.UNIT 5 "" Groundstate "File formats"
+.SH NAME
+groundstate.unit, groundstate init.yaml \- unit files and settings of Groundstate
+.SH SYNOPSIS
+.nf
+/etc/groundstate/units/*.yaml
+/run/groundstate/units/*.yaml
+/usr/lib/groundstate/units/*.yaml
+/etc/groundstate/init.yaml
+.fi
+.SH DESCRIPTION
+A unit file holds one unit, or several as YAML documents; both
+.B \-\-\-
+and
+.B ...
+end a document. A file hides a file of the same name in a later directory.
+.PP
+Values are taken as they are written: 022, 1.50 and yes need no quotes. No key repeats.
+Anchors, aliases and tags are not taken. A value that holds ": " or " #" must be quoted as
+a whole. The text is UTF\-8 with LF or CRLF line ends, and its last line must be ended: a
+file that was saved in part is refused. A file is at most 256 KiB.
+.PP
+A drop\-in
+.I NAME.d/*.yaml
+in any unit directory is laid over the unit in
+.I NAME.yaml
+(or the unit named
+.IR NAME ),
+in the order of the drop\-ins' file names. A key in a drop\-in takes the place of the whole
+key: lists are replaced, not appended to.
+.PP
+Keys that begin with
+.B x\-
+belong to the user and are not read. Any other key that is not below is an error.
+.SH EXEC LINES
+No shell is involved. Words are split at white space; quotes, single or double, hold a word
+together; the C escapes (\en, \et, \es, \ex41, \eu00e4 ...) are known in and out of quotes.
+A word that is
+.B $NAME
+as a whole becomes the words of the variable's value, or nothing when it is unset.
+.B ${NAME}
+anywhere becomes the value as it is;
+.B $$
+is a dollar; any other dollar stays.
+.B $MAINPID
+is the main process, in exec\-stop and exec\-reload; where there is none, the command is not
+run. The program is an absolute path, or a bare name that is looked up in PATH.
+.SH DURATIONS AND SIZES
+Durations: 500ms, 5s, 2min, 1min 30s, 1h, 1d; a bare number is seconds;
+.B none
+means without limit where a timeout is asked for. Sizes: 4096, 64K, 16M, 1G, 1T, base 1024.
+Numbers are decimal, without sign, exponent or leading zeros (but for umask, which is octal).
+.SH KEYS OF A UNIT
+"#;
+
+const TAIL: &str = r#".SH EXAMPLE
+.nf
+unit: maddy
+type: foreground-notified
+provides: imapd, smtpd
+depends-ms: network-online
+exec-start: /usr/bin/maddy run
+exec-reload: /bin/kill -USR1 $MAINPID
+.fi
+.SH SEE ALSO
+.BR initctl (1),
+.BR sd_notify (3),
+.BR getrlimit (2),
+.BR signal (7)
+"#;
+
+/// The page as roff.
+pub fn man_page() -> String {
+    let mut page = HEAD.to_string();
+    for key in KEYS {
+        entry(&mut page, key);
+    }
+    page.push_str(".SH KEYS OF INIT.YAML\n");
+    for setting in SETTINGS {
+        let _ =
+            writeln!(page, ".TP\n.BR {} \": {}\"", escaped(setting.name), escaped(setting.words));
+        let _ = writeln!(page, "{} Default: {}.", escaped(setting.doc), escaped(setting.default));
+    }
+    page.push_str(TAIL);
+    page
+}
+
+fn entry(page: &mut String, key: &Key) {
+    let _ = writeln!(page, ".TP\n.BR {} \": {}\"", escaped(key.name), escaped(&key.shape.words()));
+    let _ = writeln!(page, "{}", escaped(key.doc));
+    let _ = write!(page, "Default: {}.", escaped(key.default));
+    if key.types != Kinds::ALL {
+        let _ = write!(page, " For {}.", escaped(&key.types.words()));
+    }
+    if key.class == Class::Run {
+        page.push_str(" A reload that changes it restarts an up unit.");
+    }
+    page.push('\n');
+    let _ = writeln!(page, ".IP\n.nf");
+    for line in key.example.lines() {
+        let _ = writeln!(page, "{}", escaped(line));
+    }
+    page.push_str(".fi\n");
+}
+
+/// Text as roff takes it: backslashes and hyphens as themselves, no control lines, no
+/// quotes that would end an argument.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_every_key_and_setting() {
+        let page = man_page();
+        for name in KEYS.iter().map(|key| key.name).chain(SETTINGS.iter().map(|s| s.name)) {
+            assert!(page.contains(&format!(".BR {} ", escaped(name))), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_page_in_the_tree_is_this_one() {
+        let kept = include_str!("../../../contrib/man/groundstate.unit.5");
+        let how = "cargo run -p groundstate-units --example documents man > contrib/man/groundstate.unit.5";
+        assert!(kept == man_page(), "it is made by: {how}");
+    }
+}

@@ -1,0 +1,39 @@
+//! The definition of a unit: the table of its keys, from the file as written ([`manifest`]) through its
+//! meaning ([`meaning`]) to one validated set ([`generation`]), and back to text.
+
+#[cfg(feature = "text")]
+pub mod account;
+pub mod assembly;
+pub mod exec_line;
+#[cfg(feature = "text")]
+pub(crate) mod field;
+pub mod generation;
+#[cfg(feature = "text")]
+pub mod json_schema;
+#[cfg(feature = "text")]
+pub mod key;
+#[cfg(feature = "text")]
+pub mod key_table;
+#[cfg(feature = "text")]
+pub mod man_page;
+#[cfg(feature = "text")]
+pub mod manifest;
+#[cfg(feature = "text")]
+pub mod meaning;
+#[cfg(feature = "text")]
+pub(crate) mod mount_name;
+pub mod policy;
+#[cfg(feature = "text")]
+pub mod policy_file;
+#[cfg(feature = "text")]
+pub(crate) mod process;
+pub mod reaction;
+pub mod resource;
+pub mod settings;
+#[cfg(feature = "text")]
+pub mod settings_file;
+#[cfg(feature = "text")]
+pub(crate) mod trigger_keys;
+pub mod wire;
+#[cfg(feature = "text")]
+pub mod yaml_writer;

@@ -1,0 +1,61 @@
+//! The target that stands for what is mounted at a path. It is named as systemd names the
+//! unit, see systemd-escape(1), so `needs-path` is a dependency like any other and
+//! no mount point is looked up.
+
+use crate::limit;
+use crate::spec::DependencyKind;
+use crate::text::name::Name;
+use crate::unit::assembly::Edge;
+use std::fmt::Write as _;
+
+/// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
+/// `path`.
+pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
+    let kind = DependencyKind::DependsMs;
+    let edge = |target| Edge { kind, target, optional: true, imported: false, line };
+    names(path).map(edge).collect()
+}
+
+/// The targets of the mounts on the way to `path`, each named as systemd names its unit:
+/// `var-lib.mount` for /var/lib.
+pub(crate) fn names(path: &str) -> impl Iterator<Item = Name> {
+    let mut stem = String::new();
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.filter_map(move |part| {
+        if stem.len() > limit::NAME {
+            return None;
+        }
+        if !stem.is_empty() {
+            stem.push('-');
+        }
+        for byte in part.bytes() {
+            match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
+                    stem.push(byte.into())
+                }
+                byte => drop(write!(stem, "\\x{byte:02x}")),
+            }
+        }
+        Name::new(&format!("{stem}.mount")).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_the_mount_of_each_directory_on_its_way() {
+        let names = |path: &str| -> Vec<String> {
+            on_the_way(path, 1).iter().map(|edge| edge.target.to_string()).collect()
+        };
+        assert_eq!(names("/var/lib/x"), ["var.mount", "var-lib.mount", "var-lib-x.mount"]);
+        assert_eq!(names("//var/./lib/"), ["var.mount", "var-lib.mount"]);
+        assert!(names("/").is_empty());
+        assert_eq!(
+            names("/srv/a-b/c"),
+            ["srv.mount", r"srv-a\x2db.mount", r"srv-a\x2db-c.mount"],
+            "as an imported mount unit is named"
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! What the keys of a unit with a process mean: its commands, how it becomes ready,
+//! who it runs as, where its output goes, what it is given. The other half of
+//! [`crate::unit::meaning`].
+
+mod condition;
+mod particular;
+mod share;
+mod stdio;
+
+use crate::limit;
+use crate::spec::value;
+use crate::spec::{
+    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
+    ResourceLimit, Run,
+};
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::ready_grep;
+use crate::text::yaml::Scalar;
+use crate::unit::account::Account;
+use crate::unit::exec_line;
+use crate::unit::field::Field;
+use crate::unit::meaning::{Outside, PATH, Reader};
+
+impl Reader<'_> {
+    pub(crate) fn run(&mut self, kind: Kind) -> Run {
+        let notify_access = match self.choice("notify-access", &["main", "exec", "all", "none"]) {
+            Some(1) => NotifyAccess::Exec,
+            Some(2) => NotifyAccess::All,
+            Some(3) => NotifyAccess::None,
+            Some(_) => NotifyAccess::Main,
+            None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
+            None if self.field("watchdog").is_some() => NotifyAccess::Main,
+            None => NotifyAccess::None,
+        };
+        let ready_grep = self.pattern();
+        let readiness = self.readiness(kind);
+        let env = match self.field("env") {
+            Some(field) => field.environment(&mut self.found),
+            None => Vec::new(),
+        };
+        let run = Run {
+            kind,
+            exec_start: self.exec_lines("exec-start", kind == Kind::Oneshot),
+            exec_start_pre: self.exec_lines("exec-start-pre", true),
+            exec_condition: self.exec_lines("exec-condition", true),
+            exec_start_post: self.exec_lines("exec-start-post", true),
+            exec_stop_post: self.exec_lines("exec-stop-post", true),
+            exec_stop: self.exec_lines("exec-stop", true),
+            exec_reload: self.exec_lines("exec-reload", true),
+            remain: self.value("remain", kind == Kind::Oneshot, value::boolean),
+            pid_file: self.path("pid-file"),
+            readiness,
+            ready_grep,
+            notify_access,
+            log: self.log(),
+            credentials: self.credentials(),
+            env,
+            env_file: self.env_files(),
+            working_dir: self.working_dir().1,
+            umask: self.value("umask", 0o22, value::umask),
+            limits: self.limits(),
+            particular: self.particular(kind),
+        };
+        self.check_work(&run);
+        self.look_outside(&run);
+        run
+    }
+
+    /// A oneshot without a command needs another reason to be.
+    fn check_work(&mut self, run: &Run) {
+        let lines = [&run.exec_start, &run.exec_start_pre, &run.exec_stop];
+        if run.kind == Kind::Oneshot
+            && self.field("exec-start").is_none()
+            && lines.iter().all(|lines| lines.is_empty())
+        {
+            let message = "a oneshot unit needs `exec-start`, or an exec-start-pre or exec-stop";
+            self.found.push(Diagnostic::error("missing-key", self.place(), message));
+        }
+    }
+
+    pub(crate) fn path(&mut self, key: &str) -> Option<String> {
+        let field = self.field(key)?;
+        let path = field.value(&mut self.found, value::path)?;
+        let shared = ["/tmp/", "/var/tmp/", "/dev/shm/"].iter().any(|dir| path.starts_with(dir));
+        if key == "pid-file" && shared {
+            let message = format!("anyone may put a file at `{path}`");
+            let warning = Diagnostic::warning("shared-directory", field.place(), message)
+                .with_hint("use a directory below /run; the pid is believed only of the unit's own processes");
+            self.found.push(warning);
+        }
+        Some(path)
+    }
+
+    fn pattern(&mut self) -> Option<String> {
+        let field = self.field("ready-grep")?;
+        let pattern = &field.text(&mut self.found)?.text;
+        if pattern.len() > limit::READY_GREP {
+            let message = format!("a pattern of {} bytes", pattern.len());
+            field.error(&mut self.found, "value", message, "4096 at most");
+            return None;
+        }
+        if ready_grep::is_dear(pattern) {
+            self.dear_pattern = Some(field.place());
+            return Some(pattern.clone());
+        }
+        let mistake = ready_grep::mistake(pattern, &field.place());
+        let is_wrong = mistake.as_ref().is_some_and(|said| said.severity == Severity::Error);
+        self.found.extend(mistake);
+        (!is_wrong).then(|| pattern.clone())
+    }
+
+    fn readiness(&mut self, kind: Kind) -> Readiness {
+        self.check_ready_keys();
+        let wait = self.field("ready-wait");
+        let wait = wait.and_then(|field| field.value(&mut self.found, value::duration));
+        // Where something follows, init itself says when that has ended.
+        let reported = ["ready-grep", "ready-fd", "ready-exec", "exec-start-post"];
+        let reported = reported.iter().any(|key| self.field(key).is_some());
+        match (kind, wait) {
+            (Kind::Oneshot | Kind::BackgroundScripted, _) => Readiness::Exit,
+            (Kind::ForegroundNotified | Kind::BackgroundPidfile, _) => Readiness::Reported,
+            _ if reported => Readiness::Reported,
+            (_, Some(span)) => Readiness::Wait(span),
+            _ => Readiness::Exec,
+        }
+    }
+
+    fn log(&mut self) -> Log {
+        let Some(field) = self.field("log") else { return Log::File };
+        // The one key for which YAML's null is the value that was meant.
+        if field.node.scalar().is_some_and(Scalar::is_null) {
+            return Log::Null;
+        }
+        let words = ["file", "kmsg", "syslog", "console", "inherit", "null"];
+        match field.choice(&mut self.found, &words) {
+            Some(1) => Log::Kmsg,
+            Some(2) => Log::Syslog,
+            Some(3) => Log::Console,
+            Some(4) => Log::Inherit,
+            Some(5) => Log::Null,
+            Some(_) | None => Log::File,
+        }
+    }
+
+    pub(crate) fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {
+        let Some(field) = self.field(key) else { return Vec::new() };
+        if !several && field.node.list().is_some() {
+            let message = format!("`{key}` is a list; only a oneshot has several commands");
+            field.error(
+                &mut self.found,
+                "shape",
+                message,
+                "put what comes first into exec-start-pre",
+            );
+            return Vec::new();
+        }
+        let nodes = field.one_or_list();
+        if nodes.is_empty() || nodes.len() > limit::EXEC_LINES {
+            let message = format!("`{key}` has {} commands", nodes.len());
+            field.error(&mut self.found, "value", message, "1 to 256");
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        for node in nodes {
+            let field = field.within(node);
+            let Some(text) = field.text(&mut self.found) else { continue };
+            match exec_line::parse(&text.text) {
+                Ok((line, remarks)) => {
+                    for remark in remarks {
+                        let warning = Diagnostic::warning("shell", field.place(), remark.message);
+                        self.found.push(warning.with_hint(remark.hint));
+                    }
+                    let early = ["exec-start", "exec-start-pre", "exec-condition"];
+                    if early.contains(&key) && asks_for_main_pid(&line) {
+                        let message = format!("there is no $MAINPID yet in `{key}`");
+                        field.error(&mut self.found, "value", message, "`$$` is a dollar");
+                    }
+                    lines.push(line);
+                }
+                Err(mistake) => {
+                    let message = format!("{key}: {}", mistake.message);
+                    field.error(&mut self.found, "exec-line", message, mistake.hint);
+                }
+            }
+        }
+        lines
+    }
+
+    fn env_files(&mut self) -> Vec<EnvFile> {
+        let Some(field) = self.field("env-file") else { return Vec::new() };
+        let mut files = Vec::new();
+        for node in field.one_or_list() {
+            let file = field.within(node).value(&mut self.found, |text| {
+                let (path, optional) = match text.strip_prefix('-') {
+                    Some(path) => (path, true),
+                    None => (text, false),
+                };
+                Ok(EnvFile { path: value::path(path)?, optional })
+            });
+            files.extend(file);
+        }
+        files
+    }
+
+    fn limits(&mut self) -> Vec<ResourceLimit> {
+        let Some(field) = self.field("limits") else { return Vec::new() };
+        let mut limits = Vec::new();
+        for pair in field.map(&mut self.found) {
+            let limit = field.within(&pair.node).value(&mut self.found, |text| {
+                crate::unit::resource::resource_limit(&pair.key, text)
+            });
+            limits.extend(limit);
+        }
+        limits
+    }
+
+    fn account(&mut self, field: Field<'_>) -> Option<Account> {
+        field.value(&mut self.found, |text| {
+            let hint = "a name out of /etc/passwd or /etc/group, or a number";
+            Account::parse(text).map_err(|message| value::Mistake { message, hint })
+        })
+    }
+
+    fn credentials(&mut self) -> Option<Credentials> {
+        let (user, group) = (self.field("user"), self.field("group"));
+        let more = self.field("supplementary-groups");
+        let first = user.or(group).or(more)?;
+        let user = user.and_then(|field| self.account(field));
+        let group = group.and_then(|field| self.account(field));
+        let mut supplementary = Vec::new();
+        if let Some(field) = more {
+            for node in field.list(&mut self.found) {
+                supplementary.extend(self.account(field.within(node)));
+            }
+        }
+        let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &supplementary);
+        if let Err(unresolved) = &ids {
+            self.unresolved = true;
+            let message = format!("there is no {} {}", unresolved.what, unresolved.name);
+            let code = format!("missing-{}", unresolved.what);
+            let warning = Diagnostic::warning(&code, first.place(), message)
+                .with_hint("until there is, starting the unit fails");
+            self.found.push(warning);
+        }
+        Some(Credentials { ids })
+    }
+
+    /// Notes what has to be there at a start.
+    fn look_outside(&mut self, run: &Run) {
+        let path = run.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+        let path = path.unwrap_or(PATH);
+        for (key, lines) in [
+            ("exec-start", &run.exec_start),
+            ("exec-start-pre", &run.exec_start_pre),
+            ("exec-condition", &run.exec_condition),
+            ("exec-start-post", &run.exec_start_post),
+            ("exec-stop-post", &run.exec_stop_post),
+            ("exec-stop", &run.exec_stop),
+            ("exec-reload", &run.exec_reload),
+        ] {
+            let Some(field) = self.field(key) else { continue };
+            for (line, node) in lines.iter().zip(field.one_or_list()) {
+                let Some([Piece::Literal(word)]) = line.words.first().map(Vec::as_slice) else {
+                    continue;
+                };
+                let candidates = if word.starts_with('/') {
+                    vec![word.clone()]
+                } else {
+                    path.split(':').map(|directory| format!("{directory}/{word}")).collect()
+                };
+                let without = match key {
+                    _ if line.prefixes.has(Prefixes::FORGIVEN) => "the unit does without it",
+                    "exec-stop" => "a stop does without it",
+                    "exec-stop-post" => "what it does after the end is left undone",
+                    "exec-reload" => "reloading the unit fails",
+                    _ => "starting the unit fails",
+                };
+                let outside = Outside::Executable(word.clone(), candidates, without);
+                self.outside.push((field.within(node).place(), outside));
+            }
+        }
+        let particular = run.particular.as_deref();
+        let sure = particular.is_none_or(|p| !p.working_dir_optional && p.root_dir.is_none());
+        if let Some(field) = self.field("working-dir").filter(|_| sure && run.working_dir != "~") {
+            self.outside.push((field.place(), Outside::Directory(run.working_dir.clone())));
+        }
+        if let Some(field) = self.field("env-file") {
+            for file in run.env_file.iter().filter(|file| !file.optional) {
+                self.outside.push((field.place(), Outside::File(file.path.clone())));
+            }
+        }
+    }
+}
+
+fn asks_for_main_pid(line: &ExecLine) -> bool {
+    line.words.iter().flatten().any(|piece| matches!(piece, Piece::MainPid))
+}

@@ -1,0 +1,295 @@
+//! What few units ask for, gathered: see [`crate::spec::Particular`].
+
+use crate::limit;
+use crate::spec::value::{self, Mistake, mistake};
+use crate::spec::{
+    Directories, DirectoryKind, Ending, ExecLine, FdStore, Keep, KillMode, Kind, MainPid,
+    OomPolicy, Particular, Privileges,
+};
+use crate::text::capability;
+use crate::text::diagnostic::Diagnostic;
+use crate::unit::exec_line::is_variable;
+use crate::unit::field::Field;
+use crate::unit::meaning::Reader;
+
+impl Reader<'_> {
+    pub(super) fn particular(&mut self, kind: Kind) -> Option<Box<Particular>> {
+        let (working_dir_optional, _) = self.working_dir();
+        let mut particular = Particular {
+            conditions: self.conditions(),
+            env_pass: self.names_of_variables("env-pass", passed),
+            env_unset: self.names_of_variables("env-unset", unset),
+            working_dir_optional,
+            root_dir: self.path("root-dir"),
+            privileges: self.privileges(),
+            stdio: self.stdio(),
+            directories: self.directories(),
+            runtime_dir_keep: match self.choice("runtime-dir-keep", &["no", "restart", "yes"]) {
+                Some(1) => Keep::Restart,
+                Some(2) => Keep::Yes,
+                Some(_) | None => Keep::No,
+            },
+            schedule: self.schedule(),
+            ending: self.ending(),
+            cgroup: self.cgroup(),
+            ready_fd: self.number("ready-fd", 3, 1023),
+            ready_wait: self.wait_before_post(),
+            ready_exec: self.ready_exec(),
+            start_idle: self.value("start-idle", false, value::boolean),
+            main_pid: self.main_pid(kind),
+            watchdog: self.value("watchdog", None, value::timeout),
+            wait_file: self.paths("wait-file"),
+            fd_store: self.fd_store(),
+            ignore_sigpipe: self.value("ignore-sigpipe", false, value::boolean),
+            lenient: false,
+        };
+        let wanted = particular.is_any() || self.field("exec-stop").is_some();
+        particular.lenient = self.manifest.imported && wanted;
+        particular.is_any().then(|| Box::new(particular))
+    }
+
+    fn fd_store(&mut self) -> FdStore {
+        let most = self.number("fd-store-max", 0, limit::STORED).unwrap_or(0);
+        let keep = match self.choice("fd-store-preserve", &["no", "restart", "yes"]) {
+            Some(0) => Keep::No,
+            Some(2) => Keep::Yes,
+            Some(_) | None => Keep::Restart,
+        };
+        if most == 0 { FdStore::default() } else { FdStore { most, keep } }
+    }
+
+    /// Each of one value or a list; None where the key is not there.
+    pub(super) fn words<T>(
+        &mut self,
+        key: &str,
+        mut parse: impl FnMut(&str) -> Result<T, Mistake>,
+    ) -> Option<Vec<T>> {
+        let field = self.field(key)?;
+        let nodes = field.one_or_list();
+        if nodes.len() > limit::WORDS {
+            let message = format!("`{key}` has {} values", nodes.len());
+            field.error(&mut self.found, "too-large", message, "1024 at most");
+            return None;
+        }
+        let read = |node| field.within(node).value(&mut self.found, &mut parse);
+        Some(nodes.iter().filter_map(read).collect())
+    }
+
+    pub(super) fn number(&mut self, key: &str, least: u32, most: u32) -> Option<u16> {
+        let field = self.field(key)?;
+        let number = field.value(&mut self.found, |text| value::count(text, least, most))?;
+        u16::try_from(number).ok()
+    }
+
+    fn names_of_variables(&mut self, key: &str, fits: fn(&str) -> bool) -> Vec<String> {
+        let names = self.words(key, |text| {
+            if fits(text) {
+                return Ok(text.to_string());
+            }
+            let hint = "letters, digits and _, not beginning with a digit";
+            mistake(format!("`{text}` can not be the name of a variable"), hint)
+        });
+        names.unwrap_or_default()
+    }
+
+    /// Whether it may be missing, and which.
+    pub(super) fn working_dir(&mut self) -> (bool, String) {
+        let root = (false, "/".to_string());
+        let Some(field) = self.field("working-dir") else { return root };
+        // The other key for which YAML's null is the value that was meant.
+        if field.node.scalar().is_some_and(|scalar| scalar.is_null() && scalar.text == "~") {
+            return (false, "~".to_string());
+        }
+        let read = field.value(&mut self.found, |text| {
+            let (bare, optional) = match text.strip_prefix('-') {
+                Some(bare) => (bare, true),
+                None => (text, false),
+            };
+            let path = if bare == "~" { bare.to_string() } else { value::path(bare)? };
+            Ok((optional, path))
+        });
+        read.unwrap_or(root)
+    }
+
+    fn privileges(&mut self) -> Privileges {
+        let set =
+            |numbers: Vec<u8>| numbers.into_iter().fold(0u64, |set, n| set | 1u64 << (n & 63));
+        let capability = |text: &str| match capability::number(text) {
+            Some(number) => Ok(number),
+            None => mistake(format!("`{text}` is no capability"), "see capabilities(7)"),
+        };
+        Privileges {
+            no_new: self.value("no-new-privileges", false, value::boolean),
+            bound: self.words("capabilities-bound", capability).map(set),
+            ambient: self.words("capabilities-ambient", capability).map(set).unwrap_or_default(),
+            secure_bits: self
+                .words("secure-bits", secure_bit)
+                .map(|bits| bits.into_iter().fold(0, |all, bit| all | bit))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn directories(&mut self) -> Vec<Directories> {
+        let mut all = Vec::new();
+        for kind in DirectoryKind::ALL {
+            let key = kind.key();
+            let mode = self.value(mode_key(kind), 0o755, mode);
+            let Some(names) = self.words(key, relative) else { continue };
+            if !names.is_empty() {
+                all.push(Directories { kind, names, mode });
+            }
+        }
+        all
+    }
+
+    fn ending(&mut self) -> Ending {
+        let standard = Ending::default();
+        Ending {
+            mode: match self.choice("kill-mode", &["group", "mixed", "process", "none"]) {
+                Some(1) => KillMode::Mixed,
+                Some(2) => KillMode::Process,
+                Some(3) => KillMode::None,
+                Some(_) | None => KillMode::Group,
+            },
+            final_signal: self.value("stop-final-signal", standard.final_signal, value::signal),
+            kill: self.value("kill-final", standard.kill, value::boolean),
+            hup: self.value("stop-hup", standard.hup, value::boolean),
+            reload_signal: self.value("reload-signal", None, |text| value::signal(text).map(Some)),
+            abort_timeout: self.value("abort-timeout", None, value::timeout),
+            oom_policy: match self.choice("oom-policy", &["continue", "stop", "kill"]) {
+                Some(0) => OomPolicy::Continue,
+                Some(2) => OomPolicy::Kill,
+                Some(_) | None => OomPolicy::Stop,
+            },
+        }
+    }
+
+    fn wait_before_post(&mut self) -> Option<std::time::Duration> {
+        self.field("exec-start-post")?;
+        // A mistake in it is told where it is read first.
+        value::duration(&self.field("ready-wait")?.node.scalar()?.text).ok()
+    }
+
+    fn ready_exec(&mut self) -> Option<ExecLine> {
+        let field = self.field("ready-exec")?;
+        let mut lines = self.exec_lines("ready-exec", true);
+        if lines.len() > 1 {
+            let message = "`ready-exec` is one command".to_string();
+            field.error(&mut self.found, "value", message, "put several into a script");
+        }
+        lines.pop()
+    }
+
+    fn main_pid(&mut self, kind: Kind) -> MainPid {
+        let chosen = self.choice("main-pid", &["guess", "none"]);
+        if kind != Kind::BackgroundPidfile {
+            return MainPid::File;
+        }
+        match (self.field("pid-file"), self.field("main-pid")) {
+            (Some(_), Some(field)) => {
+                let message = "`main-pid` and `pid-file` exclude each other".to_string();
+                field.error(&mut self.found, "value", message, "leave one of them");
+            }
+            (None, None) => {
+                let message = "a background-pidfile unit needs `pid-file`".to_string();
+                let error = Diagnostic::error("missing-key", self.place(), message)
+                    .with_hint("where the daemon leaves none, say `main-pid: guess`");
+                self.found.push(error);
+            }
+            (Some(_), None) | (None, Some(_)) => {}
+        }
+        match chosen {
+            Some(0) => MainPid::Guess,
+            Some(_) => MainPid::None,
+            None => MainPid::File,
+        }
+    }
+
+    /// Ways of becoming ready that exclude each other.
+    pub(super) fn check_ready_keys(&mut self) {
+        let keys = ["ready-wait", "ready-grep", "ready-fd", "ready-exec"];
+        let given: Vec<Field<'_>> = keys.iter().filter_map(|key| self.field(key)).collect();
+        if let [first, second, ..] = given.as_slice() {
+            let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+            second.error(&mut self.found, "value", message, "leave one of them");
+        }
+    }
+}
+
+fn passed(name: &str) -> bool {
+    name == "*" || is_variable(name)
+}
+
+fn unset(text: &str) -> bool {
+    is_variable(text.split_once('=').map_or(text, |(name, _)| name))
+}
+
+/// SECBIT_* of linux/securebits.h.
+fn secure_bit(text: &str) -> Result<u8, Mistake> {
+    Ok(match text {
+        "noroot" => 1,
+        "noroot-locked" => 2,
+        "no-setuid-fixup" => 4,
+        "no-setuid-fixup-locked" => 8,
+        "keep-caps" => 16,
+        "keep-caps-locked" => 32,
+        _ => return mistake(format!("`{text}` is no secure bit"), "see capabilities(7)"),
+    })
+}
+
+/// Permission bits, set-id and sticky ones too.
+fn mode(text: &str) -> Result<u16, Mistake> {
+    let octal = (1..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    let mode = if octal { u16::from_str_radix(text, 8).ok() } else { None };
+    match mode.filter(|mode| *mode <= 0o7777) {
+        Some(mode) => Ok(mode),
+        None => mistake(format!("`{text}` is no mode"), "octal digits: `0755`"),
+    }
+}
+
+/// A path below a directory, that nothing leads out of.
+pub(super) fn relative(text: &str) -> Result<String, Mistake> {
+    let fits = !text.is_empty()
+        && text.len() <= limit::PATH
+        && !text.contains(['\0', '\n', ':'])
+        && text.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if fits {
+        return Ok(text.to_string());
+    }
+    mistake(format!("`{text}` is no relative path"), "a name, or names with `/` between; no `..`")
+}
+
+/// The key of their mode.
+const fn mode_key(kind: DirectoryKind) -> &'static str {
+    match kind {
+        DirectoryKind::Runtime => "runtime-dir-mode",
+        DirectoryKind::State => "state-dir-mode",
+        DirectoryKind::Cache => "cache-dir-mode",
+        DirectoryKind::Log => "log-dir-mode",
+        DirectoryKind::Config => "config-dir-mode",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_relative_path_leads_out() {
+        for good in ["a", "a/b", "a.b/..c", "ä b"] {
+            assert!(relative(good).is_ok(), "{good}");
+        }
+        for bad in ["", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a:b", "a\nb"]
+        {
+            assert!(relative(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!((mode("0755"), mode("02750")), (Ok(0o755), Ok(0o2750)));
+        for bad in ["", "8", "0x1", "-1", "10000", "755 ", "rwx"] {
+            assert!(mode(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! init.yaml as text: every setting in one table, and its reading. What the settings
+//! are once read is [`crate::unit::settings`].
+//!
+//! A boot goes on whatever is in the file: a setting with a mistake keeps its
+//! default, a file that can not be parsed is all defaults; both are told as errors.
+
+use crate::limit;
+use crate::spec::Restart;
+use crate::spec::value;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::name::Name;
+use crate::text::yaml::{self, Node, Value};
+use crate::unit::field::Field;
+use crate::unit::key;
+use crate::unit::key_table::RESTARTS;
+use crate::unit::reaction::Reaction;
+use crate::unit::settings::{Echo, Settings};
+use std::sync::Arc;
+
+/// One key of init.yaml.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingKey {
+    /// As written.
+    pub name: &'static str,
+    /// What may stand behind it.
+    pub words: &'static str,
+    /// What holds when it is left out.
+    pub default: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+/// Where systemd looks for unit files, the first the first: systemd.unit(5).
+const SYSTEMD_DIRS: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+#[rustfmt::skip]
+const fn setting(
+    name: &'static str, words: &'static str, default: &'static str, doc: &'static str,
+) -> SettingKey {
+    SettingKey { name, words, default, doc }
+}
+
+/// Every key, in the order the documentation lists them.
+#[rustfmt::skip]
+pub const SETTINGS: &[SettingKey] = &[
+    setting("default-target", "a target", "multi-user", "The goal of a boot that names none."),
+    setting("emergency-target", "a target", "emergency", "Where a boot goes when the goal's provider is missing, masked or broken."),
+    setting("max-starting", "a whole number", "0: no limit", "How many units may be starting at once."),
+    setting("start-timeout", "a duration, or `none`", "60s", "The default of the unit key."),
+    setting("stop-timeout", "a duration, or `none`", "10s", "The default of the unit key."),
+    setting("restart", "one of the words of the unit key", "on-failure", "The default of the unit key, for foreground units, background-pidfile and triggers."),
+    setting("restart-delay", "a duration", "200ms", "The default of the unit key."),
+    setting("restart-delay-max", "a duration", "60s", "The default of the unit key."),
+    setting("restart-reset", "a duration", "60s", "The default of the unit key."),
+    setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
+    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed. Then a machine writes and unmounts its file systems: a minute and a half at most where nothing moves any more, however much does not answer, and two and a half where much is still to be written, for a disk that is slow too."),
+    setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its loop, and the hardware starts the machine anew once init is stuck for so long. It goes on through the end, too."),
+    setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: what Ctrl-Alt-Del does. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT, which is what the kernel sends for it, ends everything."),
+    setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: what SIGPWR does, which whoever listens to the power key or to the power supply sends to PID 1."),
+    setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: what Alt-Up at a console does, of which the kernel tells PID 1 by SIGWINCH."),
+    setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
+    setting("import-dirs", "a list of absolute paths, or `systemd`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
+    setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
+    setting("state-dir", "an absolute path", "/var/lib/groundstate", "Where what outlives a boot is kept: when persistent timers last fired."),
+    setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
+    setting("log-keep", "a whole number", "4", "Rotated files kept of each log."),
+    setting("log-dir-after", "a target", "none: at once", "Log files are opened once this target is active; until then the logger keeps its lines in memory."),
+    setting("log-readers", "a group", "adm", "Who may read logs besides root and init's own user."),
+    setting("sources", "a map: `fleet: {uid: 0}`", "none", "Named sets of units that a controller of that uid may put."),
+    setting("env", "a map, or a list of `NAME=value`", "none", "Environment variables of every unit."),
+    setting("env-pass", "names, or `*`", "`*` in a container or as a supervisor, none on a booted machine", "Variables of init's own environment that units get."),
+    setting("echo", "yes, no or raw", "yes in a container or as a supervisor, else no", "The logger copies each line to init's own output, as `TARGET | line`, or (raw) as it is."),
+    setting("exit-with", "a target", "none", "When its run is over for good, everything is stopped and init exits with its status."),
+    setting("default-policy", "enable or disable", "enable", "Whether wanted-by and required-by of a unit count while the policy says nothing about it."),
+];
+
+/// The settings of a file, and all that is wrong with it.
+pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
+    let mut settings = Settings::default();
+    let reading = yaml::read(file, bytes, &yaml::Limits::UNIT_FILE);
+    let mut found = reading.diagnostics;
+    if let Some(second) = reading.documents.get(1) {
+        let message = "a second document; the settings are one";
+        found.push(Diagnostic::error("shape", second.root.at.of(file), message));
+    }
+    let Some(document) = reading.documents.first() else { return (settings, found) };
+    if document.broken {
+        return (settings, found);
+    }
+    let field = Field { file, key: "init.yaml", node: &document.root };
+    for pair in field.map(&mut found) {
+        if pair.key.starts_with(key::PRIVATE) {
+            continue;
+        }
+        if SETTINGS.iter().all(|setting| setting.name != pair.key) {
+            let meant = key::nearest(&pair.key, SETTINGS.iter().map(|setting| setting.name));
+            let hint = match meant {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "keys of your own begin with x-".to_string(),
+            };
+            let message = format!("unknown setting `{}`", pair.key);
+            let error = Diagnostic::error("unknown-key", pair.at.of(file), message);
+            found.push(error.with_hint(hint));
+            continue;
+        }
+        let field = Field { file, key: &pair.key, node: &pair.node };
+        set(&mut settings, field, &mut found);
+    }
+    if found.iter().any(|found| found.severity == Severity::Error)
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        crate::text::encoding::add_excerpts(&mut found, file, text);
+    }
+    (settings, found)
+}
+
+fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
+    match field.key {
+        "default-target" => put(&mut settings.default_target, field.name(found)),
+        "emergency-target" => put(&mut settings.emergency_target, field.name(found)),
+        "max-starting" => {
+            let parse = |text: &str| value::count(text, 0, 1_000_000);
+            put(&mut settings.max_starting, field.value(found, parse));
+        }
+        "start-timeout" => put(&mut settings.start_timeout, field.value(found, value::timeout)),
+        "stop-timeout" => put(&mut settings.stop_timeout, field.value(found, value::timeout)),
+        "restart" => {
+            let index = field.choice(found, &RESTARTS);
+            settings.restart = index.and_then(|index| Restart::ALL.get(index).copied());
+        }
+        "restart-delay" => put(&mut settings.restart_delay, field.value(found, value::duration)),
+        "restart-delay-max" => {
+            put(&mut settings.restart_delay_max, field.value(found, value::duration));
+        }
+        "restart-reset" => put(&mut settings.restart_reset, field.value(found, value::duration)),
+        "failure-verdict" => {
+            let parse = |text: &str| value::count(text, 1, 1_000_000);
+            put(&mut settings.failure_verdict, field.value(found, parse));
+        }
+        "shutdown-deadline" => {
+            settings.shutdown_deadline = field.value(found, deadline);
+        }
+        "watchdog" => {
+            settings.watchdog = field.value(found, deadline);
+        }
+        "ctrl-alt-del" => put(&mut settings.reactions.ctrl_alt_del, reaction(field, found)),
+        "power-key" => put(&mut settings.reactions.power_key, reaction(field, found)),
+        "keyboard-request" => {
+            put(&mut settings.reactions.keyboard_request, reaction(field, found));
+        }
+        "unit-dirs" => settings.unit_dirs = paths(field, found),
+        "import-dirs" => {
+            let systemd = field.node.scalar().is_some_and(|scalar| scalar.text == "systemd");
+            let own = || SYSTEMD_DIRS.iter().map(|dir| (*dir).to_string()).collect();
+            put(&mut settings.import_dirs, if systemd { Some(own()) } else { paths(field, found) });
+        }
+        "log-dir" => settings.log_dir = field.value(found, value::path),
+        "state-dir" => settings.state_dir = field.value(found, value::path),
+        "log-size" => put(&mut settings.log_size, field.value(found, log_size)),
+        "log-keep" => {
+            let parse = |text: &str| value::count(text, 0, 1_000);
+            put(&mut settings.log_keep, field.value(found, parse));
+        }
+        "log-dir-after" => settings.log_dir_after = field.name(found),
+        "log-readers" => {
+            put(&mut settings.log_readers, field.text(found).map(|scalar| scalar.text.clone()));
+        }
+        "sources" => sources(settings, field, found),
+        "env" => settings.env = field.environment(found),
+        "env-pass" => settings.env_pass = env_pass(field, found),
+        "echo" => settings.echo = echo(field, found),
+        "exit-with" => settings.exit_with = field.name(found),
+        "default-policy" => {
+            let index = field.choice(found, &["enable", "disable"]);
+            put(&mut settings.enabled_by_default, index.map(|index| index == 0));
+        }
+        _ => {}
+    }
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn reaction(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Reaction> {
+    field.name(found).map(Reaction::from)
+}
+
+fn deadline(text: &str) -> Result<std::time::Duration, value::Mistake> {
+    value::timeout(text)?.ok_or_else(|| value::Mistake {
+        message: "a shutdown without end".to_string(),
+        hint: "give a long time if need be: `1h`",
+    })
+}
+
+fn log_size(text: &str) -> Result<u64, value::Mistake> {
+    let size = value::size(text)?;
+    if size < 4096 {
+        let message = format!("`{text}` is too small for a log file");
+        return Err(value::Mistake { message, hint: "4K or more" });
+    }
+    Ok(size)
+}
+
+fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
+    let nodes = field.list(found);
+    if nodes.is_empty() || nodes.len() > limit::UNIT_DIRS {
+        field.error(
+            found,
+            "value",
+            format!("`{}` has {} paths", field.key, nodes.len()),
+            "1 to 32",
+        );
+        return None;
+    }
+    let path = |node| field.within(node).value(found, value::path);
+    nodes.iter().map(path).collect()
+}
+
+fn env_pass(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for node in field.one_or_list() {
+        let Some(text) = field.within(node).text(found) else { continue };
+        for name in text.text.split(',').map(str::trim) {
+            if name == "*" || crate::unit::exec_line::is_variable(name) {
+                names.push(name.to_string());
+            } else {
+                let message = format!("`{name}` can not be the name of a variable");
+                field.within(node).error(found, "value", message, "names, or '*' for all");
+            }
+        }
+    }
+    Some(names)
+}
+
+fn echo(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Echo> {
+    field.value(found, |text| match (text, value::boolean(text)) {
+        ("raw", _) => Ok(Echo::Raw),
+        (_, Ok(true)) => Ok(Echo::Yes),
+        (_, Ok(false)) => Ok(Echo::No),
+        (_, Err(mistake)) => Err(value::Mistake { hint: "write `yes`, `no` or `raw`", ..mistake }),
+    })
+}
+
+fn sources(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
+    for pair in field.map(found) {
+        let name = match Name::new(&pair.key) {
+            Ok(name) => name,
+            Err(error) => {
+                found.push(Diagnostic::error("name", pair.at.of(field.file), error.to_string()));
+                continue;
+            }
+        };
+        let source = Field { key: "uid", ..field.within(&pair.node) };
+        let Some(uid) = uid_node(&pair.node) else {
+            let message = format!("the source `{name}` is not `uid: NUMBER` and nothing else");
+            source.error(found, "shape", message, "write `fleet: {uid: 0}`");
+            continue;
+        };
+        let uid = source.within(uid).value(found, |text| {
+            let message = format!("`{text}` is no user number");
+            crate::unit::account::id(text).ok_or(value::Mistake { message, hint: "a plain number" })
+        });
+        settings.sources.extend(uid.map(|uid| (name, uid)));
+    }
+}
+
+fn uid_node(node: &Node) -> Option<&Node> {
+    match &node.value {
+        Value::Map(pairs) if pairs.len() == 1 => node.get("uid"),
+        Value::Map(_) | Value::Scalar(_) | Value::List(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::event::Shutdown;
+    use std::time::Duration;
+
+    fn settings(text: &str) -> (Settings, Vec<Diagnostic>) {
+        read(&Arc::from("init.yaml"), text.as_bytes())
+    }
+
+    #[test]
+    fn every_setting_can_be_set() {
+        let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
+            start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
+            restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
+            shutdown-deadline: 30s\nwatchdog: 20s\nctrl-alt-del: none\npower-key: rescue\n\
+            keyboard-request: halt\nimport-dirs: systemd\nunit-dirs: [/a, /b]\nlog-dir: /l\nstate-dir: /s\nlog-size: 1M\nlog-keep: 0\n\
+            log-dir-after: var\nlog-readers: staff\nsources:\n  fleet: {uid: 7}\nenv: {A: b}\n\
+            env-pass: '*'\necho: raw\nexit-with: job\ndefault-policy: disable\nx-mine: 1\n";
+        let (settings, found) = settings(text);
+        assert_eq!(found, Vec::new());
+        let default = Settings::default();
+        assert_eq!(settings.default_target.as_str(), "server");
+        assert_eq!(
+            (settings.start_timeout, settings.restart_delay),
+            (None, Duration::from_secs(1))
+        );
+        assert_eq!(settings.sources.values().copied().collect::<Vec<_>>(), [7]);
+        assert_eq!(settings.env_pass, Some(vec!["*".to_string()]));
+        assert_eq!((settings.echo, settings.enabled_by_default), (Some(Echo::Raw), false));
+        let (now, then) = (format!("{settings:?}"), format!("{default:?}"));
+        let same = |word: &str| now.contains(word) && then.contains(word);
+        assert!(!same("max_starting: 0") && !same("log_keep: 4") && !same("exit_with: None"));
+        assert_eq!(SETTINGS.len(), text.matches('\n').count() - 2);
+    }
+
+    #[test]
+    fn a_key_of_the_machine_ends_it_or_sets_a_goal_or_does_nothing() {
+        let default = Settings::default().reactions;
+        assert_eq!(default.ctrl_alt_del, Reaction::End(Shutdown::Reboot));
+        assert_eq!(default.power_key, Reaction::End(Shutdown::Poweroff));
+        assert_eq!(default.keyboard_request, Reaction::Nothing);
+        let text = "ctrl-alt-del: none\npower-key: rescue\nkeyboard-request: poweroff\n";
+        let (settings, found) = settings(text);
+        assert_eq!(found, Vec::new());
+        assert_eq!(settings.reactions.ctrl_alt_del, Reaction::Nothing);
+        assert_eq!(settings.reactions.keyboard_request, Reaction::End(Shutdown::Poweroff));
+        let goals = settings.reactions.goals().map(|(setting, goal)| (setting, goal.as_str()));
+        assert_eq!(goals.collect::<Vec<_>>(), [("power-key", "rescue")]);
+        let (settings, found) = self::settings("ctrl-alt-del: ../x\npower-key: [a, b]\n");
+        assert_eq!((settings.reactions, found.len()), (default, 2));
+        let told = |key: &str| SETTINGS.iter().find(|it| it.name == key).unwrap().words;
+        for key in ["ctrl-alt-del", "power-key", "keyboard-request"] {
+            assert_eq!(told(key), "reboot, poweroff, halt, none, or a target");
+        }
+    }
+
+    #[test]
+    fn a_setting_with_a_mistake_keeps_its_default_and_is_told() {
+        let (settings, found) = settings("default-traget: x\nmax-starting: -1\nlog-keep: 9\n");
+        assert_eq!((settings.max_starting, settings.log_keep), (0, 9));
+        let places: Vec<_> = found.iter().map(|d| (d.at.line, d.at.column, &*d.code)).collect();
+        assert_eq!(places, [(1, 1, "unknown-key"), (2, 15, "value")]);
+        assert_eq!(found[0].hint, "did you mean `default-target`?");
+        assert_eq!(found[1].excerpt, "max-starting: -1");
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_parsed_is_all_defaults() {
+        let (settings, found) = settings("log-keep: 9\nx: [\n");
+        assert_eq!(settings, Settings::default());
+        assert_eq!(found.len(), 1);
+        assert_eq!(self::settings("").0, Settings::default());
+        assert!(self::settings("# nothing\n").1.is_empty());
+    }
+}

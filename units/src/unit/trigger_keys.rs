@@ -1,0 +1,356 @@
+//! From the keys of a trigger's unit file to a [`Trigger`]. The other half of
+//! [`crate::unit::meaning`], as [`crate::unit::process`] is for units with a process.
+
+use crate::import::systemd::UnitName;
+use crate::limit;
+use crate::spec::value;
+use crate::spec::{Credentials, DependencyKind, Kind};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::name::Name;
+use crate::trigger::address::{self, Address, Sort};
+use crate::trigger::calendar::ZoneName;
+use crate::trigger::zone::Zone;
+use crate::trigger::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, calendar, zone};
+use crate::unit::account::Account;
+use crate::unit::assembly::{Draft, Edge};
+use crate::unit::field::Field;
+use crate::unit::meaning::{Outside, Reader};
+use std::time::Duration;
+
+impl Reader<'_> {
+    /// What the unit waits for.
+    pub(crate) fn trigger(&mut self, kind: Kind) -> Option<Trigger> {
+        let trigger = match kind {
+            Kind::Socket => Trigger::Socket(Box::new(self.socket())),
+            Kind::Timer => Trigger::Timer(self.timer()),
+            Kind::Path => Trigger::Path(self.watch()),
+            Kind::ForegroundNotified
+            | Kind::ForegroundSupervised
+            | Kind::BackgroundPidfile
+            | Kind::BackgroundScripted
+            | Kind::Oneshot
+            | Kind::Virtual => return None,
+        };
+        Some(trigger)
+    }
+
+    /// Each value of a key that takes one or a list.
+    fn several<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, value::Mistake>,
+    ) -> Vec<(T, Field<'_>)> {
+        let Some(field) = self.field(key) else { return Vec::new() };
+        let nodes = field.one_or_list();
+        if nodes.is_empty() || nodes.len() > limit::TRIGGER_VALUES {
+            let message = format!("`{key}` has {} values", nodes.len());
+            field.error(&mut self.found, "value", message, "1 to 64");
+            return Vec::new();
+        }
+        let mut values = Vec::new();
+        for node in nodes {
+            let field = field.within(node);
+            values.extend(field.value(&mut self.found, &parse).map(|value| (value, field)));
+        }
+        values
+    }
+
+    fn needs_one(&mut self, empty: bool, kind: Kind, keys: &[&str]) {
+        // A value that is wrong was told already.
+        if empty && keys.iter().all(|key| self.field(key).is_none()) {
+            let message = format!("a {} unit needs one of {}", kind.as_str(), keys.join(", "));
+            self.found.push(Diagnostic::error("missing-key", self.place(), message));
+        }
+    }
+
+    fn yes(&mut self, key: &str, default: bool) -> bool {
+        self.value(key, default, value::boolean)
+    }
+
+    fn optional<T>(
+        &mut self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, value::Mistake>,
+    ) -> Option<T> {
+        self.value(key, None, |text| parse(text).map(Some))
+    }
+
+    fn socket(&mut self) -> Socket {
+        let mut listen = Vec::new();
+        for key in self.keys() {
+            if let Some(sort) = Sort::ALL.into_iter().find(|sort| sort.as_str() == key) {
+                let found = self.several(key, |text| address::parse(sort, text));
+                listen.extend(found.into_iter().map(|(listen, _)| listen));
+            }
+        }
+        self.needs_one(listen.is_empty(), Kind::Socket, &Sort::ALL.map(Sort::as_str));
+        if listen.len() > limit::TRIGGER_VALUES {
+            let message = format!("{} things to listen to", listen.len());
+            self.found.push(Diagnostic::error("too-large", self.place(), message));
+            listen.truncate(limit::TRIGGER_VALUES);
+        }
+        let count = |text: &str| value::count(text, 0, u32::MAX);
+        let socket = Socket {
+            listen,
+            owner: self.owner(),
+            mode: self.value("socket-mode", 0o666, value::mode),
+            directory_mode: self.value("socket-directory-mode", 0o755, value::mode),
+            backlog: self.value("socket-backlog", 4096, count),
+            v6only: self.v6only(),
+            fd_name: self.optional("socket-fd-name", fd_name),
+            accept: self.yes("socket-accept", false),
+            max_connections: self
+                .value("socket-max-connections", 64, |text| value::count(text, 1, 65_536)),
+            max_per_source: self.value("socket-max-connections-per-source", 0, |text| {
+                value::count(text, 0, 65_536)
+            }),
+            keepalive: self.yes("socket-keepalive", false),
+            keepalive_time: self.optional("socket-keepalive-time", value::duration),
+            keepalive_interval: self.optional("socket-keepalive-interval", value::duration),
+            keepalive_probes: self
+                .optional("socket-keepalive-probes", |text| value::count(text, 1, 127)),
+            nodelay: self.yes("socket-nodelay", false),
+            reuse_port: self.yes("socket-reuse-port", false),
+            free_bind: self.yes("socket-free-bind", false),
+            transparent: self.yes("socket-transparent", false),
+            broadcast: self.yes("socket-broadcast", false),
+            device: self.optional("socket-device", device),
+            defer_accept: self.optional("socket-defer-accept", value::duration),
+            priority: self.optional("socket-priority", count),
+            mark: self.optional("socket-mark", count),
+            tos: self.optional("socket-tos", tos),
+            ttl: self.optional("socket-ttl", |text| value::count(text, 1, 255)),
+            congestion: self.optional("socket-congestion", congestion),
+            receive_buffer: self.optional("socket-receive-buffer", value::size),
+            send_buffer: self.optional("socket-send-buffer", value::size),
+            pipe_size: self.optional("socket-pipe-size", value::size),
+            pass_credentials: self.yes("socket-pass-credentials", false),
+            pass_security: self.yes("socket-pass-security", false),
+            pass_packet_info: self.yes("socket-pass-packet-info", false),
+            timestamping: self.timestamping(),
+            writable: self.yes("socket-writable", false),
+            flush: self.yes("socket-flush", false),
+            remove: self.yes("socket-remove", false),
+            symlinks: self.symlinks(),
+        };
+        self.check_socket(&socket);
+        socket
+    }
+
+    fn v6only(&mut self) -> V6Only {
+        match self.choice("socket-v6only", &V6ONLY) {
+            Some(1) => V6Only::Both,
+            Some(2) => V6Only::Only,
+            Some(_) | None => V6Only::Default,
+        }
+    }
+
+    fn timestamping(&mut self) -> Timestamping {
+        match self.choice("socket-timestamping", &TIMESTAMPING) {
+            Some(1) => Timestamping::Microseconds,
+            Some(2) => Timestamping::Nanoseconds,
+            Some(_) | None => Timestamping::Off,
+        }
+    }
+
+    fn check_socket(&mut self, socket: &Socket) {
+        let paths = socket.listen.iter().filter(|one| matches!(one.address, Address::Path(_)));
+        let paths = paths.count();
+        if let Some(field) = self.field("socket-symlinks")
+            && paths != 1
+        {
+            let message = format!("`socket-symlinks` with {paths} paths to link to");
+            field.error(&mut self.found, "value", message, "links lead to the one path");
+        }
+        for key in ["socket-max-connections", "socket-max-connections-per-source"] {
+            if let Some(field) = self.field(key).filter(|_| !socket.accept) {
+                let message = format!("`{key}` without `socket-accept` changes nothing");
+                self.found.push(Diagnostic::warning("value", field.place(), message));
+            }
+        }
+        if let Some(field) = self.field("socket-max-connections")
+            && socket.accept
+            && socket.max_connections > limit::PLACES
+        {
+            let message = format!("no more than {} connections are served at once", limit::PLACES);
+            self.found.push(Diagnostic::warning("value", field.place(), message));
+        }
+        if let Some(field) = self.field("socket-accept")
+            && socket.accept
+            && socket.listen.iter().any(|one| !one.sort.connects())
+        {
+            let message = "`socket-accept` without connections to accept".to_string();
+            let hint = "listen-stream and listen-seqpacket have connections";
+            field.error(&mut self.found, "value", message, hint);
+        }
+    }
+
+    /// A socket that accepts brings in an instance of a template for each connection: one unit
+    /// for each place there is, instead of the one it activates.
+    pub(crate) fn places(&mut self, draft: &mut Draft, socket: &Socket) {
+        let (Some(field), Some(template)) = (self.field("activates"), draft.activates.take())
+        else {
+            return;
+        };
+        let name = UnitName::of(template.as_str());
+        if !name.is_template() {
+            let message = format!("`{template}` is no template, and each connection wants its own");
+            let hint = "with `socket-accept`, `activates` names a template: `activates: echo@`";
+            return field.error(&mut self.found, "value", message, hint);
+        }
+        let line = field.place().line;
+        for number in 0..socket.max_connections.min(limit::PLACES) {
+            let Ok(target) = Name::new(&name.with_instance(&number.to_string()).to_string()) else {
+                continue;
+            };
+            // That there is no such template is said once.
+            let (kind, optional) = (DependencyKind::Accepts, number > 0);
+            draft.dependencies.push(Edge { kind, target, optional, imported: false, line });
+        }
+    }
+
+    fn symlinks(&mut self) -> Vec<String> {
+        self.several("socket-symlinks", value::path).into_iter().map(|(path, _)| path).collect()
+    }
+
+    fn owner(&mut self) -> Option<Credentials> {
+        let fields = [self.field("socket-user"), self.field("socket-group")];
+        let first = fields.into_iter().flatten().next()?;
+        let [user, group] = fields.map(|field| {
+            field?.value(&mut self.found, |text| {
+                let hint = "a name out of /etc/passwd or /etc/group, or a number";
+                Account::parse(text).map_err(|message| value::Mistake { message, hint })
+            })
+        });
+        let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &[]);
+        if let Err(unresolved) = &ids {
+            self.unresolved = true;
+            let message = format!("there is no {} {}", unresolved.what, unresolved.name);
+            let code = format!("missing-{}", unresolved.what);
+            let warning = Diagnostic::warning(&code, first.place(), message)
+                .with_hint("until there is, listening fails");
+            self.found.push(warning);
+        }
+        Some(Credentials { ids })
+    }
+
+    fn timer(&mut self) -> Timer {
+        const KEYS: [&str; 6] = [
+            "timer-calendar",
+            "timer-boot",
+            "timer-startup",
+            "timer-active",
+            "timer-unit-active",
+            "timer-unit-inactive",
+        ];
+        let mut calendars = Vec::new();
+        let (mut zones, mut never) = (Vec::new(), Vec::new());
+        for (calendar, field) in self.several("timer-calendar", calendar::parse) {
+            if let ZoneName::Named(name) = &calendar.zone {
+                zones.push((field.place(), Outside::File(format!("{}/{name}", zone::DIRECTORY))));
+            }
+            // From before the first year it may name, so that what is over is not meant.
+            if calendar.next(-1, &Zone::utc()).is_none() {
+                let message = "no day is like that: this calendar never comes";
+                never.push(Diagnostic::warning("value", field.place(), message));
+            }
+            calendars.push(calendar);
+        }
+        self.outside.append(&mut zones);
+        self.found.append(&mut never);
+        let timer = Timer {
+            calendar: calendars,
+            boot: self.spans("timer-boot"),
+            startup: self.spans("timer-startup"),
+            active: self.spans("timer-active"),
+            unit_active: self.spans("timer-unit-active"),
+            unit_inactive: self.spans("timer-unit-inactive"),
+            jitter: self.value("timer-jitter", Duration::ZERO, value::duration),
+            jitter_fixed: self.yes("timer-jitter-fixed", false),
+            accuracy: self.value("timer-accuracy", Duration::ZERO, value::duration),
+            persistent: self.yes("timer-persistent", false),
+        };
+        let spans =
+            [&timer.boot, &timer.startup, &timer.active, &timer.unit_active, &timer.unit_inactive];
+        let empty = timer.calendar.is_empty() && spans.iter().all(|spans| spans.is_empty());
+        self.needs_one(empty, Kind::Timer, &KEYS);
+        if let Some(field) = self.field("timer-persistent")
+            && timer.persistent
+            && timer.calendar.is_empty()
+        {
+            let message = "`timer-persistent` without a `timer-calendar` changes nothing";
+            self.found.push(Diagnostic::warning("value", field.place(), message));
+        }
+        timer
+    }
+
+    fn spans(&mut self, key: &str) -> Vec<Duration> {
+        self.several(key, value::duration).into_iter().map(|(span, _)| span).collect()
+    }
+
+    fn watch(&mut self) -> Watch {
+        let mut looks = Vec::new();
+        for key in self.keys() {
+            if let Some(look) = Look::ALL.into_iter().find(|look| look.as_str() == key) {
+                let found = self.several(key, value::path);
+                looks.extend(found.into_iter().map(|(path, _)| (look, path)));
+            }
+        }
+        self.needs_one(looks.is_empty(), Kind::Path, &Look::ALL.map(Look::as_str));
+        if looks.len() > limit::TRIGGER_VALUES {
+            let message = format!("{} paths to watch", looks.len());
+            self.found.push(Diagnostic::error("too-large", self.place(), message));
+            looks.truncate(limit::TRIGGER_VALUES);
+        }
+        Watch {
+            looks,
+            make_directory: self.yes("path-make-directory", false),
+            directory_mode: self.value("path-directory-mode", 0o755, value::mode),
+        }
+    }
+}
+
+/// Words of `socket-v6only`.
+pub(crate) const V6ONLY: [&str; 3] = ["default", "both", "ipv6-only"];
+/// Words of `socket-timestamping`.
+pub(crate) const TIMESTAMPING: [&str; 3] = ["off", "us", "ns"];
+
+/// A name of a descriptor as sd_listen_fds_with_names(3) has them.
+fn fd_name(text: &str) -> Result<String, value::Mistake> {
+    let fits = |c: char| c.is_ascii_graphic() && c != ':';
+    if (1..=255).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(text.to_string());
+    }
+    let hint = "1 to 255 printable ASCII characters, without a colon";
+    value::mistake(format!("`{text}` can not be the name of a descriptor"), hint)
+}
+
+/// The byte of IP, by number or by the words systemd.socket(5) has for it.
+fn tos(text: &str) -> Result<u32, value::Mistake> {
+    match text {
+        "low-delay" => Ok(0x10),
+        "throughput" => Ok(0x08),
+        "reliability" => Ok(0x04),
+        "low-cost" => Ok(0x02),
+        _ => value::count(text, 0, 255),
+    }
+}
+
+/// The name of an algorithm (TCP_CA_NAME_MAX is 16 with the ending NUL).
+fn congestion(text: &str) -> Result<String, value::Mistake> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..=15).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(text.to_string());
+    }
+    let hint = "those there are stand in /proc/sys/net/ipv4/tcp_available_congestion_control";
+    value::mistake(format!("`{text}` is no algorithm's name"), hint)
+}
+
+/// The name of a network interface (IFNAMSIZ is 16 with the ending NUL).
+fn device(text: &str) -> Result<String, value::Mistake> {
+    let fits = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
+    if (1..=15).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(text.to_string());
+    }
+    value::mistake(format!("`{text}` is no network interface"), "such as `eth0`")
+}

@@ -1,0 +1,303 @@
+//! A generation and a run as bytes, and the proof that what came back can be trusted.
+//!
+//! The loader is a child of PID 1: a bug in it may hand over anything. Decoding is
+//! total, [`Generation::prove`] looks at every index, order and limit the machine
+//! relies on; only rings and double claims are left, which depend on the policy and
+//! are the machine's own to see.
+
+use crate::limit;
+use crate::spec::{Kind, Run};
+use crate::trigger::Trigger;
+use crate::unit::generation::{Generation, TargetId, Unit};
+use crate::unit::reaction::Reactions;
+use std::fmt;
+
+/// Eight bytes before an encoded generation; the last is the version of the encoding.
+const MAGIC: [u8; 8] = *b"gs-gen\0\x01";
+
+/// Why bytes are no generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// More than [`limit::GENERATION`].
+    TooLarge,
+    /// Not what this version of the program writes.
+    Magic,
+    /// They break off, go on too long, or do not fit the types.
+    Form,
+    /// They say something that can not be; in words.
+    Unsound(&'static str),
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WireError::TooLarge => f.write_str("an encoded generation that is too large"),
+            WireError::Magic => f.write_str("not an encoded generation of this version"),
+            WireError::Form => f.write_str("an encoded generation that is damaged"),
+            WireError::Unsound(what) => write!(f, "an unsound generation: {what}"),
+        }
+    }
+}
+
+impl Generation {
+    /// As bytes; empty when it is larger than can be decoded.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut encoded = postcard::to_extend(self, MAGIC.to_vec()).unwrap_or_default();
+        if self.settings.reactions != Reactions::default() && !encoded.is_empty() {
+            encoded = postcard::to_extend(&self.settings.reactions, encoded).unwrap_or_default();
+        }
+        if encoded.len() > limit::GENERATION { Vec::new() } else { encoded }
+    }
+
+    /// From [`Generation::encode`]'s bytes, proven.
+    ///
+    /// # Errors
+    /// Whatever else the bytes are.
+    pub fn decode(bytes: &[u8]) -> Result<Generation, WireError> {
+        if bytes.len() > limit::GENERATION {
+            return Err(WireError::TooLarge);
+        }
+        let body = bytes.strip_prefix(&MAGIC).ok_or(WireError::Magic)?;
+        let (mut generation, rest) =
+            postcard::take_from_bytes::<Generation>(body).map_err(|_| WireError::Form)?;
+        if !rest.is_empty() {
+            let (reactions, rest) =
+                postcard::take_from_bytes::<Reactions>(rest).map_err(|_| WireError::Form)?;
+            if !rest.is_empty() {
+                return Err(WireError::Form);
+            }
+            generation.settings.reactions = reactions;
+        }
+        generation.prove()?;
+        Ok(generation)
+    }
+
+    /// All ids are in range, all lists in order and within their limits, and both
+    /// directions of "provides" agree.
+    ///
+    /// # Errors
+    /// The first thing that is not so.
+    pub fn prove(&self) -> Result<(), WireError> {
+        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        unsound(self.units.len() <= limit::UNITS, "too many units")?;
+        unsound(u32::try_from(self.targets.len()).is_ok(), "too many targets")?;
+        unsound(self.units.is_sorted_by(|a, b| a.name < b.name), "units out of order")?;
+        unsound(self.targets.is_sorted_by(|a, b| a.name < b.name), "targets out of order")?;
+        unsound(self.files.is_sorted_by(|a, b| a.path < b.path), "files out of order")?;
+        let mut claims = 0usize;
+        for (index, unit) in self.units.iter().enumerate() {
+            self.prove_unit(unit)?;
+            claims = claims.saturating_add(unit.provides.len());
+            for target in &unit.provides {
+                let found = self.targets.get(target.0 as usize).is_some_and(|target| {
+                    target.candidates.binary_search_by_key(&index, |id| id.0 as usize).is_ok()
+                });
+                unsound(found, "a target does not know its provider")?;
+            }
+        }
+        let mut candidates = 0usize;
+        for target in &self.targets {
+            candidates = candidates.saturating_add(target.candidates.len());
+            unsound(target.candidates.is_sorted_by(|a, b| a < b), "candidates out of order")?;
+        }
+        unsound(candidates == claims, "a target has a provider that does not know it")?;
+        unsound(self.roots.is_sorted_by(|a, b| a.0 < b.0), "sources out of order")?;
+        unsound(self.revisions.is_sorted_by(|a, b| a.0 < b.0), "revisions out of order")?;
+        for (_, roots) in &self.roots {
+            unsound(roots.iter().all(|root| self.has(*root)), "a root out of range")?;
+        }
+        unsound(self.settings.failure_verdict >= 1, "a verdict at no failure")?;
+        unsound(self.diagnostics.len() <= limit::DIAGNOSTICS, "too many diagnostics")
+    }
+
+    fn has(&self, target: TargetId) -> bool {
+        (target.0 as usize) < self.targets.len()
+    }
+
+    fn prove_unit(&self, unit: &Unit) -> Result<(), WireError> {
+        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        let in_order = |ids: &[TargetId]| {
+            ids.is_sorted_by(|a, b| a < b) && ids.iter().all(|target| self.has(*target))
+        };
+        unsound(!unit.provides.is_empty() && in_order(&unit.provides), "provides")?;
+        unsound(in_order(&unit.wanted_by) && in_order(&unit.required_by), "wanted-by")?;
+        unsound(in_order(&unit.pulled_by), "pulled-by")?;
+        unsound(unit.activates.is_none_or(|target| self.has(target)), "activates")?;
+        unsound(unit.dependencies.len() <= limit::DEPENDENCIES, "too many dependencies")?;
+        let known = unit.dependencies.iter().all(|edge| self.has(edge.target));
+        unsound(known, "a dependency out of range")?;
+        unsound(unit.live.failure_verdict >= 1, "a verdict at no failure")?;
+        if unit.fault.is_some() {
+            return Ok(());
+        }
+        if unit.kind.is_trigger() {
+            return self.prove_trigger(unit);
+        }
+        if unit.kind == Kind::Virtual {
+            return unsound(unit.run.is_empty(), "a run for what has no process");
+        }
+        let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
+        unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
+        // A oneshot may have its work before its start or at its stop alone.
+        let idle = run.exec_start.is_empty() && run.kind != Kind::Oneshot;
+        unsound(!idle, "a process without a command")
+    }
+
+    /// A trigger of no unit file (one of the simulator, say) waits for nothing and says so.
+    fn prove_trigger(&self, unit: &Unit) -> Result<(), WireError> {
+        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        if unit.run.is_empty() {
+            return Ok(());
+        }
+        let (kind, values) = match Trigger::decode(&unit.run) {
+            Some(Trigger::Socket(socket)) => (Kind::Socket, socket.listen.len()),
+            Some(Trigger::Timer(timer)) => (Kind::Timer, timer.calendar.len()),
+            Some(Trigger::Path(watch)) => (Kind::Path, watch.looks.len()),
+            None => return Err(WireError::Unsound("a trigger")),
+        };
+        unsound(kind == unit.kind, "another unit's trigger")?;
+        unsound(values <= limit::TRIGGER_VALUES, "a trigger that waits for too much")
+    }
+}
+
+impl Run {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// From [`Run::encode`]'s bytes; None: they are something else.
+    pub fn decode(bytes: &[u8]) -> Option<Run> {
+        let (run, rest) = postcard::take_from_bytes::<Run>(bytes).ok()?;
+        rest.is_empty().then_some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{DependencyKind, ExecLine, Piece};
+    use crate::text::diagnostic::Place;
+    use crate::text::name::Name;
+    use crate::unit::assembly::{Draft, Edge, assemble};
+    use crate::unit::generation::UnitId;
+    use crate::unit::reaction::Reaction;
+    use crate::unit::settings::Settings;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn run() -> Run {
+        let words = vec![vec![Piece::Literal("/bin/x".to_string())]];
+        Run {
+            exec_start: vec![ExecLine { words, ..ExecLine::default() }],
+            env: vec![("A".to_string(), "b".to_string())],
+            ..Run::of(Kind::ForegroundSupervised)
+        }
+    }
+
+    fn generation() -> Generation {
+        let at = |line| Place { file: "/etc/x.yaml".into(), line, column: 1 };
+        let settings = Settings::default();
+        let mut all = Draft::new(name("all"), at(1), Kind::Virtual, &settings);
+        all.dependencies.push(Edge {
+            kind: DependencyKind::WaitsFor,
+            target: name("web"),
+            optional: true,
+            imported: false,
+            line: 3,
+        });
+        let mut web = Draft::new(name("httpd"), at(9), Kind::ForegroundSupervised, &settings);
+        web.provides = vec![name("web"), name("proxy")];
+        web.set_run(&run());
+        assemble(vec![all, web], [])
+    }
+
+    #[test]
+    fn a_generation_survives_the_way_through_bytes() {
+        let generation = generation();
+        assert_eq!(Generation::decode(&generation.encode()), Ok(generation));
+        assert_eq!(Run::decode(&run().encode()), Some(run()));
+    }
+
+    #[test]
+    fn what_keys_do_comes_along_and_takes_no_place_where_nothing_was_said() {
+        let mut generation = generation();
+        let before = generation.encode();
+        generation.settings.reactions.ctrl_alt_del = Reaction::Goal(name("rescue"));
+        let bytes = generation.encode();
+        assert!(bytes.starts_with(&before) && bytes.len() > before.len());
+        assert_eq!(Generation::decode(&bytes), Ok(generation));
+        for end in before.len() + 1..bytes.len() {
+            assert_eq!(Generation::decode(&bytes[..end]), Err(WireError::Form));
+        }
+        let longer = [bytes, vec![0]].concat();
+        assert_eq!(Generation::decode(&longer), Err(WireError::Form));
+    }
+
+    #[test]
+    fn other_bytes_are_told_apart() {
+        let mut bytes = generation().encode();
+        assert_eq!(Generation::decode(b""), Err(WireError::Magic));
+        assert_eq!(Generation::decode(&bytes[..bytes.len() - 1]), Err(WireError::Form));
+        bytes.push(0);
+        assert_eq!(Generation::decode(&bytes), Err(WireError::Form));
+        bytes[7] += 1;
+        assert_eq!(Generation::decode(&bytes), Err(WireError::Magic));
+    }
+
+    #[test]
+    fn whatever_the_machine_relies_on_is_proven() {
+        type Damage = fn(&mut Generation);
+        let damages: [(&str, Damage); 12] = [
+            ("a target without its candidate", |g| g.targets[2].candidates.clear()),
+            ("a candidate out of range", |g| g.targets[2].candidates.push(UnitId(9))),
+            ("a candidate that claims nothing", |g| g.targets[0].candidates.push(UnitId(1))),
+            ("units swapped", |g| g.units.swap(0, 1)),
+            ("a target twice", |g| g.targets[1] = g.targets[0].clone()),
+            ("an edge out of range", |g| g.units[0].dependencies[0].target = TargetId(99)),
+            ("nothing provided", |g| g.units[0].provides.clear()),
+            ("activates out of range", |g| g.units[0].activates = Some(TargetId(9))),
+            ("a root out of range", |g| g.roots.push((name("s"), vec![TargetId(9)]))),
+            ("no run", |g| g.units[1].run = std::sync::Arc::default()),
+            ("a damaged run", |g| std::sync::Arc::make_mut(&mut g.units[1].run)[0] = 99),
+            ("a verdict at none", |g| {
+                std::sync::Arc::make_mut(&mut g.units[1].live).failure_verdict = 0
+            }),
+        ];
+        for (what, damage) in damages {
+            let mut generation = generation();
+            assert_eq!(generation.prove(), Ok(()));
+            damage(&mut generation);
+            assert!(matches!(generation.prove(), Err(WireError::Unsound(_))), "{what}");
+        }
+        let mut many = generation();
+        let edge = many.units[0].dependencies[0].clone();
+        many.units[0].dependencies = vec![edge; limit::DEPENDENCIES + 1];
+        assert!(many.prove().is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_decoded_without_a_panic(mut bytes: Vec<u8>) {
+            let _ = Run::decode(&bytes);
+            bytes.splice(0..0, MAGIC);
+            let _ = Generation::decode(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_generation_is_refused_or_sound(
+            damages in proptest::collection::vec((0usize..4096, proptest::prelude::any::<u8>()), 1..8),
+        ) {
+            let mut bytes = generation().encode();
+            for (at, byte) in damages {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+            if let Ok(generation) = Generation::decode(&bytes) {
+                proptest::prop_assert_eq!(generation.prove(), Ok(()));
+            }
+        }
+    }
+}
