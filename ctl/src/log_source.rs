@@ -9,7 +9,7 @@ use groundstate_units::control::log_line::{LogLine, ShownLine, file_name, printa
 use groundstate_units::control::log_query::{LogQuery, LogVerb};
 use groundstate_units::control::place::log_socket;
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -73,7 +73,7 @@ pub(crate) struct Query<'a> {
     /// Go on.
     pub(crate) follow: bool,
     /// None before.
-    pub(crate) since: Option<Wall>,
+    pub(crate) since: Option<WallTime>,
 }
 
 /// The last lines of one unit, as a failed command shows them: as many as can be had
@@ -143,7 +143,7 @@ pub(crate) fn units_in(dir: &str) -> Vec<Name> {
 fn stored(
     mut file: impl BufRead,
     unit: &Name,
-    since: Option<Wall>,
+    since: Option<WallTime>,
 ) -> Result<Vec<ShownLine>, std::io::Error> {
     let mut lines = Vec::new();
     let mut line = Vec::new();

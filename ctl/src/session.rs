@@ -11,7 +11,7 @@ use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
 use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket, private_dir};
 use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::text::encoding::visible_json;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use nix::unistd::geteuid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -239,9 +239,9 @@ fn columns() -> usize {
 }
 
 /// The wall clock.
-pub(crate) fn now() -> Wall {
+pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The name of this machine, as the kernel has it.

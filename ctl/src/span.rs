@@ -1,7 +1,7 @@
 //! Spans and points of time as people type and read them on a command line.
 
 use groundstate_units::spec::value;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::time::Duration;
 
 /// `500ms`, `5s`, `1min 30s`; a bare number is seconds.
@@ -11,27 +11,27 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 
 /// The point `--since` means: a span before now, or a time in RFC 3339 (also without
 /// fraction, seconds or zone: then UTC).
-pub(crate) fn point(text: &str, now: Wall) -> Option<Wall> {
+pub(crate) fn point(text: &str, now: WallTime) -> Option<WallTime> {
     if let Some(ago) = parse(text) {
         let millis = u64::try_from(ago.as_millis()).ok()?;
-        return Some(Wall::from_millis(now.as_millis().saturating_sub(millis)));
+        return Some(WallTime::from_millis(now.as_millis().saturating_sub(millis)));
     }
     let stamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let civil = text.parse::<jiff::civil::DateTime>().ok()?;
         Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
     })?;
-    Some(Wall::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
+    Some(WallTime::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
 }
 
 /// How long before `now` the RFC 3339 text of an answer is; zero when it lies ahead.
-pub(crate) fn since(text: &str, now: Wall) -> Duration {
-    let then = Wall::parse(text).unwrap_or(now);
+pub(crate) fn since(text: &str, now: WallTime) -> Duration {
+    let then = WallTime::parse(text).unwrap_or(now);
     Duration::from_millis(now.as_millis().saturating_sub(then.as_millis()))
 }
 
 /// How long after `now` it is; zero when it is past.
-pub(crate) fn until(text: &str, now: Wall) -> Duration {
-    let then = Wall::parse(text).unwrap_or(now);
+pub(crate) fn until(text: &str, now: WallTime) -> Duration {
+    let then = WallTime::parse(text).unwrap_or(now);
     Duration::from_millis(then.as_millis().saturating_sub(now.as_millis()))
 }
 
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn since_takes_a_span_and_the_usual_forms_of_a_time() {
-        let now = Wall::parse("2026-11-21T05:12:26.123Z").unwrap();
+        let now = WallTime::parse("2026-11-21T05:12:26.123Z").unwrap();
         for (text, want) in [
             ("26s", "2026-11-21T05:12:00.123Z"),
             ("10min", "2026-11-21T05:02:26.123Z"),

@@ -9,7 +9,7 @@ use crate::crash::Steps;
 use crate::deadline::{until, within};
 use crate::process::Process;
 use crate::sandbox::Sandbox;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -58,7 +58,7 @@ pub struct Size {
     pub services: usize,
     /// Times of disorder, with a rest after each.
     pub rounds: usize,
-    /// What the dice begin with.
+    /// What the rng begin with.
     pub seed: u64,
     /// There are cgroups.
     pub has_cgroups: bool,
@@ -150,20 +150,20 @@ pub fn disorder(size: Size) -> Seen {
     let mut init = boot.unrecorded().start("all");
     init.expect_crashes();
     let mut seen = Seen::default();
-    let mut dice = Chance::of(size.seed, 1, 0);
+    let mut rng = Rng::of(size.seed, 1, 0);
     rests(&init, size.services);
     for round in 0..size.rounds {
         let is_over = AtomicBool::new(false);
         seen.crashes += thread::scope(|scope| {
-            let dice_of_crashes = Chance::of(size.seed, 2, round as u64);
+            let dice_of_crashes = Rng::of(size.seed, 2, round as u64);
             let crashes = scope.spawn(|| crashes(&init, &is_over, dice_of_crashes));
             let disorder = Ends(&is_over);
-            let end = Instant::now() + Duration::from_millis(dice.between(ROUND.0, ROUND.1));
+            let end = Instant::now() + Duration::from_millis(rng.between(ROUND.0, ROUND.1));
             while Instant::now() < end && !crashes.is_finished() {
-                let (deed, _) = DEEDS[dice.weighted(&DEEDS.map(|(_, weight)| weight))];
+                let (deed, _) = DEEDS[rng.weighted(&DEEDS.map(|(_, weight)| weight))];
                 *seen.done.entry(deed).or_default() += 1;
-                does(&init, deed, size.services, &mut dice);
-                let _ = within(Duration::from_millis(dice.between(0, 100)), || None::<()>);
+                does(&init, deed, size.services, &mut rng);
+                let _ = within(Duration::from_millis(rng.between(0, 100)), || None::<()>);
             }
             drop(disorder);
             crashes.join().expect("it goes on")
@@ -194,10 +194,10 @@ fn signal(process: Process, signal: Signal) {
 }
 
 /// Until it is over, again and again. Gives how often.
-fn crashes(init: &Init, is_over: &AtomicBool, mut dice: Chance) -> usize {
+fn crashes(init: &Init, is_over: &AtomicBool, mut rng: Rng) -> usize {
     let (mut times, mut is_second) = (0, false);
     loop {
-        is_second = !is_second && times > 0 && dice.percent(25);
+        is_second = !is_second && times > 0 && rng.percent(25);
         let (least, most) = if is_second { AT_ONCE } else { PAUSE };
         if !is_second {
             let _ = until("init answers", || {
@@ -207,11 +207,11 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut dice: Chance) -> usize {
             });
         }
         let is_over = || is_over.load(Ordering::Relaxed).then_some(());
-        if within(Duration::from_millis(dice.between(least, most)), is_over).is_some() {
+        if within(Duration::from_millis(rng.between(least, most)), is_over).is_some() {
             return times;
         }
         let mut steps = Steps::of(init);
-        for _ in 0..dice.below(CALLS) {
+        for _ in 0..rng.below(CALLS) {
             assert!(steps.step().is_some(), "init is there");
         }
         steps.crash();
@@ -220,8 +220,8 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut dice: Chance) -> usize {
 }
 
 /// One of [`DEEDS`]. What init has no time for, or refuses, is not done.
-fn does(init: &Init, deed: &str, services: usize, dice: &mut Chance) {
-    let some = name(dice.below(services));
+fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
+    let some = name(rng.below(services));
     let said = |words: &[&str]| {
         let output = init.initctl(words);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -230,19 +230,19 @@ fn does(init: &Init, deed: &str, services: usize, dice: &mut Chance) {
     match deed {
         "kill" => {
             let signals = [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGABRT];
-            let which = dice.pick(&signals).expect("there are some");
+            let which = rng.pick(&signals).expect("there are some");
             let its = init.processes_of(&some);
-            its.get(dice.below(its.len())).inspect(|process| signal(**process, which));
+            its.get(rng.below(its.len())).inspect(|process| signal(**process, which));
         }
         "pause" => {
             let its = init.processes_of(&some);
             its.iter().for_each(|process| signal(*process, Signal::SIGSTOP));
-            let _ = within(Duration::from_millis(dice.between(0, 300)), || None::<()>);
+            let _ = within(Duration::from_millis(rng.between(0, 300)), || None::<()>);
             its.iter().for_each(|process| signal(*process, Signal::SIGCONT));
         }
         "massacre" => {
             for number in 0..services {
-                if dice.percent(30) {
+                if rng.percent(30) {
                     let its = init.processes_of(&name(number));
                     its.iter().for_each(|process| signal(*process, Signal::SIGKILL));
                 }
@@ -254,15 +254,15 @@ fn does(init: &Init, deed: &str, services: usize, dice: &mut Chance) {
             children.filter(is_it).for_each(|process| signal(process, Signal::SIGKILL));
         }
         "edit" => {
-            for _ in 0..dice.between(1, 4) {
-                let number = dice.below(services);
-                let more = format!("env: {{A: \"{}\"}}\n", dice.draw());
+            for _ in 0..rng.between(1, 4) {
+                let number = rng.below(services);
+                let more = format!("env: {{A: \"{}\"}}\n", rng.draw());
                 init.sandbox.unit(&name(number), &text(number, &more));
             }
             said(&["reload"]);
         }
         "set-target" => {
-            let without = (0..dice.below(4)).map(|_| format!("-{}", name(dice.below(services))));
+            let without = (0..rng.below(4)).map(|_| format!("-{}", name(rng.below(services))));
             let words: Vec<String> =
                 ["set-target", "all"].map(str::to_owned).into_iter().chain(without).collect();
             said(&words.iter().map(String::as_str).collect::<Vec<_>>());

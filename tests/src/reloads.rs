@@ -7,7 +7,7 @@ use crate::boot::{Boot, Init};
 use crate::client::Client;
 use crate::deadline::{until, within};
 use crate::sandbox::Sandbox;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fmt;
@@ -107,10 +107,10 @@ impl fmt::Display for Seen {
     }
 }
 
-/// The units as they are to be, and the dice that change them.
+/// The units as they are to be, and the rng that change them.
 struct Edits {
     size: Size,
-    chance: Chance,
+    chance: Rng,
     /// Where a mistake stands now.
     broken: Option<usize>,
     taken: Option<usize>,
@@ -119,7 +119,7 @@ struct Edits {
 
 impl Edits {
     fn new(size: Size) -> Edits {
-        Edits { size, chance: Chance::new(5), broken: None, taken: None, number: 0 }
+        Edits { size, chance: Rng::new(5), broken: None, taken: None, number: 0 }
     }
 
     fn stable(&self) -> usize {

@@ -13,7 +13,7 @@
 //! - [`control`]: requests and answers of the control socket; [`scenario`]: test cases as data
 //! - [`machine`]: the state machine
 //! - [`graph`]: dependencies and providers; [`import`]: systemd, OpenRC and SysV files
-//! - [`unit`]: the key table, manifest, meaning, generation, settings and policy
+//! - [`mod@unit`]: the key table, manifest, semantics, generation, settings and policy
 //! - [`trigger`]: sockets, timers and paths
 //! - [`spec`]: a unit as the machine and init use it
 //! - [`text`]: encoding, YAML, names, globs, signals, times, [`diagnostic`](text::diagnostic)

@@ -12,9 +12,9 @@
 //! [`instances`] likewise changes which instances of templates there are, and no more.
 
 pub mod delivered;
+pub(crate) mod diagnostics;
 pub mod facts;
 pub mod files;
-pub(crate) mod finding;
 pub mod folder;
 pub(crate) mod foreign;
 pub(crate) mod imported_file;
@@ -191,9 +191,9 @@ impl Loader<'_> {
         generation.files = records;
         let mut loaded = Loaded { generation, parsed, refused: self.refused };
         loaded.generation.diagnostics = self.found;
-        finding::add_graph(&mut loaded.generation, self.options.only.is_some());
+        diagnostics::add_graph(&mut loaded.generation, self.options.only.is_some());
         let Generation { files: records, diagnostics, .. } = &mut loaded.generation;
-        finding::add_excerpts(files, records, diagnostics);
+        diagnostics::add_excerpts(files, records, diagnostics);
         loaded
     }
 

@@ -16,8 +16,8 @@ use crate::unit::account::Accounts;
 use crate::unit::assembly::assemble;
 use crate::unit::generation::{Generation, TargetId};
 use crate::unit::manifest::Manifest;
-use crate::unit::meaning;
 use crate::unit::policy::Policy;
+use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use clock::Clock;
 use serde::Deserialize;
@@ -202,8 +202,8 @@ impl Set {
             complain(&reading.diagnostics)?;
             for document in &reading.documents {
                 let manifest = Manifest::read(&file, document);
-                let meaning = meaning::read(manifest, &self.settings, &accounts);
-                drafts.extend(meaning.draft);
+                let semantics = semantics::read(manifest, &self.settings, &accounts);
+                drafts.extend(semantics.draft);
             }
         }
         for (name, source) in &self.sources {

@@ -2,7 +2,7 @@
 //! `calendar/table.tsv`, made by `calendar/make`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::trigger::calendar::parse;
 use groundstate_units::trigger::zone::Zone;
 
@@ -10,13 +10,13 @@ const TABLE: &str = include_str!("calendar/table.tsv");
 
 fn micros(text: &str) -> i64 {
     let text = text.trim_end_matches('Z').replace(' ', "T");
-    let wall = Wall::parse(&format!("{text}.000Z")).unwrap_or_else(|| panic!("{text}"));
+    let wall = WallTime::parse(&format!("{text}.000Z")).unwrap_or_else(|| panic!("{text}"));
     i64::try_from(wall.as_millis()).unwrap() * 1_000
 }
 
 fn shown(at: i64) -> String {
     let seconds = u64::try_from(at / 1_000_000).unwrap();
-    Wall::from_millis(seconds * 1_000).to_string().replace(".000Z", "Z")
+    WallTime::from_millis(seconds * 1_000).to_string().replace(".000Z", "Z")
 }
 
 #[test]

@@ -11,7 +11,7 @@ use groundstate_units::machine::event::{Event, ExecFailure, Goal, RunId, Stage};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::policy::Policy;
 use memory::Memory;
@@ -28,7 +28,7 @@ fn at(seconds: u64) -> Time {
 }
 
 fn facts(seconds: u64) -> Facts {
-    let wall = Wall::parse("2026-11-21T05:00:00.000Z").unwrap().as_millis() + 1000 * seconds;
+    let wall = WallTime::parse("2026-11-21T05:00:00.000Z").unwrap().as_millis() + 1000 * seconds;
     Facts { now: at(seconds), wall: Duration::from_millis(wall), ..Facts::default() }
 }
 

@@ -9,7 +9,7 @@ use groundstate_units::text::specifier::Facts;
 use groundstate_units::text::yaml::{self, Limits};
 use groundstate_units::unit::account::Accounts;
 use groundstate_units::unit::manifest::Manifest;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn found_in_native(place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
 /// machine that gets the unit.
 fn read(manifest: Manifest) -> Vec<Diagnostic> {
     let mut found = manifest.diagnostics.clone();
-    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let read = semantics::read(manifest, &Settings::default(), &Accounts::default());
     found.extend(read.diagnostics.into_iter().filter(|said| said.severity == Severity::Error));
     found
 }

@@ -6,7 +6,7 @@ use crate::sim::partial::Hidden;
 use crate::sim::signer::Signer;
 use crate::sim::{sequel, story, swarm};
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
 /// Unit names there may be; the last is a template.
@@ -122,9 +122,9 @@ pub struct Plan {
 
 /// The schedule of a seed.
 pub fn draw(seed: u64) -> Plan {
-    let mut chance = Chance::of(seed, 1, 0);
+    let mut chance = Rng::of(seed, 1, 0);
     let machines = chance.between(2, 4) as usize;
-    let some = |chance: &mut Chance, most: u64| {
+    let some = |chance: &mut Rng, most: u64| {
         if chance.percent(50) { chance.between(1, most) as u32 } else { 0 }
     };
     let rates = Rates {
@@ -174,16 +174,16 @@ pub fn draw(seed: u64) -> Plan {
     plan
 }
 
-fn desired(chance: &mut Chance) -> &'static str {
+fn desired(chance: &mut Rng) -> &'static str {
     ["launched", "launched", "launched", "loaded", "inactive"][chance.below(5)]
 }
 
-fn put(chance: &mut Chance, unit: usize, machines: usize) -> Deed {
+fn put(chance: &mut Rng, unit: usize, machines: usize) -> Deed {
     let at = chance.below(machines);
     Deed::Put { unit, asks: asks(chance, machines), desired: desired(chance), at }
 }
 
-fn asks(chance: &mut Chance, machines: usize) -> String {
+fn asks(chance: &mut Rng, machines: usize) -> String {
     let other = UNITS[chance.below(6)];
     let value = VALUES[chance.below(VALUES.len())];
     match chance.below(16) {
@@ -203,7 +203,7 @@ fn asks(chance: &mut Chance, machines: usize) -> String {
     }
 }
 
-fn wish(chance: &mut Chance, machines: usize) -> Deed {
+fn wish(chance: &mut Rng, machines: usize) -> Deed {
     let (unit, at) = (chance.below(UNITS.len()), chance.below(machines));
     let of = chance.below(machines);
     match chance.below(12) {
@@ -220,7 +220,7 @@ fn wish(chance: &mut Chance, machines: usize) -> Deed {
 }
 
 /// Of the kinds this schedule has: a bit of `faults` each.
-fn fault(chance: &mut Chance, machines: usize, faults: u64) -> Deed {
+fn fault(chance: &mut Rng, machines: usize, faults: u64) -> Deed {
     let mut kind = chance.below(16);
     for _ in 0..16 {
         if faults & (1 << kind) != 0 {

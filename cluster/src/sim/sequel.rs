@@ -5,7 +5,7 @@
 use crate::sim::partial::{Hidden, OF_UNITS};
 use crate::sim::plan::{Deed, Plan, Rates};
 use crate::sim::signer::Signer;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
 /// Of a hundred schedules without another story so many tell one of these.
@@ -21,7 +21,7 @@ const END: u64 = 42_000;
 
 /// Adds a story to a plan, or none, as its seed has it.
 pub fn tell(plan: &mut Plan) {
-    let mut chance = Chance::of(plan.seed, 5, 0);
+    let mut chance = Rng::of(plan.seed, 5, 0);
     if !chance.percent(TOLD) {
         return anew(plan);
     }
@@ -39,19 +39,19 @@ pub fn tell(plan: &mut Plan) {
 
 /// To few of those to which nothing else is told, so that all others stay as they are.
 fn anew(plan: &mut Plan) {
-    let mut chance = Chance::of(plan.seed, 6, 0);
+    let mut chance = Rng::of(plan.seed, 6, 0);
     if chance.percent(ANEW) {
         let mut sequel = Sequel { chance, plan };
         sequel.begun_anew();
         return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
     }
-    let mut chance = Chance::of(plan.seed, 7, 0);
+    let mut chance = Rng::of(plan.seed, 7, 0);
     if chance.percent(ANEW) {
         let mut sequel = Sequel { chance, plan };
         sequel.half_way_in();
         return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
     }
-    let mut chance = Chance::of(plan.seed, 8, 0);
+    let mut chance = Rng::of(plan.seed, 8, 0);
     if chance.percent(ANEW) {
         let mut sequel = Sequel { chance, plan };
         sequel.exchanged();
@@ -60,7 +60,7 @@ fn anew(plan: &mut Plan) {
 }
 
 struct Sequel<'p> {
-    chance: Chance,
+    chance: Rng,
     plan: &'p mut Plan,
 }
 

@@ -5,7 +5,7 @@
 //! stand at these edges would never be tried. Each story says which rule it is about.
 
 use crate::sim::plan::{Deed, Plan, Rates, UNITS, VALUES};
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
 /// Of a hundred schedules so many tell a story.
@@ -21,7 +21,7 @@ const OTHER: usize = 4;
 
 /// Adds a story to a plan, or none, as its seed has it: whether it did.
 pub fn tell(plan: &mut Plan) -> bool {
-    let mut chance = Chance::of(plan.seed, 4, 0);
+    let mut chance = Rng::of(plan.seed, 4, 0);
     if !chance.percent(TOLD) {
         return false;
     }
@@ -49,7 +49,7 @@ pub fn tell(plan: &mut Plan) -> bool {
 struct Story<'p> {
     begin: u64,
     machine: usize,
-    chance: Chance,
+    chance: Rng,
     plan: &'p mut Plan,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::sim::plan::{Deed, Plan, UNITS, VALUES};
 use crate::transaction::MOST_OPERATIONS;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
 /// Deeds of a crowd come within so many milliseconds.
@@ -17,7 +17,7 @@ const FIRST_QUESTION: u64 = 2_500;
 
 /// Makes a plan harder, or leaves it, as its seed has it.
 pub fn thicken(plan: &mut Plan) {
-    let mut chance = Chance::of(plan.seed, 3, 0);
+    let mut chance = Rng::of(plan.seed, 3, 0);
     plan.room = [6, 20, MOST_OPERATIONS][chance.below(3)];
     if chance.percent(40) {
         if chance.percent(40) {
@@ -34,7 +34,7 @@ pub fn thicken(plan: &mut Plan) {
 }
 
 /// Units that are in each other's way.
-fn crowd(chance: &mut Chance, plan: &mut Plan) {
+fn crowd(chance: &mut Rng, plan: &mut Plan) {
     let wanted = chance.below(plan.machines);
     let begin = chance.between(3_000, 38_000);
     for _ in 0..chance.between(3, 6) {
@@ -61,7 +61,7 @@ fn crowd(chance: &mut Chance, plan: &mut Plan) {
 }
 
 /// Some deeds are followed by others before they have come through.
-fn hasten(chance: &mut Chance, plan: &mut Plan) {
+fn hasten(chance: &mut Rng, plan: &mut Plan) {
     for (at, deed) in plan.deeds.clone() {
         if !chance.percent(30) {
             continue;
@@ -90,7 +90,7 @@ fn hasten(chance: &mut Chance, plan: &mut Plan) {
     }
 }
 
-fn after_a_wish(chance: &mut Chance, plan: &Plan, unit: usize) -> Deed {
+fn after_a_wish(chance: &mut Rng, plan: &Plan, unit: usize) -> Deed {
     let (of, at) = (chance.below(plan.machines), chance.below(plan.machines));
     match chance.below(8) {
         0 => Deed::Wish { unit, desired: "inactive", at },

@@ -16,7 +16,7 @@ use crate::sim::local_init::LocalInit;
 use crate::sim::partial::Hidden;
 use crate::sim::plan::Plan;
 use crate::snapshot::Snapshot;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -172,7 +172,7 @@ pub struct World {
     /// The true time.
     pub now: Duration,
     /// For all that is drawn on the way.
-    pub chance: Chance,
+    pub chance: Rng,
     /// What was drawn before.
     pub plan: Plan,
     /// The store.
@@ -213,7 +213,7 @@ impl World {
     pub fn new(plan: &Plan, keys: Keys) -> World {
         World {
             now: Duration::ZERO,
-            chance: Chance::of(plan.seed, 2, 0),
+            chance: Rng::of(plan.seed, 2, 0),
             plan: plan.clone(),
             etcd: Etcd::default(),
             machines: Vec::new(),

@@ -4,7 +4,7 @@ use super::words::{Asked, Form};
 use crate::session;
 use groundstate_units::control::log_line::{ShownLine, printable};
 use groundstate_units::text::encoding::visible_json;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
@@ -64,7 +64,8 @@ impl Printer {
     }
 
     fn fields(&self, line: &ShownLine) -> serde_json::Value {
-        let micros = Wall::parse(&line.time).map_or(0, Wall::as_millis).saturating_mul(1000);
+        let micros =
+            WallTime::parse(&line.time).map_or(0, WallTime::as_millis).saturating_mul(1000);
         let unit = match line.unit.rsplit_once('.') {
             Some((_, suffix)) if crate::systemctl::SUFFIXES.contains(&suffix) => line.unit.clone(),
             _ => format!("{}.service", line.unit),

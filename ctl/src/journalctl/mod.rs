@@ -14,7 +14,7 @@ use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::glob;
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use words::Asked;
 
 /// Does what was asked.
@@ -60,7 +60,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     if init.is_some() {
         let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
         if asked.boot {
-            asked.since = asked.since.max(Wall::parse(&status.booted));
+            asked.since = asked.since.max(WallTime::parse(&status.booted));
         }
         units = chosen(&asked, &status);
     }

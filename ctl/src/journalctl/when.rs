@@ -2,12 +2,12 @@
 //! `2026-11-21 05:12`, in the zone of this machine.
 
 use crate::span;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
 /// The point that is meant; None: not understood.
-pub(super) fn point(text: &str, now: Wall) -> Option<Wall> {
+pub(super) fn point(text: &str, now: WallTime) -> Option<WallTime> {
     let text = text.trim();
     let here = Timestamp::from_millisecond(i64::try_from(now.as_millis()).ok()?)
         .ok()?
@@ -25,14 +25,14 @@ pub(super) fn point(text: &str, now: Wall) -> Option<Wall> {
     }
     if let Some(seconds) = text.strip_prefix('@') {
         let seconds: f64 = seconds.parse().ok()?;
-        return (seconds >= 0.0).then(|| Wall::from_millis((seconds * 1000.0) as u64));
+        return (seconds >= 0.0).then(|| WallTime::from_millis((seconds * 1000.0) as u64));
     }
     let ago = text.strip_suffix("ago").or_else(|| text.strip_prefix('-'));
     if let Some(span) = ago.map(str::trim).and_then(long_span) {
-        return Some(Wall::from_millis(now.as_millis().saturating_sub(span)));
+        return Some(WallTime::from_millis(now.as_millis().saturating_sub(span)));
     }
     if let Some(span) = text.strip_prefix('+').and_then(long_span) {
-        return Some(Wall::from_millis(now.as_millis().saturating_add(span)));
+        return Some(WallTime::from_millis(now.as_millis().saturating_add(span)));
     }
     // A time of today.
     let whole = match text.contains(':') && !text.contains('-') {
@@ -47,8 +47,8 @@ pub(super) fn point(text: &str, now: Wall) -> Option<Wall> {
     wall(civil.to_zoned(zone).ok()?.timestamp())
 }
 
-fn wall(stamp: Timestamp) -> Option<Wall> {
-    Some(Wall::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
+fn wall(stamp: Timestamp) -> Option<WallTime> {
+    Some(WallTime::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
 }
 
 /// A span with the long words too, in milliseconds.
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn points_are_read_as_systemd_writes_them() {
-        let now = Wall::parse("2026-11-21T05:12:26.123Z").unwrap();
+        let now = WallTime::parse("2026-11-21T05:12:26.123Z").unwrap();
         for (text, want) in [
             ("now", "2026-11-21T05:12:26.123Z"),
             ("-1h", "2026-11-21T04:12:26.123Z"),

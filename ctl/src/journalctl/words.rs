@@ -3,7 +3,7 @@
 use super::when;
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::text::log_level;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 
 /// `--help`.
 pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\
@@ -57,9 +57,9 @@ pub(super) struct Asked {
     /// `--utc`.
     pub(super) utc: bool,
     /// `--since`.
-    pub(super) since: Option<Wall>,
+    pub(super) since: Option<WallTime>,
     /// `--until`.
-    pub(super) until: Option<Wall>,
+    pub(super) until: Option<WallTime>,
     /// `--grep`: a text, in any case where it is all lower case.
     pub(super) grep: Option<String>,
     /// `-p`: the least and the greatest level.
@@ -132,7 +132,7 @@ impl Asked {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(super) fn parse(words: &[String], now: Wall) -> Result<Asked, String> {
+    pub(super) fn parse(words: &[String], now: WallTime) -> Result<Asked, String> {
         let mut asked = Asked::default();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
@@ -183,7 +183,7 @@ impl Asked {
         flag: &str,
         value: Option<String>,
         wants: bool,
-        now: Wall,
+        now: WallTime,
     ) -> Result<(), String> {
         if wants && value.is_none() {
             return Err(format!("journalctl: option '{flag}' requires an argument"));
@@ -235,7 +235,7 @@ impl Asked {
             true => line.line.contains(text),
             false => line.line.to_lowercase().contains(text),
         };
-        let early = |until: Wall| Wall::parse(&line.time).is_none_or(|time| time <= until);
+        let early = |until: WallTime| WallTime::parse(&line.time).is_none_or(|time| time <= until);
         let level = line.priority();
         let is_of = |(least, most): (u8, u8)| (least..=most).contains(&level);
         self.grep.as_ref().is_none_or(found)
@@ -298,7 +298,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Asked, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-        Asked::parse(&words, Wall::parse("2026-11-21T05:12:26.123Z").unwrap())
+        Asked::parse(&words, WallTime::parse("2026-11-21T05:12:26.123Z").unwrap())
     }
 
     #[test]

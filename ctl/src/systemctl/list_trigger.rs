@@ -11,12 +11,12 @@ use groundstate_units::control::answer::{Sockets, Timers};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::text::glob;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 
 /// `list-timers`: the next one first.
 pub(super) fn timers(asked: &Asked) -> Outcome {
     let (answer, _) = session_of(asked.user).ask_as::<Timers>(Verb::Timers {})?;
-    let now = Wall::parse(&answer.now).unwrap_or_else(session::now);
+    let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers = answer.timers;
     timers.retain(|timer| is_meant(asked, &timer.unit, timer.state));
     timers.sort_by(|a, b| {

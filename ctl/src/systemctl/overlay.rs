@@ -9,7 +9,7 @@ use crate::session::Session;
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 
 pub(super) fn aloud(asked: &Asked, text: &str) {
     if !asked.quiet {
@@ -43,7 +43,7 @@ pub(super) fn overlay(
     session.ask(Verb::SetTarget { targets: names(&now.goal), want, drop })?;
     // The end of a wish made for a while is not part of a new goal.
     for (target, until) in now.overlay.want.iter().zip(&now.overlay.until) {
-        let Some(until) = until.as_deref().and_then(Wall::parse) else { continue };
+        let Some(until) = until.as_deref().and_then(WallTime::parse) else { continue };
         let left = until.as_millis().saturating_sub(crate::session::now().as_millis());
         for target in names(std::slice::from_ref(target)) {
             if still.contains(&target) {

@@ -16,7 +16,7 @@ use crate::span;
 use crate::style;
 use groundstate_units::control::answer::UnitStatus;
 use groundstate_units::machine::reason::State;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
 /// Lines of the log where nobody says how many.
@@ -116,7 +116,7 @@ fn block(
     let preset = preset(state).map(|word| format!("; preset: {word}")).unwrap_or_default();
     let place = if unit.file.is_empty() { "built in" } else { unit.file.as_str() };
     let _ = writeln!(text, "     Loaded: {} ({place}; {state}{preset})", shown.load);
-    let now = Wall::parse(&snapshot.status.now).unwrap_or_else(session::now);
+    let now = WallTime::parse(&snapshot.status.now).unwrap_or_else(session::now);
     let ago = style::span(span::since(&unit.since, now));
     let (active, sub) = (shown.active, shown.sub);
     let since = stamp(&unit.since);

@@ -9,8 +9,8 @@ use crate::report;
 use crate::session::{self, Session};
 use crate::style::{Style, Tone};
 use groundstate_units::control::answer::{Report, Said};
-use groundstate_units::import::fate::{Fate, Imported, Outcome, Score};
 use groundstate_units::import::form::Form;
+use groundstate_units::import::import_outcome::{ImportOutcome, Imported, Outcome, Score};
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
 use groundstate_units::import::{openrc, sysv};
 use groundstate_units::limit;
@@ -19,7 +19,7 @@ use groundstate_units::load::files::Files;
 use groundstate_units::text::diagnostic::{Diagnostic, Severity};
 use groundstate_units::text::encoding;
 use groundstate_units::unit::account::Accounts;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
         let style = &session.style;
         let text: Vec<String> = converted
             .iter()
-            .map(|one| if asked.report { fates(one, style) } else { native(one) })
+            .map(|one| if asked.report { outcomes(one, style) } else { native(one) })
             .collect();
         session::print(&text.join(if asked.report { "\n" } else { "---\n" }))?;
         for one in &converted {
@@ -68,25 +68,25 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
 }
 
-/// Codes of what the fates of directives say already.
+/// Codes of what the outcomes of directives say already.
 const IN_THE_FATES: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
 
-/// The output says this already. A part of a directive that is dropped is in no fate.
+/// The output says this already. A part of a directive that is dropped is in no outcome.
 fn is_in_the_fates(one: &Converted, said: &Diagnostic) -> bool {
     let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_));
-    let mut fates = one.imported.fates.iter();
+    let mut outcomes = one.imported.outcomes.iter();
     said.severity != Severity::Error
         && IN_THE_FATES.contains(&said.code.as_str())
-        && fates.any(|fate| {
-            let (at, told) = (&fate.at, &said.at);
-            is_lost(&fate.outcome) && (&at.file, at.line) == (&told.file, told.line)
+        && outcomes.any(|directive| {
+            let (at, told) = (&directive.at, &said.at);
+            is_lost(&directive.outcome) && (&at.file, at.line) == (&told.file, told.line)
         })
 }
 
 /// That something is left out, for whom the output does not go to a screen.
 fn left_out(one: &Converted) -> String {
     let count = |is: fn(&Outcome) -> bool| {
-        one.imported.fates.iter().filter(|fate| is(&fate.outcome)).count()
+        one.imported.outcomes.iter().filter(|directive| is(&directive.outcome)).count()
     };
     let lost = count(|outcome| matches!(outcome, Outcome::Lost(_)));
     let weaker = count(|outcome| matches!(outcome, Outcome::Weaker(_)));
@@ -187,7 +187,7 @@ fn mean(file: String, name: &UnitName, imported: Imported) -> Converted {
     let mut diagnostics = imported.manifest.diagnostics.clone();
     if !name.is_template() {
         let read =
-            meaning::read(imported.manifest.clone(), &Settings::default(), &Accounts::default());
+            semantics::read(imported.manifest.clone(), &Settings::default(), &Accounts::default());
         let new = |said: &Diagnostic| {
             said.severity == Severity::Error && !imported.manifest.diagnostics.contains(said)
         };
@@ -225,7 +225,7 @@ fn drop_ins(file: &str, name: &UnitName) -> Vec<String> {
 
 /// The native form, with a comment for each directive that is not in it.
 fn native(one: &Converted) -> String {
-    let score = Score::of(&one.imported.fates);
+    let score = Score::of(&one.imported.outcomes);
     let mut text = format!(
         "# From {}: {} of {} directives honoured ({} %).\n",
         one.file,
@@ -233,23 +233,23 @@ fn native(one: &Converted) -> String {
         score.all,
         score.percent()
     );
-    let mut fates: Vec<&Fate> = one.imported.fates.iter().collect();
-    fates.sort_by_key(|fate| (*fate.at.file != *one.file, &fate.at));
-    for fate in fates {
-        let (word, why) = match &fate.outcome {
+    let mut outcomes: Vec<&ImportOutcome> = one.imported.outcomes.iter().collect();
+    outcomes.sort_by_key(|directive| (*directive.at.file != *one.file, &directive.at));
+    for directive in outcomes {
+        let (word, why) = match &directive.outcome {
             Outcome::Kept(_) | Outcome::Silent => continue,
             Outcome::ByDesign(why) => ("not needed", why),
             Outcome::Lost(how) => ("dropped", how),
             Outcome::Weaker(why) => ("weaker", why),
             Outcome::Refused(why) => ("refused", why),
         };
-        let value: String = fate.value.chars().take(60).collect();
-        let place = match *fate.at.file == *one.file {
-            true => format!("line {}", fate.at.line),
-            false => format!("{}:{}", fate.at.file, fate.at.line),
+        let value: String = directive.value.chars().take(60).collect();
+        let place = match *directive.at.file == *one.file {
+            true => format!("line {}", directive.at.line),
+            false => format!("{}:{}", directive.at.file, directive.at.line),
         };
-        let equals = if fate.name.is_empty() { "" } else { "=" };
-        let line = format!("# {word}: {place}: {}{equals}{value}: {why}", fate.name);
+        let equals = if directive.name.is_empty() { "" } else { "=" };
+        let line = format!("# {word}: {place}: {}{equals}{value}: {why}", directive.name);
         // What would end the comment, or is refused in a file, is no part of it.
         text.extend(line.chars().map(|c| if encoding::acts(c) { ' ' } else { c }));
         text.push('\n');
@@ -270,8 +270,8 @@ fn outcome(outcome: &Outcome) -> (&'static str, &str, Tone) {
 }
 
 /// One line a directive.
-fn fates(one: &Converted, style: &Style) -> String {
-    let score = Score::of(&one.imported.fates);
+fn outcomes(one: &Converted, style: &Style) -> String {
+    let score = Score::of(&one.imported.outcomes);
     let mut text = format!(
         "{}: {} of {} directives ({} %)\n",
         one.file,
@@ -279,13 +279,16 @@ fn fates(one: &Converted, style: &Style) -> String {
         score.all,
         score.percent()
     );
-    let mut rows: Vec<&Fate> = one.imported.fates.iter().collect();
+    let mut rows: Vec<&ImportOutcome> = one.imported.outcomes.iter().collect();
     rows.sort_by(|a, b| a.at.cmp(&b.at));
-    for fate in rows {
-        let (word, why, tone) = outcome(&fate.outcome);
+    for directive in rows {
+        let (word, why, tone) = outcome(&directive.outcome);
         let word = style.paint(tone, &format!("{word:<10}"));
-        let _ =
-            writeln!(text, "{:>5}  {word} [{}] {}  {why}", fate.at.line, fate.section, fate.name);
+        let _ = writeln!(
+            text,
+            "{:>5}  {word} [{}] {}  {why}",
+            directive.at.line, directive.section, directive.name
+        );
     }
     text
 }
@@ -294,9 +297,10 @@ fn as_json(converted: &[Converted], report: &Report) -> Value {
     let files: Vec<Value> = converted
         .iter()
         .map(|one| {
-            let score = Score::of(&one.imported.fates);
+            let score = Score::of(&one.imported.outcomes);
             let own = Report::new(&one.diagnostics);
-            let directives: Vec<Value> = one.imported.fates.iter().map(fate_as_json).collect();
+            let directives: Vec<Value> =
+                one.imported.outcomes.iter().map(outcome_as_json).collect();
             json!({
                 "file": one.file,
                 "unit": one.imported.manifest.name.as_ref().map(ToString::to_string),
@@ -319,20 +323,20 @@ fn as_json(converted: &[Converted], report: &Report) -> Value {
     })
 }
 
-fn fate_as_json(fate: &Fate) -> Value {
-    let (word, why, _) = outcome(&fate.outcome);
-    let key = match &fate.outcome {
+fn outcome_as_json(directive: &ImportOutcome) -> Value {
+    let (word, why, _) = outcome(&directive.outcome);
+    let key = match &directive.outcome {
         Outcome::Kept(key) => Some(key),
         Outcome::Silent | Outcome::ByDesign(_) | Outcome::Lost(_) => None,
         Outcome::Weaker(_) | Outcome::Refused(_) => None,
     };
     json!({
-        "section": &*fate.section,
-        "name": fate.name,
-        "value": fate.value,
-        "file": &*fate.at.file,
-        "line": fate.at.line,
-        "column": fate.at.column,
+        "section": &*directive.section,
+        "name": directive.name,
+        "value": directive.value,
+        "file": &*directive.at.file,
+        "line": directive.at.line,
+        "column": directive.at.column,
         "outcome": word.replace(' ', "-"),
         "key": key,
         "detail": why,

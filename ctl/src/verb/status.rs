@@ -9,7 +9,7 @@ use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Cause, Status, TargetStatus, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, 
     telling_names_first(&mut status);
     let by_name = !asked.targets.is_empty();
     let style = &session.style;
-    let now = Wall::parse(&status.now).unwrap_or_else(session::now);
+    let now = WallTime::parse(&status.now).unwrap_or_else(session::now);
     if asked.check {
         session.show(&value, || check_lines(&status, by_name, style))?;
         return Ok(if all_running(&status, by_name) { Exit::Done } else { Exit::Bad });
@@ -78,7 +78,7 @@ fn check_lines(status: &Status, by_name: bool, style: &Style) -> String {
 /// The whole system.
 pub(crate) fn render(
     status: &Status,
-    now: Wall,
+    now: WallTime,
     style: &Style,
     all: bool,
     headings: bool,
@@ -130,7 +130,7 @@ fn lost_row(goal: &TargetStatus, widths: (usize, usize), style: &Style) -> Strin
     format!("  {glyph} {}  {word}  {why}\n", style::pad(&goal.target, widths.0))
 }
 
-fn heading(status: &Status, now: Wall, style: &Style) -> String {
+fn heading(status: &Status, now: WallTime, style: &Style) -> String {
     let goal = if status.goal.is_empty() { "(no goal)".to_string() } else { status.goal.join(" ") };
     let word = style.paint(style::system_tone(status.system), status.system.as_str());
     let up = style::span(span::since(&status.booted, now));
@@ -167,7 +167,7 @@ fn heading(status: &Status, now: Wall, style: &Style) -> String {
 }
 
 /// `+tcpdump (47m left) -cron`.
-fn overlay(status: &Status, now: Wall) -> Option<String> {
+fn overlay(status: &Status, now: WallTime) -> Option<String> {
     let overlay = &status.overlay;
     let mut parts = Vec::new();
     for (at, want) in overlay.want.iter().enumerate() {
@@ -202,7 +202,7 @@ fn tally(units: &[UnitStatus]) -> String {
 }
 
 /// One line; `widths`: of the names and of the states.
-fn row(unit: &UnitStatus, now: Wall, widths: (usize, usize), style: &Style) -> String {
+fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
     let name = style::pad(&label(unit), widths.0);
@@ -214,7 +214,7 @@ fn row(unit: &UnitStatus, now: Wall, widths: (usize, usize), style: &Style) -> S
 }
 
 /// What stands behind the state: why, how often, since when, for whom.
-fn account(unit: &UnitStatus, now: Wall) -> String {
+fn account(unit: &UnitStatus, now: WallTime) -> String {
     let mut parts = Vec::new();
     if let Some(reason) = &unit.reason {
         parts.push(reason.text.clone());
@@ -251,7 +251,7 @@ fn times(count: u32) -> String {
     if count == 1 { "once".to_string() } else { format!("{count} times") }
 }
 
-fn until_next_try(unit: &UnitStatus, now: Wall) -> Option<String> {
+fn until_next_try(unit: &UnitStatus, now: WallTime) -> Option<String> {
     Some(style::span(span::until(unit.next_try.as_deref()?, now)))
 }
 
@@ -274,7 +274,7 @@ fn footing(lost: &[&TargetStatus], shown: &[&UnitStatus], hidden: usize, style: 
 /// Units asked for by name, each in full.
 pub(crate) fn details(
     status: &Status,
-    now: Wall,
+    now: WallTime,
     style: &Style,
     tail: &dyn Fn(&str) -> Vec<String>,
 ) -> String {
@@ -300,7 +300,7 @@ pub(crate) fn details(
     text
 }
 
-fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: Wall, style: &Style) -> String {
+fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: WallTime, style: &Style) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let since = style::span(span::since(&unit.since, now));
     let mut text = format!(

@@ -6,7 +6,7 @@ use crate::span;
 use crate::style::{self, Style};
 use groundstate_units::control::answer::{Sockets, Timers};
 use groundstate_units::control::request::Verb;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
 /// `timers`.
@@ -25,7 +25,7 @@ pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
 
 /// The next one first, those without a next last.
 fn render_timers(answer: &Timers, style: &Style) -> String {
-    let now = Wall::parse(&answer.now).unwrap_or_else(session::now);
+    let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers: Vec<_> = answer.timers.iter().collect();
     timers.sort_by_key(|timer| (timer.next.is_none(), &timer.next, &timer.unit));
     let mut rows = vec![["next", "left", "last", "unit", "activates"].map(str::to_string)];

@@ -11,7 +11,7 @@ use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::spec::DependencyKind;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
 /// Lines of the root cause's log that are shown.
@@ -32,7 +32,7 @@ pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Erro
 }
 
 /// In words. `tail`: the last lines of the root cause's log.
-pub(crate) fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> String {
+pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -> String {
     let mut text = headline(why, now, style);
     if why.chain.len() > 1 {
         text.push_str(&chain(&why.chain, style));
@@ -62,7 +62,7 @@ pub(crate) fn render(why: &Why, tail: &[String], now: Wall, style: &Style) -> St
     text
 }
 
-fn headline(why: &Why, now: Wall, style: &Style) -> String {
+fn headline(why: &Why, now: WallTime, style: &Style) -> String {
     let name = match &why.unit {
         Some(unit) if *unit != why.target => format!("{} (unit {unit})", why.target),
         _ => why.target.clone(),
@@ -251,7 +251,7 @@ fn affects(affected: &[Affected]) -> String {
 }
 
 /// What happens by itself, and what a person can do.
-fn next(why: &Why, now: Wall) -> String {
+fn next(why: &Why, now: WallTime) -> String {
     let Some(root) = why.chain.last() else { return String::new() };
     let Some(reason) = &root.reason else { return String::new() };
     let name = root.unit.as_deref().unwrap_or(&root.target);

@@ -14,7 +14,7 @@ use groundstate_units::control::view::{self, Facts};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::generation::UnitId;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -41,8 +41,8 @@ pub(crate) fn stopping() -> Failure {
     Failure::new("stopping", "everything is being stopped", "")
 }
 
-fn wall(at: Duration) -> Wall {
-    Wall::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
+fn wall(at: Duration) -> WallTime {
+    WallTime::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn unknown(name: &Name) -> Failure {

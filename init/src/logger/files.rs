@@ -8,7 +8,7 @@ use super::limit;
 use super::message::Settings;
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::account::Accounts;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
@@ -196,9 +196,9 @@ pub(crate) fn note(text: &str) -> Vec<u8> {
 }
 
 /// The wall clock; before 1970 counts as 1970.
-pub(crate) fn now() -> Wall {
+pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn count(text: &[u8]) -> u64 {

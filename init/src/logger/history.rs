@@ -8,7 +8,7 @@
 use super::limit;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use mio::Waker;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -29,7 +29,7 @@ pub(crate) struct History {
     /// The last so many of each.
     pub(crate) most: u64,
     /// None before this.
-    pub(crate) since: Option<Wall>,
+    pub(crate) since: Option<WallTime>,
     /// To the client; whoever it is for may be gone.
     pub(crate) to: SyncSender<Found>,
     /// Wakes the loop.
@@ -164,14 +164,14 @@ fn open_files(dir: BorrowedFd<'_>, unit: &Name) -> Vec<(File, u64)> {
 struct Reader {
     unit: Name,
     from: Box<dyn BufRead>,
-    since: Option<Wall>,
+    since: Option<WallTime>,
     /// The next line; empty when it was taken.
     line: Vec<u8>,
-    time: Wall,
+    time: WallTime,
 }
 
 impl Reader {
-    fn new(unit: &Name, text: Text, most: u64, since: Option<Wall>) -> io::Result<Reader> {
+    fn new(unit: &Name, text: Text, most: u64, since: Option<WallTime>) -> io::Result<Reader> {
         let from: Box<dyn BufRead> = match text {
             Text::Memory(mut text) => {
                 let from = start_of_last(&mut &*text, text.len() as u64, most)?.unwrap_or(0);
@@ -182,7 +182,7 @@ impl Reader {
                 Box::new(BufReader::with_capacity(limit::HISTORY_BUFFER, last_of(files, most)?))
             }
         };
-        Ok(Reader { unit: unit.clone(), from, since, line: Vec::new(), time: Wall::default() })
+        Ok(Reader { unit: unit.clone(), from, since, line: Vec::new(), time: WallTime::default() })
     }
 
     /// Makes sure that `line` and `time` are those of the next line. None: there is none.

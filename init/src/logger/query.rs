@@ -9,7 +9,7 @@ use groundstate_units::control::answer::Failure;
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::control::log_query::{LogQuery, LogVerb};
 use groundstate_units::text::name::Name;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
@@ -56,11 +56,11 @@ fn logs(logger: &mut Logger, client: usize, query: LogQuery) -> Result<(), Failu
     if query.targets.len() > limit::QUERY_TARGETS {
         return Err(usage(format!("more than {} targets at once", limit::QUERY_TARGETS)));
     }
-    let since = match query.since.as_deref().map(|text| (text, Wall::parse(text))) {
+    let since = match query.since.as_deref().map(|text| (text, WallTime::parse(text))) {
         None => None,
         Some((_, Some(wall))) => Some(wall),
         Some((text, None)) => {
-            return Err(usage(format!("{text:?} is no time of the form {}", Wall::default())));
+            return Err(usage(format!("{text:?} is no time of the form {}", WallTime::default())));
         }
     };
     let names = query
@@ -103,11 +103,11 @@ struct Wanted {
     /// Names the logger has not heard of; there may be files.
     unknown: Vec<Name>,
     most: u64,
-    since: Option<Wall>,
+    since: Option<WallTime>,
 }
 
 impl Wanted {
-    fn new(logger: &Logger, names: &[Name], most: u64, since: Option<Wall>) -> Wanted {
+    fn new(logger: &Logger, names: &[Name], most: u64, since: Option<WallTime>) -> Wanted {
         let (mut numbers, mut unknown) = (Vec::new(), Vec::new());
         for name in names {
             match logger.units.find(name) {
@@ -167,11 +167,11 @@ impl Wanted {
 /// The last lines of these units, in the order of time; those of one unit stay in theirs.
 fn merged(logger: &mut Logger, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
     let most = usize::try_from(wanted.most).unwrap_or(usize::MAX);
-    let mut all: Vec<(Wall, Name, Vec<u8>)> = Vec::new();
+    let mut all: Vec<(WallTime, Name, Vec<u8>)> = Vec::new();
     for number in &wanted.numbers {
         let Some(unit) = logger.units.get_mut(*number) else { continue };
         let name = unit.name.clone();
-        let lines: Vec<(Wall, &[u8])> = unit
+        let lines: Vec<(WallTime, &[u8])> = unit
             .tail
             .lines()
             .split_inclusive(|byte| *byte == b'\n')

@@ -127,10 +127,10 @@ mod tests {
     use super::*;
     use groundstate_units::control::log_line::LogLine;
     use groundstate_units::machine::event::RunId;
-    use groundstate_units::text::wall::Wall;
+    use groundstate_units::text::wall_clock::WallTime;
 
     fn prefix() -> Prefix {
-        Prefix::new(Wall::from_millis(0), Some(RunId(7)))
+        Prefix::new(WallTime::from_millis(0), Some(RunId(7)))
     }
 
     fn texts(out: &[u8]) -> Vec<(Vec<u8>, bool)> {

@@ -10,14 +10,14 @@ use groundstate_units::import::systemd::UnitName;
 use groundstate_units::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{DependencyKind, Kind};
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::trigger::Trigger;
 use groundstate_units::trigger::timer::Due;
 use groundstate_units::unit::generation::{Dependency, Unit, UnitId};
 use std::collections::BTreeMap;
 
 fn wall(micros: i64) -> String {
-    Wall::from_millis(u64::try_from(micros / 1_000).unwrap_or(0)).to_string()
+    WallTime::from_millis(u64::try_from(micros / 1_000).unwrap_or(0)).to_string()
 }
 
 /// On the wall clock, the earlier of the two.

@@ -1,18 +1,18 @@
 //! What the fuzz target `import` holds of any bytes: as a systemd unit file they are imported,
 //! written in the native form, read back and meant, without a panic; every place that is
-//! told lies within the file; each assignment has its fate, and one that is left out is told; and what
+//! told lies within the file; each assignment has its outcome, and one that is left out is told; and what
 //! was imported without a mistake is read back without one. The first byte chooses the kind of unit and of name.
 //!
 //! The tests of the workspace feed `corpus/import` to the same function.
 
-use groundstate_units::import::fate::Outcome;
+use groundstate_units::import::import_outcome::Outcome;
 use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};
 use groundstate_units::spec::{Kind, Run};
 use groundstate_units::text::diagnostic::{Diagnostic, Severity};
 use groundstate_units::text::yaml;
 use groundstate_units::unit::account::Accounts;
 use groundstate_units::unit::manifest::Manifest;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
@@ -43,18 +43,19 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     let found: BTreeSet<u32> = lines_of(&read.found);
     let imported = convert(&unit, &file, &[read], &Surroundings::default());
     let told: BTreeSet<u32> = lines_of(&imported.manifest.diagnostics);
-    let fates: BTreeSet<u32> = imported.fates.iter().map(|fate| fate.at.line).collect();
+    let outcomes: BTreeSet<u32> =
+        imported.outcomes.iter().map(|directive| directive.at.line).collect();
     for (section, line) in assignments(text) {
         // Of a section that is none, the section is told.
         let is_told = found.contains(&line) || told.contains(&section);
-        assert!(fates.contains(&line) || is_told, "line {line} is dropped in silence");
+        assert!(outcomes.contains(&line) || is_told, "line {line} is dropped in silence");
     }
-    for fate in &imported.fates {
+    for directive in &imported.outcomes {
         // Up to where the next one begins. All that only make it weaker are told together.
-        let end = fates.range(fate.at.line + 1..).next().copied().unwrap_or(u32::MAX);
-        let is_left_out = matches!(fate.outcome, Outcome::Lost(_) | Outcome::Refused(_));
-        let is_told = told.range(fate.at.line..end).next().is_some();
-        assert!(is_told || !is_left_out, "left out without a word: {fate:?}");
+        let end = outcomes.range(directive.at.line + 1..).next().copied().unwrap_or(u32::MAX);
+        let is_left_out = matches!(directive.outcome, Outcome::Lost(_) | Outcome::Refused(_));
+        let is_told = told.range(directive.at.line..end).next().is_some();
+        assert!(is_told || !is_left_out, "left out without a word: {directive:?}");
     }
     for said in &imported.manifest.diagnostics {
         assert!(said.at.line as usize <= lines, "{said}");
@@ -64,8 +65,8 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     let Ok(documents) = yaml::parse("native", written.as_bytes(), &limits) else {
         panic!("can not be read back:\n{written}")
     };
-    let direct = meaning::read(imported.manifest, &Settings::default(), &Accounts::default());
-    let wrong = |found: &meaning::Meaning| {
+    let direct = semantics::read(imported.manifest, &Settings::default(), &Accounts::default());
+    let wrong = |found: &semantics::Semantics| {
         let errors = found.diagnostics.iter().filter(|said| said.severity == Severity::Error);
         errors.map(|said| said.message.clone()).collect::<Vec<_>>()
     };
@@ -76,7 +77,7 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     }
     let Some(document) = documents.first() else { panic!("nothing was written") };
     let again = Manifest::read(&"native".into(), document);
-    let again = meaning::read(again, &Settings::default(), &Accounts::default());
+    let again = semantics::read(again, &Settings::default(), &Accounts::default());
     assert_eq!(wrong(&again), errors, "{written}");
     let (Some(direct), Some(again)) = (direct.draft, again.draft) else {
         panic!("no unit:\n{written}")

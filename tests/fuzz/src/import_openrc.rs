@@ -1,13 +1,13 @@
 //! What the fuzz target `import_openrc` holds of any bytes: as a service script of OpenRC they are
 //! converted, twice to the same; every place that is told lies within the file; each assignment
-//! at the top and each word of `depend()` has its fate, and one that is left out is told; the
+//! at the top and each word of `depend()` has its outcome, and one that is left out is told; the
 //! unit is written in the native form, read back, and means the same.
 //!
 //! Up to the first NUL they are the settings, the rest is the script. Where they begin with a
 //! byte above 127, bytes choose the script's lines.
 
 use super::composed::Composed;
-use groundstate_units::import::fate::{Imported, Outcome};
+use groundstate_units::import::import_outcome::{Imported, Outcome};
 use groundstate_units::import::openrc::convert;
 use groundstate_units::limit;
 use groundstate_units::spec::{Kind, Run};
@@ -15,7 +15,7 @@ use groundstate_units::text::diagnostic::{Diagnostic, Severity};
 use groundstate_units::text::yaml;
 use groundstate_units::unit::account::Accounts;
 use groundstate_units::unit::manifest::Manifest;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
@@ -41,25 +41,29 @@ pub fn import_openrc(bytes: &[u8]) -> Option<Kind> {
     let around = || settings.map(|bytes| (&beside, bytes));
     let imported = convert("net.a", &file, script, around());
     let again = convert("net.a", &file, script, around());
-    assert_eq!(imported.fates, again.fates, "it depends on something else");
+    assert_eq!(imported.outcomes, again.outcomes, "it depends on something else");
     places(&imported, &file, script, settings.unwrap_or_default());
-    let fates: BTreeSet<u32> = lines(&imported, &file);
+    let outcomes: BTreeSet<u32> = lines(&imported, &file);
     for line in told_of {
-        assert!(fates.contains(&line), "line {line} is dropped in silence");
+        assert!(outcomes.contains(&line), "line {line} is dropped in silence");
     }
     left_out(&imported);
     let kind = read_back(&imported)?;
-    imported.fates.iter().any(|fate| matches!(fate.outcome, Outcome::Kept(_))).then_some(kind)
+    imported
+        .outcomes
+        .iter()
+        .any(|directive| matches!(directive.outcome, Outcome::Kept(_)))
+        .then_some(kind)
 }
 
 fn lines(imported: &Imported, file: &str) -> BTreeSet<u32> {
-    let here = imported.fates.iter().filter(|fate| *fate.at.file == *file);
-    here.map(|fate| fate.at.line).collect()
+    let here = imported.outcomes.iter().filter(|directive| *directive.at.file == *file);
+    here.map(|directive| directive.at.line).collect()
 }
 
 fn places(imported: &Imported, file: &str, script: &[u8], settings: &[u8]) {
     let count = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let places = imported.fates.iter().map(|fate| &fate.at);
+    let places = imported.outcomes.iter().map(|directive| &directive.at);
     for at in places.chain(imported.manifest.diagnostics.iter().map(|said| &said.at)) {
         let within = if *at.file == *file { count(script) } else { count(settings) };
         assert!((1..=within).contains(&(at.line as usize)), "{at} of {within} lines");
@@ -69,12 +73,14 @@ fn places(imported: &Imported, file: &str, script: &[u8], settings: &[u8]) {
 
 fn left_out(imported: &Imported) {
     let said = &imported.manifest.diagnostics;
-    for fate in &imported.fates {
-        let is_left_out =
-            matches!(fate.outcome, Outcome::Lost(_) | Outcome::Weaker(_) | Outcome::Refused(_));
-        let is_told = said.iter().any(|said| said.at == fate.at);
+    for directive in &imported.outcomes {
+        let is_left_out = matches!(
+            directive.outcome,
+            Outcome::Lost(_) | Outcome::Weaker(_) | Outcome::Refused(_)
+        );
+        let is_told = said.iter().any(|said| said.at == directive.at);
         let is_full = said.len() >= limit::DIAGNOSTICS_PER_FILE;
-        assert!(!is_left_out || is_told || is_full, "left out without a word: {fate:?}");
+        assert!(!is_left_out || is_told || is_full, "left out without a word: {directive:?}");
     }
 }
 
@@ -89,7 +95,7 @@ fn read_back(imported: &Imported) -> Option<Kind> {
         let errors = found.iter().filter(|said| said.severity == Severity::Error);
         errors.map(|said| said.message.clone()).collect::<Vec<_>>()
     };
-    let mean = |manifest| meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let mean = |manifest| semantics::read(manifest, &Settings::default(), &Accounts::default());
     let direct = mean(imported.manifest.clone());
     if !wrong(&imported.manifest.diagnostics).is_empty() {
         return None;

@@ -1,6 +1,6 @@
 //! What the fuzz target `import_sysv` holds of any bytes: as a script of /etc/init.d they are imported, written
 //! in the native form, read back and meant, without a panic; every place that is told lies within the
-//! file; each line of the header has its fate, one and no other, and one that is lost is told; and what was imported
+//! file; each line of the header has its outcome, one and no other, and one that is lost is told; and what was imported
 //! without a mistake is without one natively, and means the same when it is read back.
 //!
 //! A first byte below 128: the rest is the script. Else the rest chooses lines of a header. It chooses the
@@ -8,7 +8,7 @@
 
 use super::composed::Composed;
 use super::import::run;
-use groundstate_units::import::fate::{Imported, Outcome};
+use groundstate_units::import::import_outcome::{Imported, Outcome};
 use groundstate_units::import::sysv::convert;
 use groundstate_units::limit;
 use groundstate_units::spec::Kind;
@@ -16,7 +16,7 @@ use groundstate_units::text::diagnostic::Severity;
 use groundstate_units::text::yaml;
 use groundstate_units::unit::account::Accounts;
 use groundstate_units::unit::manifest::Manifest;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
@@ -37,13 +37,13 @@ pub fn import_sysv(bytes: &[u8]) -> Option<Kind> {
     let Ok(documents) = yaml::parse("native", written.as_bytes(), &limits) else {
         panic!("can not be read back:\n{written}")
     };
-    let direct = meaning::read(imported.manifest, &Settings::default(), &Accounts::default());
+    let direct = semantics::read(imported.manifest, &Settings::default(), &Accounts::default());
     if is_wrong {
         return None;
     }
     let Some(document) = documents.first() else { panic!("nothing was written") };
     let again = Manifest::read(&"native".into(), document);
-    let again = meaning::read(again, &Settings::default(), &Accounts::default());
+    let again = semantics::read(again, &Settings::default(), &Accounts::default());
     for meaning in [&direct, &again] {
         let mistake = meaning.diagnostics.iter().find(|said| said.severity == Severity::Error);
         assert!(mistake.is_none(), "{mistake:?}\n{written}");
@@ -65,13 +65,18 @@ fn each_line_has_its_fate(imported: &Imported, text: &str) {
     told.iter().for_each(|said| assert!(said.at.line as usize <= lines, "{said}"));
     let told_at: BTreeSet<u32> = told.iter().map(|said| said.at.line).collect();
     let mut of_block = Vec::new();
-    for fate in &imported.fates {
-        let is_told = told_at.contains(&fate.at.line) || told.len() == limit::DIAGNOSTICS_PER_FILE;
-        let is_left_out = matches!(fate.outcome, Outcome::Lost(_) | Outcome::Refused(_));
-        assert!(is_told || !is_left_out, "left out without a word: {fate:?}");
-        of_block.extend((&*fate.section == "INIT INFO").then_some(fate.at.line));
+    for directive in &imported.outcomes {
+        let is_told =
+            told_at.contains(&directive.at.line) || told.len() == limit::DIAGNOSTICS_PER_FILE;
+        let is_left_out = matches!(directive.outcome, Outcome::Lost(_) | Outcome::Refused(_));
+        assert!(is_told || !is_left_out, "left out without a word: {directive:?}");
+        of_block.extend((&*directive.section == "INIT INFO").then_some(directive.at.line));
     }
-    assert_eq!(of_block, lines_of_blocks(text), "a line of the header without its fate:\n{text}");
+    assert_eq!(
+        of_block,
+        lines_of_blocks(text),
+        "a line of the header without its outcome:\n{text}"
+    );
 }
 
 /// The lines of a header, as whoever looks for nothing else in a text sees them: comments that say something

@@ -6,16 +6,16 @@
 use super::composed::Composed;
 use groundstate_units::control::log_line::{LogLine, ShownLine, printable};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::text::wall::Wall;
+use groundstate_units::text::wall_clock::WallTime;
 
 /// The time of the line, if it is a stored one. Panics where one of the promises is broken.
-pub fn log_line(bytes: &[u8]) -> Option<Wall> {
+pub fn log_line(bytes: &[u8]) -> Option<WallTime> {
     let shown = printable(bytes);
     let acts = |c: char| (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}');
     assert!(!shown.chars().any(acts), "{shown:?}");
     let text = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let run = u64::try_from(bytes.len()).unwrap_or(0);
-    let time = Wall::from_millis(run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
+    let time = WallTime::from_millis(run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
     let level = bytes.first().map(|byte| byte % 8);
     for (run, level, continued) in [
         (Some(RunId(run)), None, false),

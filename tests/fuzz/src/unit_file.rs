@@ -14,7 +14,7 @@ use groundstate_units::unit::assembly::Draft;
 use groundstate_units::unit::key::{Key, Shape};
 use groundstate_units::unit::key_table::KEYS;
 use groundstate_units::unit::manifest::Manifest;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub fn unit_file(bytes: &[u8]) -> Option<Draft> {
     for document in &reading.documents {
         let manifest = Manifest::read(&file, document);
         let written = yaml_writer::write(&manifest);
-        let meant = meaning::read(manifest, &Settings::default(), &Accounts::default());
+        let meant = semantics::read(manifest, &Settings::default(), &Accounts::default());
         for said in &meant.diagnostics {
             assert!(said.at.line as usize <= lines, "{said}");
         }
@@ -130,7 +130,7 @@ fn again(written: &str) -> Draft {
     let documents = yaml::parse("a.yaml", written.as_bytes(), &limits);
     let Ok([document]) = documents.as_deref() else { panic!("can not be read back:\n{written}") };
     let manifest = Manifest::read(&"a.yaml".into(), document);
-    let meant = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let meant = semantics::read(manifest, &Settings::default(), &Accounts::default());
     let Some(draft) = meant.draft else { panic!("no unit any more:\n{written}") };
     places_apart(draft)
 }

@@ -1,4 +1,4 @@
-//! The small world, completely: no dice.
+//! The small world, completely: no rng.
 //!
 //! - `exhaust --commit C`: every graph of up to three units over depends-on, depends-ms,
 //!   waits-for and after × {foreground-supervised, oneshot, virtual}, every graph of
@@ -12,7 +12,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::simulator::exhaust::{self, Counts, ORDERING, OTHERS, SPEAKING, TYPES};
-use groundstate_units::simulator::sheet::Sheet;
+use groundstate_units::simulator::unit_model::UnitModel;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
 }
 
 /// Every world, on all cores.
-fn all(worlds: &[Sheet], depth: usize) -> (Counts, Vec<String>) {
+fn all(worlds: &[UnitModel], depth: usize) -> (Counts, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {
         let (mut counts, mut failures) = (Counts::default(), Vec::new());

@@ -178,7 +178,7 @@ fn replay(seed: u64, commit: &str) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     println!("units of the smallest failing world:");
-    for (unit, entry) in &world.sheet.units {
+    for (unit, entry) in &world.model.units {
         println!("  u{unit:02} {:?} provides {:?}", entry.kind, entry.provides);
         println!("      edges {:?} activates {:?}", entry.edges, entry.activates);
         if !entry.wanted_by.is_empty() || !entry.required_by.is_empty() {
@@ -187,7 +187,7 @@ fn replay(seed: u64, commit: &str) -> ExitCode {
         println!("      ready {:?} exec-stop {}", entry.readiness, entry.has_exec_stop);
         println!("      {:?}", entry.live);
     }
-    println!("max-starting {}, top u{:02}", world.sheet.settings.max_starting, world.top);
+    println!("max-starting {}, top u{:02}", world.model.settings.max_starting, world.top);
     println!("wishes: {:?}", schedule.wishes.iter().map(|wish| wish.kind).collect::<Vec<_>>());
     for line in &failure.log {
         println!("{line}");

@@ -6,7 +6,7 @@ use super::sample::Sample;
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
 use groundstate_units::spec::{DependencyKind, ExecLine, Piece, Prefixes, Run};
 use groundstate_units::unit::account::Accounts;
-use groundstate_units::unit::meaning;
+use groundstate_units::unit::semantics;
 use groundstate_units::unit::settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -185,8 +185,8 @@ fn ours(unit: &str, path: &Path) -> Option<Said> {
     if manifest.diagnostics.iter().any(wrong) {
         return None;
     }
-    let meaning = meaning::read(manifest, &Settings::default(), &Accounts::default());
-    let draft = meaning.draft?;
+    let semantics = semantics::read(manifest, &Settings::default(), &Accounts::default());
+    let draft = semantics.draft?;
     let mut said = Said::default();
     let run: Run = Run::decode(&draft.run)?;
     let lists = [

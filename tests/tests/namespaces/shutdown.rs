@@ -7,7 +7,7 @@ use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn the_end_stops_dependents_first() {
 
 /// Units of a drawn graph, and who comes after whom by an edge that orders. Each says when it is
 /// started and when it is stopped.
-fn drawn(chance: &mut Chance, files: &Sandbox) -> Vec<(String, String)> {
+fn drawn(chance: &mut Rng, files: &Sandbox) -> Vec<(String, String)> {
     const UNITS: usize = 16;
     let mut edges = Vec::new();
     for at in 0..UNITS {
@@ -66,7 +66,7 @@ fn drawn(chance: &mut Chance, files: &Sandbox) -> Vec<(String, String)> {
 
 #[test]
 fn the_end_of_any_graph_stops_dependents_first_and_starts_nobody() {
-    let mut chance = Chance::new(301);
+    let mut chance = Rng::new(301);
     for _ in 0..turns(2, 20) {
         let files = Sandbox::new();
         let edges = drawn(&mut chance, &files);

@@ -5,7 +5,7 @@ use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
-use groundstate_units::simulator::chance::Chance;
+use groundstate_units::simulator::rng::Rng;
 use nix::sys::stat::{Mode, SFlag};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -208,7 +208,7 @@ impl Drop for Over<'_> {
 
 /// Writes the changing units again and again, each time as a whole or not at all.
 fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
-    let mut chance = Chance::new(8);
+    let mut chance = Rng::new(8);
     while !done.load(Ordering::SeqCst) {
         let name = &names[chance.below(names.len())];
         let path = files.path(&format!("units/{name}.yaml"));
@@ -371,7 +371,7 @@ fn a_goal_that_flips_back_and_forth_ends_at_the_last_and_touches_nothing_shared(
     files.unit("right", "depends-on: shared\nstop-timeout: 1s\nexec-start: DAEMON");
     let init = Boot::new(files).start("left");
     let before = init.when_system("running");
-    let mut chance = Chance::new(13);
+    let mut chance = Rng::new(13);
     for _ in 0..turns(50, 1_000) {
         let goal = chance.pick(&["right", "left"]).expect("one of them");
         init.tell("set-target", &json!({"targets": [goal]}));

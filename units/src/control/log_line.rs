@@ -21,7 +21,7 @@ use crate::machine::event::RunId;
 use crate::text::encoding;
 use crate::text::log_level;
 use crate::text::name::Name;
-use crate::text::wall::Wall;
+use crate::text::wall_clock::WallTime;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
     /// When the logger read it.
-    pub time: Wall,
+    pub time: WallTime,
     /// Whose output; None: a note of the logger's own.
     pub run: Option<RunId>,
     /// Its level, 0 to 7; None: info, or of a note notice.
@@ -48,7 +48,7 @@ impl<'a> LogLine<'a> {
         let stored = stored.strip_suffix(b"\n").unwrap_or(stored);
         let (time, rest) = split_at_space(stored)?;
         let (run, text) = split_at_space(rest)?;
-        let time = Wall::parse(std::str::from_utf8(time).ok()?)?;
+        let time = WallTime::parse(std::str::from_utf8(time).ok()?)?;
         let run = std::str::from_utf8(run).ok()?;
         if run == "-" {
             return Some(LogLine { time, run: None, level: None, continued: false, text });
@@ -113,7 +113,7 @@ pub struct Prefix {
 
 impl Prefix {
     /// For lines read at `time` from `run`.
-    pub fn new(time: Wall, run: Option<RunId>) -> Prefix {
+    pub fn new(time: WallTime, run: Option<RunId>) -> Prefix {
         let head = match run {
             Some(RunId(run)) => format!("{time} {run}"),
             None => format!("{time} -"),
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_stored_line_is_time_run_text() {
         let mut file = Vec::new();
-        let time = Wall::from_millis(AT);
+        let time = WallTime::from_millis(AT);
         let line =
             LogLine { time, run: Some(RunId(17)), level: None, continued: false, text: b"a  b" };
         line.render(&mut file);
@@ -313,7 +313,7 @@ mod tests {
             text in proptest::collection::vec(any::<u8>().prop_filter("newline", |b| *b != b'\n'), 0..99),
         ) {
             let line = LogLine {
-                time: Wall::from_millis(AT),
+                time: WallTime::from_millis(AT),
                 run: run.map(RunId),
                 level: level.filter(|_| run.is_some()),
                 continued: continued && run.is_some(),

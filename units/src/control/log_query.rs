@@ -5,7 +5,7 @@
 //! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
 //! [`ShownLine`](crate::control::log_line::ShownLine) for each stored line, oldest first, and without
 //! `follow` a last one of [`End`](crate::control::answer::End); or an error
-//! ([`Failure`](crate::control::answer::Failure)).
+//! ([`crate::control::answer::Failure`]).
 
 use crate::control::answer::{Failure, PROTOCOL};
 use crate::limit;
@@ -30,7 +30,7 @@ pub struct LogQuery {
     #[serde(default)]
     pub follow: bool,
     /// No line before this: RFC 3339, UTC, milliseconds (24 characters,
-    /// [`Wall`](crate::text::wall::Wall)).
+    /// [`WallTime`](crate::text::wall_clock::WallTime)).
     #[serde(default)]
     pub since: Option<String>,
 }

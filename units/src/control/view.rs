@@ -22,7 +22,7 @@ use crate::machine::{Machine, why};
 use crate::spec::Kind;
 use crate::text::name::{Name, template_hint};
 use crate::text::time::Time;
-use crate::text::wall::Wall;
+use crate::text::wall_clock::WallTime;
 use crate::unit::generation::{TargetId, Unit, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Facts {
         } else {
             self.wall.saturating_sub(self.now.since(at))
         };
-        Wall::from_millis(u64::try_from(then.as_millis()).unwrap_or(u64::MAX)).to_string()
+        WallTime::from_millis(u64::try_from(then.as_millis()).unwrap_or(u64::MAX)).to_string()
     }
 }
 

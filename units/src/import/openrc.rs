@@ -2,12 +2,12 @@
 //!
 //! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
 //! (what is assigned, what `depend()` says) → [`declare`] where the script only declares,
-//! [`wrapping`] where it does more → a native [`crate::unit::manifest::Manifest`], and the fate of each
+//! [`wrapping`] where it does more → a native [`crate::unit::manifest::Manifest`], and the outcome of each
 //! thing for the report.
 //!
 //! No shell is asked, here or anywhere: a conversion runs nothing of what it converts, and comes
 //! to the same wherever it is done. So a script is read as far as its text says what it means
-//! ([`expansion`]); of what only a shell can tell, the fate says so.
+//! ([`expansion`]); of what only a shell can tell, the outcome says so.
 //!
 //! The facts are those of openrc-run(8), supervise-daemon(8), start-stop-daemon(8) of OpenRC, and
 //! of its guides to service scripts.
@@ -28,12 +28,12 @@ mod unit;
 mod variables;
 mod wrapping;
 
-use super::fate::{Imported, Outcome};
+use super::import_outcome::{Imported, Outcome};
 use crate::limit;
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::unit::account::Accounts;
-use crate::unit::meaning;
+use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use declaration::Reason;
 use reading::{Reading, SCRIPT, SETTINGS};
@@ -78,7 +78,7 @@ pub fn convert(
 
 /// What the reader of native units would refuse.
 fn refused(unit: &Unit) -> Vec<Reason> {
-    let read = meaning::read(unit.manifest().clone(), &Settings::default(), &Accounts::default());
+    let read = semantics::read(unit.manifest().clone(), &Settings::default(), &Accounts::default());
     let known = &unit.manifest().diagnostics;
     let new = read.diagnostics.into_iter().filter(|said| !known.contains(said));
     let errors = new.filter(|said| said.severity == Severity::Error);
@@ -90,7 +90,7 @@ fn too_large(name: &str, file: &Arc<str>) -> Imported {
     let at = unit.start();
     let message = "a script or its settings of more than 1 MiB";
     unit.tell(Diagnostic::error("too-large", at.clone(), message));
-    unit.fate(SCRIPT, "all", "", &at, Outcome::Refused(message.to_string()));
+    unit.record_outcome(SCRIPT, "all", "", &at, Outcome::Refused(message.to_string()));
     unit.imported()
 }
 

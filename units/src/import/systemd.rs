@@ -3,7 +3,7 @@
 //! text → [`unit_text`] (sections and assignments with places, nothing lost) →
 //! [`table`] (one row for each directive: which native key, how its value is turned,
 //! or why it is left out) → [`convert`] (a native [`crate::unit::manifest::Manifest`], and
-//! the fate of each directive for the report).
+//! the outcome of each directive for the report).
 //!
 //! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),
 //! systemd.kill(5), systemd.socket(5), systemd.timer(5), systemd.path(5), systemd.mount(5)
@@ -38,7 +38,7 @@ pub(crate) use dependency::native_target as target_of_link;
 pub use unit_text::{UnitOption, UnitText};
 pub(crate) use word::quote;
 
-use super::fate;
+use super::import_outcome;
 
 #[cfg(test)]
 mod tests;

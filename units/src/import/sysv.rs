@@ -3,7 +3,7 @@
 //!
 //! text → [`header`] (the comments that say something, with places) → [`table`] (what each
 //! means, which target a facility is) → [`convert`] (a native
-//! [`crate::unit::manifest::Manifest`], and the fate of each of those lines; dependencies are in
+//! [`crate::unit::manifest::Manifest`], and the outcome of each of those lines; dependencies are in
 //! [`order`]). Whether the script knows `reload` is [`verbs`]'s.
 //!
 //! The facts are those of the Linux Standard Base, "Comment Conventions for Init Scripts", of

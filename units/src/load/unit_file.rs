@@ -15,7 +15,7 @@ use crate::unit::account::Accounts;
 use crate::unit::assembly::Draft;
 use crate::unit::generation::{Fault, FileRecord, Stamp};
 use crate::unit::manifest::Manifest;
-use crate::unit::meaning::{self, Outside};
+use crate::unit::semantics::{self, Outside};
 use crate::unit::settings::Settings;
 use std::sync::Arc;
 
@@ -186,9 +186,9 @@ pub(crate) fn mean(
     broken: Option<Fault>,
     record: &mut FileRecord,
 ) -> Option<Draft> {
-    let meaning = meaning::read(manifest, context.settings, context.accounts);
-    record.diagnostics.extend(meaning.diagnostics);
-    for (place, outside) in meaning.outside {
+    let semantics = semantics::read(manifest, context.settings, context.accounts);
+    record.diagnostics.extend(semantics.diagnostics);
+    for (place, outside) in semantics.outside {
         if let Some((code, message, is_there)) = missing(context.files, &outside) {
             // It may come without this file being touched.
             record.again = true;
@@ -201,7 +201,7 @@ pub(crate) fn mean(
             record.diagnostics.push(Diagnostic::warning(code, place, message).with_hint(hint));
         }
     }
-    let mut draft = meaning.draft?;
+    let mut draft = semantics.draft?;
     draft.fault = broken.or(draft.fault);
     Some(draft)
 }

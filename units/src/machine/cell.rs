@@ -1,6 +1,6 @@
 //! All the machine knows of one unit: what is stored, and what is derived from it
 //! and from the unit's neighbours. Derived values are kept up by
-//! [`super::spread`]; nothing else writes them.
+//! [`super::propagation`]; nothing else writes them.
 
 use super::phase::Phase;
 use crate::machine::reason::{Reason, State};
@@ -24,14 +24,14 @@ pub(super) struct Cell {
     pub(super) last: Option<Box<Reason>>,
     /// The last failure was of the run for a connection. It is told until somebody connects again,
     /// and no more than told: what is over is nobody's trouble.
-    pub(super) broke_off: bool,
+    pub(super) connection_lost: bool,
     /// When the last failed run ended.
     pub(super) ended: Time,
     /// Since it became needed it has neither been active nor failed by itself.
-    pub(super) fresh: bool,
+    pub(super) untried: bool,
     /// A trigger that has fired, and whose activation has not ended.
-    pub(super) fired: bool,
-    /// N had it only because a unit failed or exited, see [`super::need::Need::is_brought`].
+    pub(super) triggered: bool,
+    /// N had it only because a unit failed or exited, see [`super::needed_set::NeededSet::is_brought`].
     pub(super) brought: bool,
 
     // --- derived: by one search per change of goal or generation ---
@@ -46,13 +46,13 @@ pub(super) struct Cell {
 
     // --- derived: kept up event by event ---
     /// Up, and has to stop.
-    pub(super) must: bool,
+    pub(super) must_stop: bool,
     /// Gates that keep it from starting.
-    pub(super) closed: u32,
+    pub(super) closed_gates: u32,
     /// Hard dependencies that are failed or nobody's.
-    pub(super) bad: u32,
+    pub(super) failed_deps: u32,
     /// Units that have to be down before it may be told to stop.
-    pub(super) holding: u32,
+    pub(super) dependents_up: u32,
     /// What its neighbours were last told.
     pub(super) facets: u16,
     /// In the worklist.
@@ -70,7 +70,7 @@ pub(super) struct Cell {
 
 impl Cell {
     /// Of no unit.
-    pub(super) fn nobody() -> Cell {
+    pub(super) fn empty() -> Cell {
         Cell::new(Time::ZERO)
     }
 
@@ -81,19 +81,19 @@ impl Cell {
             recent: VecDeque::new(),
             verdict: false,
             last: None,
-            broke_off: false,
+            connection_lost: false,
             ended: Time::ZERO,
-            fresh: true,
-            fired: false,
+            untried: true,
+            triggered: false,
             brought: false,
             needed: false,
             conflict: None,
             broken: false,
             rank: 0,
-            must: false,
-            closed: 0,
-            bad: 0,
-            holding: 0,
+            must_stop: false,
+            closed_gates: 0,
+            failed_deps: 0,
+            dependents_up: 0,
             facets: 0,
             queued: false,
             touched: false,

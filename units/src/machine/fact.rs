@@ -89,7 +89,7 @@ impl Machine {
         let Some(run) = self.cell(ix).phase.run() else { return };
         let definition = std::sync::Arc::clone(&run.definition);
         let again = failure::is_restarted(&definition.live, None, Some(exit));
-        let must = self.cell(ix).must;
+        let must = self.cell(ix).must_stop;
         let never = self.planted(Mutant::AlwaysIsOnFailure);
         let again = (again && !never) || self.planted(Mutant::EverySuccessRestarts);
         let followed = self.planted(Mutant::SuccessFollowed) && definition.kind == Kind::Oneshot;
@@ -97,7 +97,7 @@ impl Machine {
         let over = !scripted && !definition.remains && !self.planted(Mutant::SuccessRemains);
         if followed || again && !Machine::ends_by_itself(definition.kind) && !self.is_served(ix) {
             let then = if must { Then::Idle } else { Then::Again };
-            self.cell_mut(ix).fresh = false;
+            self.cell_mut(ix).untried = false;
             self.activation_ended(ix);
             let reason = if over { StopReason::Done } else { StopReason::Leftovers };
             return self.over(now, ix, (reason, then), empty, out);
@@ -137,7 +137,7 @@ impl Machine {
 
     /// A run failed by itself; what is left of it is stopped before the next.
     fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
-        let expected = self.cell(ix).must && !self.planted(Mutant::ExpectedExitCounts);
+        let expected = self.cell(ix).must_stop && !self.planted(Mutant::ExpectedExitCounts);
         let then = if expected { Then::Idle } else { Then::Fail(Box::new(failure)) };
         self.over(now, ix, (StopReason::Leftovers, then), empty, out);
     }
@@ -239,7 +239,7 @@ impl Machine {
         {
             run.restart || run.changed || run.lost.is_some()
         } else {
-            cell.needed && cell.must
+            cell.needed && cell.must_stop
         };
         if is_replaced {
             return;
@@ -308,7 +308,8 @@ impl Machine {
             TimerKind::Leaving => self.stays(now, ix, out),
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
-                let forgiven = self.cell(ix).must && self.planted(Mutant::StartTimeoutForgiven);
+                let forgiven =
+                    self.cell(ix).must_stop && self.planted(Mutant::StartTimeoutForgiven);
                 let then = if forgiven { Then::Idle } else { Then::Fail(Box::new(failure)) };
                 self.tell(now, ix, StopReason::StartTimeout, then, out);
             }

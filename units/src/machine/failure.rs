@@ -96,10 +96,10 @@ impl Machine {
         let had_verdict = cell.verdict;
         cell.failures = cell.failures.saturating_add(1);
         cell.ended = now;
-        cell.fresh = false;
+        cell.untried = false;
         cell.verdict |= is_hopeless || cell.failures >= live.failure_verdict + late;
         cell.last = Some(Box::new(failure.reason.clone()));
-        cell.broke_off = false;
+        cell.connection_lost = false;
         let failures = match cell.failures {
             _ if constant => 1,
             n if floorless => n.min(9),
@@ -178,7 +178,7 @@ impl Machine {
         if count {
             cell.failures = 0;
             cell.recent.clear();
-            if !cell.broke_off {
+            if !cell.connection_lost {
                 cell.last = None;
             }
         }

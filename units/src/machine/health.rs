@@ -4,7 +4,7 @@
 
 use super::mutant::Mutant;
 use super::phase::Phase;
-use super::spread::STOPPING;
+use super::propagation::STOPPING;
 use super::{Ix, Machine};
 use crate::machine::reason::{State, System};
 use crate::unit::generation::{TargetId, UnitId};
@@ -15,7 +15,7 @@ impl Machine {
     /// it became needed, and not failed by a dependency.
     fn is_first_start(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
-        cell.needed && cell.fresh && !self.is_active(ix) && self.shown(ix) != State::Failed
+        cell.needed && cell.untried && !self.is_active(ix) && self.shown(ix) != State::Failed
     }
 
     /// Needed, not active, and it should be by now.
@@ -139,7 +139,7 @@ impl Machine {
                 match &cell.phase {
                     phase if phase.is_hopeless() => true,
                     Phase::Stopping(_, _) => false,
-                    Phase::Starting(_, _) => cell.verdict && !cell.must,
+                    Phase::Starting(_, _) => cell.verdict && !cell.must_stop,
                     Phase::Ready(_, _, _) => cell.facets & STOPPING == 0,
                     Phase::Failed(_) => true,
                     Phase::Idle | Phase::Backoff(_) => self.shown(ix) != State::Waiting,

@@ -25,7 +25,7 @@ impl Machine {
     /// are damaged, or are about another generation.
     pub fn from_kept(bytes: &[u8], generation: Arc<Generation>) -> Option<Machine> {
         let (mut machine, rest) = postcard::take_from_bytes::<Machine>(bytes).ok()?;
-        let places = generation.units.len().checked_add(machine.ghosts.len())?;
+        let places = generation.units.len().checked_add(machine.removed_units.len())?;
         if !rest.is_empty() || (machine.booted && machine.cells.len() != places) {
             return None;
         }

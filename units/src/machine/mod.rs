@@ -4,13 +4,13 @@
 //!
 //! [`Machine::step`] takes one event at one point in time and answers with orders.
 //! It works in two halves. *Apply* changes the one unit the event speaks of, or the
-//! one wish ([`fact`], [`notice`], [`trigger`], [`wish`], [`prod`],
+//! one wish ([`fact`], [`run_notifications`], [`trigger`], [`wish`], [`restart_ops`],
 //! [`ending`]). *Settle* carries out what
 //! follows ([`settle`]): tell all that may stop, until nothing moves; then start all
 //! that may start, in order. Between the two, a change travels from neighbour to
-//! neighbour as one-step changes of counters ([`spread`]). What is needed at all is
-//! found by one search per change of goal, policy or generation ([`need`],
-//! [`ground`]); a generation is exchanged by one flip ([`flip`]). All of it but the generation
+//! neighbour as one-step changes of counters ([`propagation`]). What is needed at all is
+//! found by one search per change of goal, policy or generation ([`needed_set`],
+//! [`recompute`]); a generation is exchanged by one flip ([`apply_generation`]). All of it but the generation
 //! goes into bytes and comes back from them ([`kept`]), or into records ([`record`]); where these are lost too, it begins
 //! beside what is there ([`there`]).
 //!
@@ -80,6 +80,7 @@
 //!   lives ([`there`]) no emergency takes its place.
 
 pub mod action;
+mod apply_generation;
 #[cfg(any(test, feature = "sim"))]
 mod audit;
 mod cell;
@@ -87,27 +88,26 @@ mod ending;
 pub mod event;
 mod fact;
 mod failure;
-mod flip;
-mod ground;
 mod health;
-mod hold;
+mod held_targets;
+mod index;
 mod kept;
 pub mod mutant;
-pub mod need;
-mod notice;
-mod old_order;
+pub mod needed_set;
 mod phase;
-mod place;
 pub mod plan;
-mod prod;
+mod propagation;
 pub mod reason;
+mod recompute;
 pub mod record;
+mod restart_ops;
 #[cfg(feature = "sim")]
 pub mod rule;
 mod run;
+mod run_notifications;
 mod settle;
 mod shown;
-mod spread;
+mod stop_order;
 pub mod timer;
 mod trigger;
 pub mod view;
@@ -126,7 +126,7 @@ use cell::Cell;
 use ending::Ending;
 use event::{Event, RunId};
 use mutant::Mutant;
-use need::Wish;
+use needed_set::Wish;
 use reason::Refusal;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -163,10 +163,10 @@ pub struct Machine {
 
     cells: Vec<Cell>,
     /// Names of the removed units that are still up, behind the generation's.
-    ghosts: Vec<crate::text::name::Name>,
+    removed_units: Vec<crate::text::name::Name>,
     /// Stands in for a cell that is not there.
-    #[serde(skip, default = "Cell::nobody")]
-    nobody: Cell,
+    #[serde(skip, default = "Cell::empty")]
+    empty: Cell,
     runs: BTreeMap<RunId, Ix>,
     next_run: u64,
     /// Numbers that runs had before a crash, lowest first, for the next starts of their units.
@@ -174,7 +174,7 @@ pub struct Machine {
     begun_before: BTreeMap<Ix, BTreeSet<RunId>>,
     timers: Timers,
 
-    /// Worklist of [`spread`].
+    /// Worklist of [`propagation`].
     queue: Vec<Ix>,
     /// Units whose shown state may have changed in this step.
     touched: Vec<Ix>,
@@ -196,9 +196,9 @@ pub struct Machine {
     search_due: bool,
     triggers: Vec<Ix>,
     /// Stop order of old runs: dependent → providers.
-    old_order: BTreeMap<Ix, Vec<Ix>>,
+    stop_order: BTreeMap<Ix, Vec<Ix>>,
     /// Edges were left out of it that would have closed a ring.
-    old_order_cut: bool,
+    stop_order_cut: bool,
     /// Who gives back a target another unit waits for: holder → waiting.
     holders: BTreeMap<Ix, Vec<Ix>>,
     /// Units that restart with who provides a target, by the run that still holds it: told with it, and
@@ -222,8 +222,8 @@ impl Machine {
             ending: None,
             exit_code: None,
             cells: Vec::new(),
-            ghosts: Vec::new(),
-            nobody: Cell::nobody(),
+            removed_units: Vec::new(),
+            empty: Cell::empty(),
             runs: BTreeMap::new(),
             next_run: 1,
             begun_before: BTreeMap::new(),
@@ -240,8 +240,8 @@ impl Machine {
             slots_used: 0,
             search_due: false,
             triggers: Vec::new(),
-            old_order: BTreeMap::new(),
-            old_order_cut: false,
+            stop_order: BTreeMap::new(),
+            stop_order_cut: false,
             holders: BTreeMap::new(),
             followers: BTreeMap::new(),
         }

@@ -269,14 +269,14 @@ pub enum Field {
     Verdict,
     /// [`super::record::UnitRecord::last`].
     Last,
-    /// [`super::record::UnitRecord::broke_off`].
-    BrokeOff,
+    /// [`super::record::UnitRecord::connection_lost`].
+    ConnectionLost,
     /// [`super::record::UnitRecord::ended`].
     Ended,
-    /// [`super::record::UnitRecord::fresh`].
-    Fresh,
-    /// [`super::record::UnitRecord::fired`].
-    Fired,
+    /// [`super::record::UnitRecord::untried`].
+    Untried,
+    /// [`super::record::UnitRecord::triggered`].
+    Triggered,
     /// [`super::record::UnitRecord::brought`].
     Brought,
     /// [`super::record::UnitRecord::needed`].

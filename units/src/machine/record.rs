@@ -17,7 +17,7 @@ use super::ending::Ending;
 #[cfg(feature = "sim")]
 use super::mutant::Field;
 use super::mutant::Mutant;
-use super::need::Wish;
+use super::needed_set::Wish;
 use super::phase::Phase;
 use crate::graph::Graph;
 use crate::machine::event::RunId;
@@ -77,13 +77,13 @@ pub struct UnitRecord {
     /// The reason of its last failure.
     last: Option<Box<Reason>>,
     /// The last failure was that of a run for one connection.
-    broke_off: bool,
+    connection_lost: bool,
     /// When the last failed run ended; a point on CLOCK_MONOTONIC, its zero if there was none.
     ended: Time,
     /// It was neither active nor failed since it became needed.
-    fresh: bool,
-    /// A trigger that has fired, or a unit with a connection.
-    fired: bool,
+    untried: bool,
+    /// Its trigger has fired, or it has a connection.
+    triggered: bool,
     /// Only `on-failure` or `on-success` of another unit made it needed.
     brought: bool,
     /// The last search found it needed.
@@ -173,10 +173,10 @@ impl Machine {
             recent: cell.recent,
             verdict: cell.verdict,
             last: cell.last,
-            broke_off: cell.broke_off,
+            connection_lost: cell.connection_lost,
             ended: cell.ended,
-            fresh: cell.fresh,
-            fired: cell.fired,
+            untried: cell.untried,
+            triggered: cell.triggered,
             brought: cell.brought,
             needed: cell.needed,
             shown: cell.shown,
@@ -225,14 +225,14 @@ impl Machine {
                 Some(own) => *own == record.name,
                 None => {
                     generation.find_unit(record.name.as_str()).is_none()
-                        && self.ghosts.last().is_none_or(|last| *last < record.name)
+                        && self.removed_units.last().is_none_or(|last| *last < record.name)
                 }
             };
             if !in_order {
                 return Err(format!("record {place} is that of {}, out of order", record.name));
             }
             if own.is_none() {
-                self.ghosts.push(record.name.clone());
+                self.removed_units.push(record.name.clone());
             }
             self.cells.push(record.into_cell());
         }
@@ -278,10 +278,10 @@ impl UnitRecord {
             recent,
             verdict,
             last,
-            broke_off,
+            connection_lost,
             ended,
-            fresh,
-            fired,
+            untried,
+            triggered,
             brought,
             needed,
             shown,
@@ -293,15 +293,15 @@ impl UnitRecord {
             recent,
             verdict,
             last,
-            broke_off,
+            connection_lost,
             ended,
-            fresh,
-            fired,
+            untried,
+            triggered,
             brought,
             needed,
             shown,
             since,
-            ..Cell::nobody()
+            ..Cell::empty()
         }
     }
 }
@@ -323,16 +323,16 @@ impl Field {
             | Field::Recent
             | Field::Verdict
             | Field::Last
-            | Field::BrokeOff
+            | Field::ConnectionLost
             | Field::Ended
-            | Field::Fresh
-            | Field::Fired
+            | Field::Untried
+            | Field::Triggered
             | Field::Brought
             | Field::Needed
             | Field::Shown
             | Field::Since => {}
         }
-        let none = Cell::nobody();
+        let none = Cell::empty();
         for unit in &mut records.units {
             match self {
                 Field::Policy
@@ -346,10 +346,10 @@ impl Field {
                 Field::Recent => unit.recent.clear(),
                 Field::Verdict => unit.verdict = none.verdict,
                 Field::Last => unit.last = None,
-                Field::BrokeOff => unit.broke_off = none.broke_off,
+                Field::ConnectionLost => unit.connection_lost = none.connection_lost,
                 Field::Ended => unit.ended = none.ended,
-                Field::Fresh => unit.fresh = none.fresh,
-                Field::Fired => unit.fired = none.fired,
+                Field::Untried => unit.untried = none.untried,
+                Field::Triggered => unit.triggered = none.triggered,
                 Field::Brought => unit.brought = none.brought,
                 Field::Needed => unit.needed = none.needed,
                 Field::Shown => unit.shown = none.shown,

@@ -150,12 +150,12 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::NotRecorded(Field::Verdict), "records: the verdict is left out"),
     (Mutant::NotRecorded(Field::Last), "records: the last failure is left out"),
     (
-        Mutant::NotRecorded(Field::BrokeOff),
+        Mutant::NotRecorded(Field::ConnectionLost),
         "records: that the last failure was of a connection is left out",
     ),
     (Mutant::NotRecorded(Field::Ended), "records: when the last failed run ended is left out"),
-    (Mutant::NotRecorded(Field::Fresh), "records: the first start is left out"),
-    (Mutant::NotRecorded(Field::Fired), "records: that a trigger has fired is left out"),
+    (Mutant::NotRecorded(Field::Untried), "records: the first start is left out"),
+    (Mutant::NotRecorded(Field::Triggered), "records: that a trigger has fired is left out"),
     (
         Mutant::NotRecorded(Field::Brought),
         "records: that on-failure brought the unit in is left out",

@@ -40,7 +40,7 @@ impl Definition {
     }
 }
 
-/// See [`super::hold`].
+/// See [`super::held_targets`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hold {
     /// The targets it provides, where they are not those that it is selected for.

@@ -36,7 +36,7 @@ impl Machine {
                 self.end(now, Shutdown::Exit(code));
             }
             if self.search_due {
-                self.ground(now);
+                self.recompute(now);
                 continue;
             }
             let after = cursor.map_or(Bound::Unbounded, Bound::Excluded);
@@ -85,7 +85,7 @@ impl Machine {
         let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
         let is_next = before.is_none() && !repeats;
         self.next_run = self.next_run.saturating_add(u64::from(is_next));
-        self.cell_mut(ix).must = false;
+        self.cell_mut(ix).must_stop = false;
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {
             self.set_phase(ix, Phase::Ready(run, Form::Running { ping_by: None }, now));
@@ -103,7 +103,7 @@ impl Machine {
             (self.planted(Mutant::VerdictOutlivesActive), self.planted(Mutant::FirstStartForEver));
         let cell = self.cell_mut(ix);
         cell.verdict &= keeps;
-        cell.fresh &= fresh;
+        cell.untried &= fresh;
         self.mark(ix);
     }
 
@@ -163,13 +163,13 @@ impl Machine {
             | Phase::Failed(_) => (Then::Idle, false),
         };
         self.judge(ix);
-        self.cell_mut(ix).must = false;
+        self.cell_mut(ix).must_stop = false;
         // Nobody can be connected again: a failed run is told, and not counted.
         let then = match then {
             then if !self.disconnected(ix) => then,
             Then::Fail(failure) => {
                 let cell = self.cell_mut(ix);
-                (cell.last, cell.broke_off) = (Some(Box::new(failure.reason)), true);
+                (cell.last, cell.connection_lost) = (Some(Box::new(failure.reason)), true);
                 Then::Idle
             }
             Then::Idle | Then::Again | Then::Rest { .. } => Then::Idle,
@@ -239,7 +239,7 @@ impl Machine {
         if run.restart {
             return StopReason::RestartAsked;
         }
-        let stops = |provider: UnitId| self.cell(provider.0).must;
+        let stops = |provider: UnitId| self.cell(provider.0).must_stop;
         self.graph
             .edges(UnitId(ix))
             .iter()

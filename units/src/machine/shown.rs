@@ -2,7 +2,7 @@
 //! and why. Computed, never stored.
 
 use super::phase::{Form, Phase, Then};
-use super::spread::{FAILED, closes, is_dead, is_hard, spoils};
+use super::propagation::{FAILED, closes, is_dead, is_hard, spoils};
 use super::{Ix, Machine};
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
@@ -20,7 +20,7 @@ impl Machine {
             phase if is_removed && !phase.is_up() => State::Disabled,
             phase if phase.is_hopeless() => State::Failed,
             Phase::Stopping(_, _) => State::Stopping,
-            Phase::Starting(_, _) | Phase::Ready(_, _, _) if cell.must => State::Stopping,
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) if cell.must_stop => State::Stopping,
             Phase::Starting(_, _) => State::Starting,
             Phase::Ready(_, Form::Running { .. } | Form::Leaving { .. }, _) => State::Running,
             Phase::Ready(_, Form::Reloading { .. }, _) => State::Reloading,
@@ -31,7 +31,7 @@ impl Machine {
                 match (own, cell.needed) {
                     (true, _) => State::Failed,
                     (false, false) => State::Disabled,
-                    (false, true) if cell.bad > 0 => State::Failed,
+                    (false, true) if cell.failed_deps > 0 => State::Failed,
                     (false, true) => State::Waiting,
                 }
             }
@@ -47,7 +47,7 @@ impl Machine {
                 Then::Fail(failure) => Some(failure.reason.clone()),
                 Then::Idle | Then::Again | Then::Rest { .. } => self.loss(ix, run.lost.as_ref()?),
             },
-            Phase::Starting(run, _) | Phase::Ready(run, _, _) if cell.must => {
+            Phase::Starting(run, _) | Phase::Ready(run, _, _) if cell.must_stop => {
                 self.loss(ix, run.lost.as_ref()?)
             }
             Phase::Starting(_, _) => cell.last.as_deref().cloned().filter(|_| cell.failures > 0),
@@ -92,9 +92,10 @@ impl Machine {
             let target = self.unit(ix)?.provides.first().copied()?;
             let target = self.generation.target(target)?.name.clone();
             let masked = self.graph.is_masked(UnitId(ix)).then_some(Reason::Masked { target });
-            return masked.or_else(|| cell.last.as_deref().cloned().filter(|_| cell.broke_off));
+            return masked
+                .or_else(|| cell.last.as_deref().cloned().filter(|_| cell.connection_lost));
         }
-        if cell.bad > 0 {
+        if cell.failed_deps > 0 {
             return self.reason_by_dependency(ix);
         }
         if let Phase::Backoff(at) = cell.phase {

@@ -21,7 +21,7 @@ impl Machine {
     /// polled: what waits in it is the service's, or will be.
     pub fn awaits(&self, trigger: UnitId) -> bool {
         let cell = self.cell(trigger.0);
-        if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must || !cell.needed {
+        if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must_stop || !cell.needed {
             return false;
         }
         if self.places(trigger.0).next().is_some() {
@@ -31,8 +31,8 @@ impl Machine {
         let Some(ix) = self.activated(trigger.0) else { return false };
         let activated = self.cell(ix);
         match &activated.phase {
-            Phase::Ready(run, Form::Exited { .. }, _) => !run.alive && !activated.must,
-            Phase::Idle => !activated.needed && !cell.fired,
+            Phase::Ready(run, Form::Exited { .. }, _) => !run.alive && !activated.must_stop,
+            Phase::Idle => !activated.needed && !cell.triggered,
             Phase::Failed(_) => true,
             Phase::Ready(_, _, _)
             | Phase::Starting(_, _)
@@ -66,7 +66,9 @@ impl Machine {
 
     /// A connection has been accepted for this unit, and its run has not ended.
     pub(super) fn is_connected(&self, ix: Ix) -> bool {
-        self.cell(ix).fired && !self.is_trigger(ix) && !self.planted(Mutant::ConnectionPullsNothing)
+        self.cell(ix).triggered
+            && !self.is_trigger(ix)
+            && !self.planted(Mutant::ConnectionPullsNothing)
     }
 
     fn is_trigger(&self, ix: Ix) -> bool {
@@ -75,7 +77,7 @@ impl Machine {
 
     fn is_free(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
-        cell.phase.run().is_none() && !cell.needed && !cell.fired
+        cell.phase.run().is_none() && !cell.needed && !cell.triggered
     }
 
     /// A connection came for this unit. Nobody it could come from, or the unit is taken: it
@@ -84,25 +86,28 @@ impl Machine {
         let listens = |socket: Ix| {
             let cell = self.cell(socket);
             let is_socket = self.unit(socket).is_some_and(|unit| unit.kind == Kind::Socket);
-            is_socket && matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must && cell.needed
+            is_socket
+                && matches!(cell.phase, Phase::Ready(_, _, _))
+                && !cell.must_stop
+                && cell.needed
         };
         let mut back = self.graph.back(UnitId(ix)).iter();
         let accepted =
             back.any(|back| back.kind == DependencyKind::Accepts && listens(back.dependent.0));
         if accepted && self.is_free(ix) {
-            self.cell_mut(ix).fired = true;
-            self.cell_mut(ix).broke_off = false;
+            self.cell_mut(ix).triggered = true;
+            self.cell_mut(ix).connection_lost = false;
             self.search_due = true;
         }
     }
 
     /// A run is over: the connection it was for is, too. True: there was one.
     pub(super) fn disconnected(&mut self, ix: Ix) -> bool {
-        let over = self.cell(ix).fired
+        let over = self.cell(ix).triggered
             && !self.is_trigger(ix)
             && !self.planted(Mutant::ConnectionNeverEnds);
         if over {
-            self.cell_mut(ix).fired = false;
+            self.cell_mut(ix).triggered = false;
             self.search_due = true;
         }
         over
@@ -116,8 +121,9 @@ impl Machine {
 
     /// It is up for a trigger that fired, or for a connection.
     pub(super) fn was_fired(&self, ix: Ix) -> bool {
-        let by = |trigger: &Ix| self.cell(*trigger).fired && self.activated(*trigger) == Some(ix);
-        self.cell(ix).fired || self.triggers.iter().any(by)
+        let by =
+            |trigger: &Ix| self.cell(*trigger).triggered && self.activated(*trigger) == Some(ix);
+        self.cell(ix).triggered || self.triggers.iter().any(by)
     }
 
     /// A trigger fired. One that is not needed and active can not. Of a unit that is none: a
@@ -127,7 +133,7 @@ impl Machine {
             return self.connected(trigger);
         }
         let cell = self.cell(trigger);
-        let active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
+        let active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must_stop;
         let active = active || self.planted(Mutant::SleepingTriggerFires);
         let restarts = self.planted(Mutant::FiringRestarts);
         if !active || !cell.needed {
@@ -138,7 +144,7 @@ impl Machine {
         let (failures, ended) = (cell.failures, cell.ended);
         match &cell.phase {
             Phase::Ready(_, Form::Exited { .. }, _) => self.ask_restart(ix),
-            Phase::Starting(_, _) | Phase::Ready(_, _, _) if !cell.must => {
+            Phase::Starting(_, _) | Phase::Ready(_, _, _) if !cell.must_stop => {
                 if restarts {
                     self.ask_restart(ix);
                 }
@@ -166,13 +172,13 @@ impl Machine {
             | Phase::Idle
             | Phase::Backoff(_) => {}
         }
-        self.cell_mut(trigger).fired = true;
+        self.cell_mut(trigger).triggered = true;
         self.search_due = true;
     }
 
     /// The triggers whose firing holds this unit. A walk over all triggers: they are few.
     fn firing(&self, ix: Ix) -> Vec<Ix> {
-        let fired = self.triggers.iter().copied().filter(|trigger| self.cell(*trigger).fired);
+        let fired = self.triggers.iter().copied().filter(|trigger| self.cell(*trigger).triggered);
         fired.filter(|trigger| self.activated(*trigger) == Some(ix)).collect()
     }
 
@@ -189,7 +195,7 @@ impl Machine {
         }
         self.disconnected(ix);
         for trigger in self.firing(ix) {
-            self.cell_mut(trigger).fired = false;
+            self.cell_mut(trigger).triggered = false;
             self.search_due = true;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::cell::Cell;
-use super::need::{Occasion, Wish};
+use super::needed_set::{Occasion, Wish};
 use super::phase::{Form, Kill, Phase, Stop};
 use crate::graph::Graph;
 use crate::machine::event::{RunId, Shutdown};
@@ -106,7 +106,7 @@ impl Machine {
 
     /// A trigger that has fired, and whose activation has not ended.
     pub fn has_fired(&self, unit: UnitId) -> bool {
-        self.cell(unit.0).fired
+        self.cell(unit.0).triggered
     }
 
     /// Runs that were killed and are not gone.
@@ -140,7 +140,7 @@ impl Machine {
 
     /// Up, and it has to stop.
     pub fn must_stop(&self, unit: UnitId) -> bool {
-        self.cell(unit.0).phase.is_up() && self.cell(unit.0).must
+        self.cell(unit.0).phase.is_up() && self.cell(unit.0).must_stop
     }
 
     /// Its run has another definition than the generation.
@@ -210,9 +210,9 @@ impl Machine {
 
     /// Up runs of units that are no longer in the generation, by name, and their state.
     pub fn removed(&self) -> Vec<(Name, RunId, State)> {
-        let ghosts = self.ghost_ixs().into_iter();
+        let removed = self.removed_ixs().into_iter();
         let run = |ix| Some((self.name(ix), self.cell(ix).phase.run()?.id, self.shown(ix)));
-        ghosts.filter_map(run).collect()
+        removed.filter_map(run).collect()
     }
 
     /// The unit and state a run belongs to; None when it is no more.

@@ -1,6 +1,6 @@
 //! Why a unit is as it is: the chain of reasons from it to the root cause.
 
-use super::spread::{ACTIVE, is_hard};
+use super::propagation::{ACTIVE, is_hard};
 use super::{Ix, Machine};
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};

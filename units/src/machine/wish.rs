@@ -2,9 +2,9 @@
 //! taken whole. A refusal changes nothing.
 
 use super::Machine;
-use super::flip::{Next, is_same};
+use super::apply_generation::{Next, is_same};
 use super::mutant::Mutant;
-use super::need::{Need, Occasion, Wish};
+use super::needed_set::{NeededSet, Occasion, Wish};
 use crate::graph::{Fault, Graph, Provider};
 use crate::machine::action::Action;
 use crate::machine::event::Goal;
@@ -25,7 +25,7 @@ struct Candidate {
     wish: Wish,
     graph: Arc<Graph>,
     faults: Arc<Vec<Fault>>,
-    need: Need,
+    need: NeededSet,
 }
 
 pub(super) fn unknown(generation: &Generation, name: &Name) -> Refusal {
@@ -87,7 +87,7 @@ impl Machine {
             let kept = same || was.is_some_and(|was| is_same(was, (&**generation, there)));
             self.stands(ix, occasion) && (kept || occasion != Occasion::Failed)
         };
-        let need = Need::search(generation, &graph, &wish, stands);
+        let need = NeededSet::search(generation, &graph, &wish, stands);
         Candidate { generation: Arc::clone(generation), policy, wish, graph, faults, need }
     }
 
@@ -108,7 +108,7 @@ impl Machine {
             up.for_each(|run| run.changed = true);
         }
         if flips {
-            self.flip(now, Next { generation, graph, no_restart }, out);
+            self.apply_generation(now, Next { generation, graph, no_restart }, out);
         }
     }
 
@@ -130,7 +130,7 @@ impl Machine {
     /// those that the wish has at odds already do not count.
     fn check_conflicts(&self, candidate: &Candidate, only_new: bool) -> Result<(), Refusal> {
         let name = |unit: UnitId| candidate.generation.unit(unit).map(|unit| unit.name.clone());
-        let present = if only_new { self.search() } else { Need::default() };
+        let present = if only_new { self.search() } else { NeededSet::default() };
         let at_odds = present.conflicts(&self.graph);
         let known = |unit: UnitId| {
             let there = name(unit).and_then(|name| self.generation.find_unit(name.as_str()));
@@ -243,7 +243,7 @@ impl Machine {
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
-        self.ground(now);
+        self.recompute(now);
         self.see_whether_the_goal_is_dead(now, out);
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Machine {
             let provider = self.graph.meant(&self.generation, name).unit();
             provider.is_none_or(|unit| {
                 let cell = self.cell(unit.0);
-                cell.broken || cell.bad > 0
+                cell.broken || cell.failed_deps > 0
             })
         };
         if !self.wish.goal.iter().all(dead) {
@@ -265,7 +265,7 @@ impl Machine {
             out.push(Action::Emergency);
         } else {
             self.wish.goal = vec![emergency];
-            self.ground(now);
+            self.recompute(now);
         }
     }
 

@@ -11,8 +11,8 @@ use crate::simulator::compare;
 use crate::simulator::digest::Digest;
 use crate::simulator::graph::Universe;
 use crate::simulator::oracle::Oracle;
-use crate::simulator::sheet::{self, Entry, Sheet};
 use crate::simulator::subject::Subject;
+use crate::simulator::unit_model::{self, Entry, UnitModel};
 use crate::spec::{DependencyKind as D, Exit, Kind, Restart};
 use crate::text::time::Time;
 use crate::unit::policy::Policy;
@@ -47,7 +47,7 @@ pub const SPEAKING: [Kind; 2] = [Kind::ForegroundNotified, Kind::ForegroundSuper
 type Next = (bool, Event);
 
 /// Every world of `units` units of these types over `kinds`, one of each class of equal ones.
-pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<Sheet> {
+pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<UnitModel> {
     let pairs: Vec<(usize, usize)> =
         (0..units).flat_map(|from| (0..units).map(move |to| (from, to))).collect();
     let orders = kinds.iter().all(|kind| kind.orders() && *kind != D::Before);
@@ -67,7 +67,7 @@ pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<Sheet> {
                 matrix[*from][*to] = edge(pair);
             }
             if seen.insert(canonical(&types, &matrix)) {
-                worlds.push(sheet(&types, &matrix, kinds, of));
+                worlds.push(model(&types, &matrix, kinds, of));
             }
         }
     }
@@ -101,12 +101,12 @@ fn permutations(units: usize) -> Vec<Vec<usize>> {
     all
 }
 
-fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Sheet {
+fn model(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> UnitModel {
     let settings =
         Settings { shutdown_deadline: Some(Duration::from_secs(9)), ..Settings::default() };
     let entry = |unit: usize| {
         let kind = of[types[unit]];
-        let mut live = sheet::live(kind);
+        let mut live = unit_model::live(kind);
         live.failure_verdict = 2;
         live.restart = if kind == Kind::Oneshot { Restart::Never } else { live.restart };
         let edges = matrix[unit].iter().enumerate().filter(|(_, edge)| **edge > 0);
@@ -119,7 +119,7 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Sh
             pulled_by: Vec::new(),
             activates: None,
             live,
-            readiness: sheet::readiness(kind),
+            readiness: unit_model::readiness(kind),
             has_exec_stop: false,
             has_exec_reload: kind == Kind::ForegroundNotified,
             run_hash: 1,
@@ -127,9 +127,9 @@ fn sheet(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Sh
             is_one: false,
         }
     };
-    Sheet {
+    UnitModel {
         units: (0..types.len()).map(|unit| (unit, entry(unit))).collect(),
-        rank: (0..sheet::UNITS).collect(),
+        rank: (0..unit_model::UNITS).collect(),
         settings,
         policy: Policy::default(),
         roots: Vec::new(),
@@ -150,8 +150,8 @@ struct Node {
 }
 
 /// Searches one world to the depth. Errors with the first difference, and how it was reached.
-pub fn search(world: &Sheet, depth: usize, counts: &mut Counts) -> Result<(), String> {
-    let universe = sheet::universe();
+pub fn search(world: &UnitModel, depth: usize, counts: &mut Counts) -> Result<(), String> {
+    let universe = unit_model::universe();
     let generation = world.generation(&universe, 1);
     counts.graphs += 1;
     let units = world.units.len();

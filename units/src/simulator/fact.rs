@@ -1,30 +1,30 @@
-//! A fact of a run on its way into the [`Book`], before the machine hears of it: with it
+//! A fact of a run on its way into the [`RunLedger`], before the machine hears of it: with it
 //! goes what holds for that run at this moment by the law. What the machine makes of
 //! the fact is no matter of this file; it is judged in [`super::invariant`].
 
 use crate::machine::event::Event;
-use crate::simulator::book::{Book, Times};
 use crate::simulator::oracle::Oracle;
-use crate::simulator::sheet;
+use crate::simulator::run_ledger::{RunLedger, Times};
+use crate::simulator::unit_model;
 use crate::spec::Kind;
 use crate::text::time::Time;
 
 /// `late`: it is about a run that is over.
-pub(super) fn hear(book: &mut Book, oracle: &Oracle, now: Time, event: &Event, late: bool) {
-    let about = event.run().and_then(|run| book.runs.get(&run)).map(|run| run.unit);
+pub(super) fn hear(ledger: &mut RunLedger, oracle: &Oracle, now: Time, event: &Event, late: bool) {
+    let about = event.run().and_then(|run| ledger.runs.get(&run)).map(|run| run.unit);
     let ends = match event {
         Event::Exited(_, exit) | Event::Ended(_, exit) => Some(*exit),
         _ => None,
     };
     let live = about.and_then(|unit| oracle.unit(unit)).map(|unit| unit.live.clone());
-    let live = live.unwrap_or_else(|| sheet::live(Kind::Virtual).into());
+    let live = live.unwrap_or_else(|| unit_model::live(Kind::Virtual).into());
     let stops = about.is_some_and(|unit| oracle.must_stop().has(unit));
     // What was for a connection is over with it: what follows is a start of its own.
     let served = about.is_some_and(|unit| oracle.is_connected(unit));
     let expected = stops || served || ends.is_some_and(|end| live.success_status.lists(end));
-    let over = about.and_then(|unit| book.of(unit)).is_none_or(|run| run.died || late);
+    let over = about.and_then(|unit| ledger.of(unit)).is_none_or(|run| run.died || late);
     if ends.is_some_and(|exit| live.restart_except.lists(exit)) && !over && !(stops || served) {
-        book.bar(event);
+        ledger.bar(event);
     }
     // The run's own: what a definition not yet taken over says is nothing to it.
     let run = about.and_then(|unit| oracle.run(unit));
@@ -32,5 +32,5 @@ pub(super) fn hear(book: &mut Book, oracle: &Oracle, now: Time, event: &Event, l
         delay: live.restart_delay.min(live.restart_delay_max),
         stop_timeout: run.and_then(|run| run.unit.live.stop_timeout),
     };
-    book.fact(now, event, expected, &times);
+    ledger.fact(now, event, expected, &times);
 }

@@ -4,8 +4,8 @@
 //! units' states; the facts it yields are what init would see.
 
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
-use crate::simulator::chance::Chance;
 use crate::simulator::fault::{FAULTS, Fault, Rates};
+use crate::simulator::rng::Rng;
 use crate::spec::{Exit, Kind, Readiness};
 use crate::text::time::Time;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Life {
     main: bool,
     unit: usize,
     readiness: Readiness,
-    dice: Chance,
+    rng: Rng,
     stubborn: bool,
     immortal: bool,
 }
@@ -125,8 +125,8 @@ impl Processes {
     pub fn start(&mut self, now: Time, unit: usize, run: RunId, kind: Kind, readiness: Readiness) {
         let birth = self.births.entry(unit).or_default();
         *birth += 1;
-        let mut dice = Chance::of(self.seed, 7 + unit as u64, *birth);
-        let mut strikes = self.rates.map(|rate| dice.percent(rate));
+        let mut rng = Rng::of(self.seed, 7 + unit as u64, *birth);
+        let mut strikes = self.rates.map(|rate| rng.percent(rate));
         if !self.faulty {
             strikes = [false; FAULTS];
         }
@@ -137,19 +137,19 @@ impl Processes {
             readiness,
             stubborn: has(Fault::IgnoresTerm),
             immortal: has(Fault::Unkillable),
-            dice: dice.clone(),
+            rng: rng.clone(),
         };
         if kind.is_instant() {
             if kind.is_trigger() && has(Fault::ExecError) {
                 self.lives.insert(run, life);
-                let failure = failed(Stage::Listen, [98, 11][dice.below(2)]);
-                let at = now.after(MS * dice.between(0, 500) as u32);
+                let failure = failed(Stage::Listen, [98, 11][rng.below(2)]);
+                let at = now.after(MS * rng.between(0, 500) as u32);
                 self.push(at, Event::StartFailed(run, failure), Some(Fault::ExecError));
             }
             return;
         }
-        let soon = now.after(MS * dice.between(0, 3) as u32);
-        life.dice = dice.clone();
+        let soon = now.after(MS * rng.between(0, 3) as u32);
+        life.rng = rng.clone();
         self.lives.insert(run, life);
         if has(Fault::Skipped) {
             let fact = Event::Skipped(run, "path-exists /drawn".to_string());
@@ -164,7 +164,7 @@ impl Processes {
             return self.push(soon, fact, Some(Fault::ExecError));
         }
         self.push(soon, Event::Executed(run), None);
-        self.grow(soon, run, readiness, strikes, &mut dice);
+        self.grow(soon, run, readiness, strikes, &mut rng);
         if has(Fault::Stale) {
             let facts = [
                 Event::Ready(run),
@@ -176,8 +176,8 @@ impl Processes {
                 Event::Protocol(run, "late".to_string()),
             ];
             for _ in 0..3 {
-                let at = now.after(MS * dice.between(2_000, 90_000) as u32);
-                if let Some(fact) = facts.get(dice.below(facts.len())) {
+                let at = now.after(MS * rng.between(2_000, 90_000) as u32);
+                if let Some(fact) = facts.get(rng.below(facts.len())) {
                     self.push(at, fact.clone(), Some(Fault::Stale));
                 }
             }
@@ -191,22 +191,22 @@ impl Processes {
         run: RunId,
         readiness: Readiness,
         strikes: [bool; FAULTS],
-        dice: &mut Chance,
+        rng: &mut Rng,
     ) {
         let has = |fault: Fault| strikes[fault as usize];
-        let quick = MS * dice.between(1, 400) as u32;
-        let late = MS * dice.between(1_000, 15_000) as u32;
+        let quick = MS * rng.between(1, 400) as u32;
+        let late = MS * rng.between(1_000, 15_000) as u32;
         let ready_at = soon.after(if has(Fault::Late) { late } else { quick });
         let late = has(Fault::Late).then_some(Fault::Late);
-        self.talk(soon, ready_at, run, dice);
+        self.talk(soon, ready_at, run, rng);
         if has(Fault::Protocol) {
             let fact = Event::Protocol(run, "no pid in the pid file".to_string());
             self.push(ready_at, fact, Some(Fault::Protocol));
         }
         if has(Fault::EarlyExit) {
-            let exit = exit(dice, false);
+            let exit = exit(rng, false);
             let at = soon.after(quick / 2);
-            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::EarlyExit, dice);
+            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::EarlyExit, rng);
         }
         if has(Fault::Hang) && readiness != Readiness::Exec {
             return;
@@ -217,8 +217,8 @@ impl Processes {
                 let exit = Exit::Code(0);
                 let fact = if rest { Event::Exited(run, exit) } else { Event::Ended(run, exit) };
                 self.push(ready_at, fact, late);
-                if rest && dice.percent(60) {
-                    let at = ready_at.after(MS * dice.between(10, 20_000) as u32);
+                if rest && rng.percent(60) {
+                    let at = ready_at.after(MS * rng.between(10, 20_000) as u32);
                     self.push(at, Event::Gone(run), Some(Fault::Leftovers));
                 }
                 return;
@@ -226,87 +226,79 @@ impl Processes {
             Readiness::Reported => self.push(ready_at, Event::Ready(run), late),
             Readiness::Instant | Readiness::Exec | Readiness::Wait(_) => {}
         }
-        self.live(ready_at, run, strikes, dice);
+        self.live(ready_at, run, strikes, rng);
     }
 
     /// What a service says that changes little.
-    fn talk(&mut self, soon: Time, ready_at: Time, run: RunId, dice: &mut Chance) {
-        if dice.percent(70) {
+    fn talk(&mut self, soon: Time, ready_at: Time, run: RunId, rng: &mut Rng) {
+        if rng.percent(70) {
             return;
         }
-        let later = |dice: &mut Chance| MS * dice.between(1, 20_000) as u32;
+        let later = |rng: &mut Rng| MS * rng.between(1, 20_000) as u32;
         self.push(soon, Event::Status(run, "hello".to_string()), None);
-        if dice.percent(50) {
-            let span = later(dice);
+        if rng.percent(50) {
+            let span = later(rng);
             self.push(soon, Event::ExtendTimeout(run, span), None);
         }
-        if dice.percent(30) {
-            let at = ready_at.after(later(dice));
+        if rng.percent(30) {
+            let at = ready_at.after(later(rng));
             self.push(at, Event::Stopping(run), None);
-            if dice.percent(50) {
-                let span = later(dice);
+            if rng.percent(50) {
+                let span = later(rng);
                 self.push(at.after(MS), Event::ExtendTimeout(run, span), None);
             }
         }
     }
 
     /// From readiness on.
-    fn live(&mut self, from: Time, run: RunId, strikes: [bool; FAULTS], dice: &mut Chance) {
+    fn live(&mut self, from: Time, run: RunId, strikes: [bool; FAULTS], rng: &mut Rng) {
         let has = |fault: Fault| strikes[fault as usize];
         if has(Fault::Watchdog) {
-            let every = MS * dice.between(100, 3_000) as u32;
+            let every = MS * rng.between(100, 3_000) as u32;
             self.push(from, Event::WatchdogEvery(run, every), Some(Fault::Watchdog));
             let mut at = from;
-            for _ in 0..dice.below(4) {
+            for _ in 0..rng.below(4) {
                 at = at.after(every / 2);
                 self.push(at, Event::WatchdogPing(run), Some(Fault::Watchdog));
             }
-            if dice.percent(30) {
+            if rng.percent(30) {
                 self.push(at, Event::WatchdogTrigger(run), Some(Fault::Watchdog));
-            } else if dice.percent(30) {
+            } else if rng.percent(30) {
                 self.push(at, Event::WatchdogEvery(run, Duration::ZERO), Some(Fault::Watchdog));
             }
         }
         if has(Fault::BadReload) {
-            let at = from.after(MS * dice.between(0, 3_000) as u32);
+            let at = from.after(MS * rng.between(0, 3_000) as u32);
             self.push(at, Event::Reloading(run), Some(Fault::BadReload));
-            if dice.percent(60) {
-                let at = at.after(MS * dice.between(0, 3_000) as u32);
+            if rng.percent(60) {
+                let at = at.after(MS * rng.between(0, 3_000) as u32);
                 self.push(at, Event::Ready(run), None);
             }
         }
-        let age = MS * [50, 900, 5_000, 30_000, 61_000][dice.below(5)];
-        let at = from.after(age + MS * dice.between(0, 99) as u32);
+        let age = MS * [50, 900, 5_000, 30_000, 61_000][rng.below(5)];
+        let at = from.after(age + MS * rng.between(0, 99) as u32);
         if has(Fault::OutOfMemory) {
             self.push(at, Event::OutOfMemory(run), Some(Fault::OutOfMemory));
             let exit = Exit::Signal { signal: 9, core: false };
-            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::OutOfMemory, dice);
+            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::OutOfMemory, rng);
         }
         if has(Fault::Crash) {
-            let exit = exit(dice, false);
-            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::Crash, dice);
+            let exit = exit(rng, false);
+            return self.ends(at, run, exit, has(Fault::Leftovers), Fault::Crash, rng);
         }
         if has(Fault::ExitZero) {
-            let exit = exit(dice, true);
-            self.ends(at, run, exit, has(Fault::Leftovers), Fault::ExitZero, dice);
+            let exit = exit(rng, true);
+            self.ends(at, run, exit, has(Fault::Leftovers), Fault::ExitZero, rng);
         }
     }
 
-    fn ends(
-        &mut self,
-        at: Time,
-        run: RunId,
-        exit: Exit,
-        rest: bool,
-        fault: Fault,
-        dice: &mut Chance,
-    ) {
+    fn ends(&mut self, at: Time, run: RunId, exit: Exit, rest: bool, fault: Fault, rng: &mut Rng) {
         if !rest {
             return self.push(at, Event::Ended(run, exit), Some(fault));
         }
         self.push(at, Event::Exited(run, exit), Some(fault));
-        if dice.percent(50) {
-            let gone = at.after(MS * dice.between(0, 8_000) as u32);
+        if rng.percent(50) {
+            let gone = at.after(MS * rng.between(0, 8_000) as u32);
             self.push(gone, Event::Gone(run), Some(Fault::Leftovers));
         }
     }
@@ -318,27 +310,27 @@ impl Processes {
             main: false,
             unit,
             readiness: Readiness::Exec,
-            dice: Chance::of(seed, 5, run.0),
+            rng: Rng::of(seed, 5, run.0),
             stubborn: false,
             immortal: false,
         });
-        let wait = MS * life.dice.between(0, 300) as u32;
+        let wait = MS * life.rng.between(0, 300) as u32;
         if life.stubborn || life.immortal {
             return;
         }
-        let exit = if life.dice.percent(50) { Exit::Code(0) } else { exit(&mut life.dice, false) };
+        let exit = if life.rng.percent(50) { Exit::Code(0) } else { exit(&mut life.rng, false) };
         self.end(run, now, wait, exit);
     }
 
     /// KILL.
     pub fn kill(&mut self, now: Time, run: RunId) {
         let Some(life) = self.lives.get_mut(&run) else { return };
-        let mut wait = MS * life.dice.between(0, 30) as u32;
+        let mut wait = MS * life.rng.between(0, 30) as u32;
         if life.immortal {
-            if life.dice.percent(20) {
+            if life.rng.percent(20) {
                 return; // for good
             }
-            wait = MS * life.dice.between(1_000, 12_000) as u32;
+            wait = MS * life.rng.between(1_000, 12_000) as u32;
         }
         self.end(run, now, wait, Exit::Signal { signal: 9, core: false });
     }
@@ -348,10 +340,10 @@ impl Processes {
         let at = now.after(wait);
         if !life.main {
             self.push(at, Event::Gone(run), None);
-        } else if life.dice.percent(60) {
+        } else if life.rng.percent(60) {
             self.push(at, Event::Ended(run, exit), None);
         } else {
-            let gone = at.after(MS * life.dice.between(0, 200) as u32);
+            let gone = at.after(MS * life.rng.between(0, 200) as u32);
             self.push(at, Event::Exited(run, exit), None);
             self.push(gone, Event::Gone(run), None);
         }
@@ -364,9 +356,9 @@ impl Processes {
         let Some(life) = self.lives.get_mut(&run) else {
             return self.push(now.after(MS), Event::Reloaded(run, true), Some(Fault::Stale));
         };
-        let at = now.after(MS * life.dice.between(1, 500) as u32);
-        let bad = faulty && life.dice.percent(rate);
-        let hangs = life.dice.percent(50);
+        let at = now.after(MS * life.rng.between(1, 500) as u32);
+        let bad = faulty && life.rng.percent(rate);
+        let hangs = life.rng.percent(50);
         if !(bad && hangs) {
             self.push(at, Event::Reloaded(run, !bad), bad.then_some(Fault::BadReload));
         }
@@ -387,10 +379,10 @@ fn failed(stage: Stage, errno: i32) -> ExecFailure {
     ExecFailure { stage, errno, path: "/drawn".to_string() }
 }
 
-fn exit(dice: &mut Chance, well: bool) -> Exit {
-    match dice.below(4) {
+fn exit(rng: &mut Rng, well: bool) -> Exit {
+    match rng.below(4) {
         _ if well => Exit::Code(0),
-        0 => Exit::Signal { signal: [6, 9, 11, 15][dice.below(4)], core: false },
-        _ => Exit::Code(dice.between(1, 3) as u8),
+        0 => Exit::Signal { signal: [6, 9, 11, 15][rng.below(4)], core: false },
+        _ => Exit::Code(rng.between(1, 3) as u8),
     }
 }

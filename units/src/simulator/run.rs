@@ -4,8 +4,6 @@
 
 use crate::machine::action::StopReason;
 use crate::machine::event::Event;
-use crate::simulator::book::Book;
-use crate::simulator::chance::Chance;
 use crate::simulator::compare;
 use crate::simulator::coverage::Coverage;
 use crate::simulator::fact;
@@ -14,11 +12,13 @@ use crate::simulator::graph::Universe;
 use crate::simulator::invariant::{self, whole};
 use crate::simulator::oracle::Oracle;
 use crate::simulator::process::Processes;
+use crate::simulator::rng::Rng;
+use crate::simulator::run_ledger::RunLedger;
 use crate::simulator::schedule::{Kindly, Schedule, Wish};
 use crate::simulator::set::Set;
 use crate::simulator::shape::World;
-use crate::simulator::sheet::{Sheet, universe};
 use crate::simulator::subject::Subject;
+use crate::simulator::unit_model::{UnitModel, universe};
 use crate::simulator::view::{Order, Past, Seen, View};
 use crate::spec::DependencyKind;
 use crate::text::time::Time;
@@ -78,11 +78,11 @@ pub fn twice(world: &World, schedule: &Schedule, subject: &Subject) -> Result<()
 /// A schedule in progress.
 pub struct Runner<'a> {
     universe: Universe,
-    sheet: Sheet,
+    model: UnitModel,
     subject: Subject,
     oracle: Oracle,
     processes: Processes,
-    book: Book,
+    ledger: RunLedger,
     seen: Seen,
     now: Time,
     generations: u32,
@@ -109,7 +109,7 @@ pub fn run(
             let Runner { events, trace, coverage, .. } = runner;
             coverage.schedules += 1;
             coverage.shapes[world.shape] += 1;
-            coverage.sizes[world.sheet.units.len().min(31)] += 1;
+            coverage.sizes[world.model.units.len().min(31)] += 1;
             coverage.shortest = coverage.shortest.min(events);
             coverage.lively += u64::from(schedule.lively);
             Ok(trace)
@@ -135,10 +135,10 @@ impl<'a> Runner<'a> {
             oracle: Oracle::new(universe.clone()),
             seen: Seen::default(),
             universe,
-            sheet: world.sheet.clone(),
+            model: world.model.clone(),
             subject,
             processes: Processes::new(schedule.seed, schedule.rates),
-            book: Book::default(),
+            ledger: RunLedger::default(),
             now: schedule.begin,
             generations: 1,
             coverage,
@@ -150,16 +150,16 @@ impl<'a> Runner<'a> {
     }
 
     fn play(&mut self, world: &World, schedule: &Schedule) -> Held {
-        let generation = self.sheet.generation(&self.universe, 1);
+        let generation = self.model.generation(&self.universe, 1);
         let top = self.universe.targets.get(world.top).cloned();
         self.step(Event::Boot { generation, targets: top.into_iter().collect() }, None)?;
-        // A quiet world hears its wishes again with other dice, until enough has happened; a
+        // A quiet world hears its wishes again with another rng, until enough has happened; a
         // schedule that was made small says each of them once.
         let rounds = if schedule.wishes.len() < SHRUNK { 1 } else { ROUNDS };
         for round in 0..rounds {
             for wish in &schedule.wishes {
                 self.pass(self.now.after(wish.gap))?;
-                self.wish(Wish { dice: wish.dice ^ round, ..*wish })?;
+                self.wish(Wish { rng: wish.rng ^ round, ..*wish })?;
             }
             if self.events >= ENOUGH {
                 break;
@@ -172,12 +172,12 @@ impl<'a> Runner<'a> {
     fn wish(&mut self, wish: Wish) -> Held {
         self.generations += 1;
         let as_event =
-            |wish: Wish| wish.event(&self.sheet, &self.universe, self.now, self.generations);
+            |wish: Wish| wish.event(&self.model, &self.universe, self.now, self.generations);
         // Where there is nothing to fire or to prefer, another goal.
         let wished = as_event(wish).or_else(|| as_event(Wish { kind: Kindly::SetGoal, ..wish }));
-        let Some((event, sheet)) = wished else { return Ok(()) };
+        let Some((event, model)) = wished else { return Ok(()) };
         if !self.step(event, None)? {
-            self.sheet = sheet;
+            self.model = model;
         }
         Ok(())
     }
@@ -238,9 +238,9 @@ impl<'a> Runner<'a> {
             needed: self.oracle.needed,
             unfinished: self.oracle.unfinished(),
         };
-        let about = event.run().and_then(|run| self.book.runs.get(&run)).map(|run| run.unit);
+        let about = event.run().and_then(|run| self.ledger.runs.get(&run)).map(|run| run.unit);
         let late = self.is_late(&event);
-        fact::hear(&mut self.book, &self.oracle, self.now, &event, late);
+        fact::hear(&mut self.ledger, &self.oracle, self.now, &event, late);
         let (actions, refused) = self.subject.step(self.now, event.clone());
         let orders = compare::orders(&self.universe, &actions);
         let after = self.subject.see(&self.universe);
@@ -266,7 +266,7 @@ impl<'a> Runner<'a> {
             after: &after,
             was: &was,
             is: &self.oracle,
-            book: &self.book,
+            ledger: &self.ledger,
             asked,
             rebuilt: self.subject.rebuilt(),
         };
@@ -280,8 +280,8 @@ impl<'a> Runner<'a> {
             self.subject.audit().map_err(|what| ("audit".to_string(), what))?;
         }
         if let (Event::Shutdown(_), false) = (&event, refused) {
-            let span = self.sheet.settings.shutdown_deadline.unwrap_or_default();
-            self.book.end = Some(self.now.after(span));
+            let span = self.model.settings.shutdown_deadline.unwrap_or_default();
+            self.ledger.end = Some(self.now.after(span));
         }
         self.carry_out(&event, &orders, &after);
         self.seen = after;
@@ -290,37 +290,37 @@ impl<'a> Runner<'a> {
 
     /// The fact is about a run of which nothing is left, neither seen nor by the law.
     fn is_late(&self, fact: &Event) -> bool {
-        let over = |id| self.book.runs.get(&id).is_none_or(|run| run.over.is_some());
+        let over = |id| self.ledger.runs.get(&id).is_none_or(|run| run.over.is_some());
         let unknown = |id| self.oracle.whose(|run| run.id == id).is_empty();
         fact.run().is_some_and(|id| over(id) && unknown(id))
     }
 
     /// The world does as told.
     fn carry_out(&mut self, event: &Event, orders: &[Order], after: &Seen) {
-        self.book.call(event, &self.universe);
+        self.ledger.call(event, &self.universe);
         for order in orders {
             match order {
                 Order::Start(unit, id) => {
                     let Some(run) = self.oracle.unit(*unit).cloned() else { continue };
-                    self.book.quiet_until.remove(unit);
-                    self.book.start(self.now, *id, *unit, run.kind, &self.oracle.graph);
+                    self.ledger.quiet_until.remove(unit);
+                    self.ledger.start(self.now, *id, *unit, run.kind, &self.oracle.graph);
                     self.processes.start(self.now, *unit, *id, run.kind, run.readiness);
                 }
                 Order::Stop(unit, id, reason, left) => {
-                    self.book.stop(self.now, *id, *left, *reason == StopReason::Done);
+                    self.ledger.stop(self.now, *id, *left, *reason == StopReason::Done);
                     if !matches!(reason, StopReason::Leftovers | StopReason::Done) {
                         let replaces = |other: &usize| {
                             let with = |kind| kind == DependencyKind::RestartWith;
                             other == unit || self.oracle.graph.to(*other, with).has(*unit)
                         };
-                        let replaced: Set = self.book.barred.iter().filter(replaces).collect();
-                        self.book.barred = self.book.barred.less(replaced);
+                        let replaced: Set = self.ledger.barred.iter().filter(replaces).collect();
+                        self.ledger.barred = self.ledger.barred.less(replaced);
                     }
                     if matches!(
                         reason,
                         StopReason::StartTimeout | StopReason::Watchdog | StopReason::RunTimeout
                     ) {
-                        self.book.failing.add(*unit);
+                        self.ledger.failing.add(*unit);
                     }
                     if *left {
                         self.processes.forget(*id);
@@ -329,34 +329,34 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Order::Kill(_, id) => {
-                    self.book.kill(self.now, *id);
+                    self.ledger.kill(self.now, *id);
                     self.processes.kill(self.now, *id);
                 }
                 Order::Reload(_, id) => self.processes.reload(self.now, *id),
-                Order::Finish => self.book.finished = true,
+                Order::Finish => self.ledger.finished = true,
             }
         }
-        self.book.after(event, self.oracle.whose(|run| run.unit.live.stop_promptly));
+        self.ledger.after(event, self.oracle.whose(|run| run.unit.live.stop_promptly));
         if matches!(event, Event::Fire(_)) {
-            self.book.barred = Set::EMPTY;
+            self.ledger.barred = Set::EMPTY;
         }
         // A run that loses a provider while it stops is replaced without another order to stop.
         let loses = |unit: &usize| {
-            self.book.of(*unit).is_some_and(|run| {
+            self.ledger.of(*unit).is_some_and(|run| {
                 let is_active = |provider| after.state(provider).is_active();
                 run.told.is_some() && !run.hard.iter().all(is_active)
             })
         };
-        let lost: Set = self.book.barred.iter().filter(loses).collect();
-        self.book.barred = self.book.barred.less(lost);
+        let lost: Set = self.ledger.barred.iter().filter(loses).collect();
+        self.ledger.barred = self.ledger.barred.less(lost);
         let needed = self.oracle.needed;
-        self.book.barred = self.book.barred.and(needed);
-        self.book.quiet_until.retain(|unit, _| needed.has(*unit));
+        self.ledger.barred = self.ledger.barred.and(needed);
+        self.ledger.quiet_until.retain(|unit, _| needed.has(*unit));
         for unit in 0..after.states.len() {
             if after.state(unit).is_active() {
-                self.book.failing = self.book.failing.less(Set::EMPTY.with(unit));
+                self.ledger.failing = self.ledger.failing.less(Set::EMPTY.with(unit));
                 let over = self.oracle.run(unit).is_some_and(|run| run.over);
-                self.book.seen_active(self.now, unit, over);
+                self.ledger.seen_active(self.now, unit, over);
             }
         }
     }
@@ -376,7 +376,7 @@ impl<'a> Runner<'a> {
         let states = after.states.iter().fold(word, |word, state| {
             word.wrapping_mul(31).wrapping_add(state.map_or(0, |state| 1 + state as u64))
         });
-        self.trace = Chance::new(self.trace ^ states).draw();
+        self.trace = Rng::new(self.trace ^ states).draw();
         if let Some(log) = &mut self.log {
             let event = match event {
                 Event::Boot { targets, .. } => format!("Boot {targets:?}"),

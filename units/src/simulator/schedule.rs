@@ -1,13 +1,13 @@
 //! What the operator and the world do to a machine in one schedule: wishes, drawn
-//! with weights that each seed sets for itself (swarm profiles). A wish holds dice of
+//! with weights that each seed sets for itself (swarm profiles). A wish holds an rng of
 //! its own and is made into an event only when its time comes, so a shrunk schedule
 //! still means something. Run in [`crate::simulator::run`].
 
 use crate::machine::event::{Event, Goal, Shutdown};
-use crate::simulator::chance::Chance;
 use crate::simulator::fault::{FAULTS, Fault, Rates};
 use crate::simulator::graph::Universe;
-use crate::simulator::sheet::Sheet;
+use crate::simulator::rng::Rng;
+use crate::simulator::unit_model::UnitModel;
 use crate::simulator::{place, shape};
 use crate::spec::DependencyKind as D;
 use crate::text::name::Name;
@@ -66,8 +66,8 @@ pub struct Wish {
     pub gap: Duration,
     /// What.
     pub kind: Kindly,
-    /// Its dice.
-    pub dice: u64,
+    /// Its rng.
+    pub rng: u64,
 }
 
 /// One schedule.
@@ -87,28 +87,28 @@ pub struct Schedule {
 
 /// Draws the schedule of a seed.
 pub fn draw(seed: u64) -> Schedule {
-    let mut dice = Chance::of(seed, 2, 0);
+    let mut rng = Rng::of(seed, 2, 0);
     let mut weights = [0u32; KINDS.len()];
     for weight in &mut weights {
-        *weight = [0, 1, 3, 8][dice.below(4)];
+        *weight = [0, 1, 3, 8][rng.below(4)];
     }
-    weights[Kindly::Shutdown as usize] = u32::from(dice.percent(15));
+    weights[Kindly::Shutdown as usize] = u32::from(rng.percent(15));
     if weights.iter().all(|weight| *weight == 0) {
         weights = [1; KINDS.len()];
     }
     let mut rates = [0u32; FAULTS];
     for fault in Fault::ALL {
-        rates[fault as usize] = [0, 0, 5, 25][dice.below(4)];
+        rates[fault as usize] = [0, 0, 5, 25][rng.below(4)];
     }
     for rare in [Fault::Unkillable, Fault::Skipped, Fault::ExecError, Fault::Hang] {
         rates[rare as usize] /= 2;
     }
-    let pace = [20, 300, 2_000, 12_000][dice.below(4)];
-    let count = dice.between(25, 60);
+    let pace = [20, 300, 2_000, 12_000][rng.below(4)];
+    let count = rng.between(25, 60);
     let wishes = (0..count).map(|_| Wish {
-        gap: Duration::from_millis(dice.between(0, pace)) * dice.below(2) as u32,
-        kind: KINDS[dice.weighted(&weights)],
-        dice: dice.draw(),
+        gap: Duration::from_millis(rng.between(0, pace)) * rng.below(2) as u32,
+        kind: KINDS[rng.weighted(&weights)],
+        rng: rng.draw(),
     });
     Schedule {
         seed,
@@ -132,153 +132,153 @@ fn begin(seed: u64) -> Time {
 }
 
 impl Wish {
-    /// As an event, for the sheet of the moment; a reload or a policy changes the sheet
+    /// As an event, for the model of the moment; a reload or a policy changes the model
     /// that is handed back with it (taken over only when the machine accepts).
     pub fn event(
         &self,
-        sheet: &Sheet,
+        model: &UnitModel,
         universe: &Universe,
         now: Time,
         generation: u32,
-    ) -> Option<(Event, Sheet)> {
-        let dice = &mut Chance::new(self.dice);
-        let mut next = sheet.clone();
+    ) -> Option<(Event, UnitModel)> {
+        let rng = &mut Rng::new(self.rng);
+        let mut next = model.clone();
         let name = |target: usize| universe.targets[target].clone();
-        let any = |dice: &mut Chance| target(dice, sheet);
+        let any = |rng: &mut Rng| target(rng, model);
         let event = match self.kind {
             Kindly::SetGoal => {
-                let targets = (0..dice.between(1, 2)).filter_map(|_| any(dice)).map(name).collect();
+                let targets = (0..rng.between(1, 2)).filter_map(|_| any(rng)).map(name).collect();
                 let mut goal = Goal { targets, ..Goal::default() };
-                if dice.percent(30) {
-                    goal.want.extend(any(dice).map(|target| (name(target), until(dice, now))));
+                if rng.percent(30) {
+                    goal.want.extend(any(rng).map(|target| (name(target), until(rng, now))));
                 }
-                if dice.percent(20) {
-                    goal.drop.extend(any(dice).map(name));
+                if rng.percent(20) {
+                    goal.drop.extend(any(rng).map(name));
                 }
                 Event::SetGoal(goal)
             }
-            Kindly::Want => Event::Want { target: name(any(dice)?), until: until(dice, now) },
-            Kindly::Unwant => Event::Unwant(name(any(dice)?)),
+            Kindly::Want => Event::Want { target: name(any(rng)?), until: until(rng, now) },
+            Kindly::Unwant => Event::Unwant(name(any(rng)?)),
             Kindly::Mask => {
                 let mask = &mut next.policy.mask;
-                if dice.percent(60) && !mask.is_empty() {
-                    let at = dice.below(mask.len());
+                if rng.percent(60) && !mask.is_empty() {
+                    let at = rng.below(mask.len());
                     let old = mask.iter().nth(at).cloned()?;
                     mask.remove(&old);
                 } else {
-                    mask.insert(name(any(dice)?));
+                    mask.insert(name(any(rng)?));
                 }
                 Event::SetPolicy(next.policy.clone())
             }
             Kindly::Prefer => {
                 let shared: Vec<usize> = (0..universe.targets.len())
-                    .filter(|target| claims(sheet, *target).len() > 1)
+                    .filter(|target| claims(model, *target).len() > 1)
                     .collect();
-                let target = dice.pick(&shared)?;
-                let unit = dice.pick(&claims(sheet, target))?;
+                let target = rng.pick(&shared)?;
+                let unit = rng.pick(&claims(model, target))?;
                 next.policy.prefer.insert(name(target), universe.units[unit].clone());
                 Event::SetPolicy(next.policy.clone())
             }
             Kindly::Enable => {
-                let target: Name = name(any(dice)?);
+                let target: Name = name(any(rng)?);
                 let (on, off) = (&mut next.policy.enable, &mut next.policy.disable);
-                let (into, from) = if dice.percent(50) { (on, off) } else { (off, on) };
+                let (into, from) = if rng.percent(50) { (on, off) } else { (off, on) };
                 from.remove(&target);
                 into.insert(target);
                 Event::SetPolicy(next.policy.clone())
             }
             Kindly::Reload => {
-                for _ in 0..dice.between(1, 3) {
-                    edit(&mut next, dice);
+                for _ in 0..rng.between(1, 3) {
+                    edit(&mut next, rng);
                 }
                 let generation = next.generation(universe, generation);
                 // Every fourth is a source's. Not drawn, so that a seed stays the schedule it was.
                 let tolerant = generation.number % 4 == 3;
-                Event::Reload { generation, no_restart: dice.percent(10), tolerant }
+                Event::Reload { generation, no_restart: rng.percent(10), tolerant }
             }
-            Kindly::Restart => Event::Restart(vec![name(any(dice)?)]),
-            Kindly::ReloadUnit => Event::ReloadUnit(vec![name(any(dice)?)]),
-            Kindly::Retry => Event::Retry(vec![name(any(dice)?)]),
+            Kindly::Restart => Event::Restart(vec![name(any(rng)?)]),
+            Kindly::ReloadUnit => Event::ReloadUnit(vec![name(any(rng)?)]),
+            Kindly::Retry => Event::Retry(vec![name(any(rng)?)]),
             Kindly::Fire => {
-                let triggers = place::that_fire(sheet);
-                Event::Fire(universe.units[dice.pick(&triggers)?].clone())
+                let triggers = place::that_fire(model);
+                Event::Fire(universe.units[rng.pick(&triggers)?].clone())
             }
-            Kindly::Shutdown => Event::Shutdown(Shutdown::Exit(dice.below(3) as u8)),
+            Kindly::Shutdown => Event::Shutdown(Shutdown::Exit(rng.below(3) as u8)),
         };
         Some((event, next))
     }
 }
 
-fn until(dice: &mut Chance, now: Time) -> Option<Time> {
-    let span = Duration::from_millis(dice.between(1, 20_000));
-    dice.percent(40).then(|| now.after(span))
+fn until(rng: &mut Rng, now: Time) -> Option<Time> {
+    let span = Duration::from_millis(rng.between(1, 20_000));
+    rng.percent(40).then(|| now.after(span))
 }
 
-fn target(dice: &mut Chance, sheet: &Sheet) -> Option<usize> {
-    let units: Vec<&crate::simulator::sheet::Entry> = sheet.units.values().collect();
-    let entry = units.get(dice.below(units.len()))?;
-    dice.pick(&entry.provides)
+fn target(rng: &mut Rng, model: &UnitModel) -> Option<usize> {
+    let units: Vec<&crate::simulator::unit_model::Entry> = model.units.values().collect();
+    let entry = units.get(rng.below(units.len()))?;
+    rng.pick(&entry.provides)
 }
 
-fn claims(sheet: &Sheet, target: usize) -> Vec<usize> {
-    let claims = sheet.units.iter().filter(|(_, entry)| entry.provides.contains(&target));
+fn claims(model: &UnitModel, target: usize) -> Vec<usize> {
+    let claims = model.units.iter().filter(|(_, entry)| entry.provides.contains(&target));
     claims.map(|(unit, _)| *unit).collect()
 }
 
 /// One edit of the files. Orders stay from higher to lower ranks.
-fn edit(sheet: &mut Sheet, dice: &mut Chance) {
-    let units: Vec<usize> = sheet.units.keys().copied().collect();
-    let Some(unit) = dice.pick(&units) else { return };
-    let other = dice.pick(&units).unwrap_or(unit);
-    let lower = sheet.rank[other] < sheet.rank[unit];
+fn edit(model: &mut UnitModel, rng: &mut Rng) {
+    let units: Vec<usize> = model.units.keys().copied().collect();
+    let Some(unit) = rng.pick(&units) else { return };
+    let other = rng.pick(&units).unwrap_or(unit);
+    let lower = model.rank[other] < model.rank[unit];
     let free: Vec<usize> =
-        (0..sheet.rank.len()).filter(|unit| !sheet.units.contains_key(unit)).collect();
-    let Some(entry) = sheet.units.get_mut(&unit) else { return };
-    match dice.below(13) {
-        0 | 1 => entry.run_hash = dice.draw() | 1,
+        (0..model.rank.len()).filter(|unit| !model.units.contains_key(unit)).collect();
+    let Some(entry) = model.units.get_mut(&unit) else { return };
+    match rng.below(13) {
+        0 | 1 => entry.run_hash = rng.draw() | 1,
         2 => {
-            shape::keys(dice, &mut entry.live);
-            if sheet.rich {
-                shape::more_keys(dice, entry.kind, &mut entry.live);
+            shape::keys(rng, &mut entry.live);
+            if model.rich {
+                shape::more_keys(rng, entry.kind, &mut entry.live);
             }
         }
         3 => entry.live.description.push('.'),
         4 | 5 if lower => {
             let kinds = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After, D::RequiresActive];
-            let kind = kinds[dice.below(4 + usize::from(sheet.rich))];
+            let kind = kinds[rng.below(4 + usize::from(model.rich))];
             entry.edges.retain(|(_, target, _)| *target != other);
             entry.edges.push((kind, other, false));
         }
         4 | 5 if unit != other => {
             let kind =
-                [D::Wants, D::RestartWith, D::Conflicts, D::Before][dice.weighted(&[4, 3, 1, 2])];
+                [D::Wants, D::RestartWith, D::Conflicts, D::Before][rng.weighted(&[4, 3, 1, 2])];
             let others = [kind, D::ReloadWith, D::OnFailure, D::OnSuccess];
-            let kind = if sheet.rich { others[dice.below(4)] } else { kind };
+            let kind = if model.rich { others[rng.below(4)] } else { kind };
             entry.edges.retain(|(_, target, _)| *target != other);
             entry.edges.push((kind, other, false));
         }
         6 | 7 => {
-            let at = dice.below(entry.edges.len());
+            let at = rng.below(entry.edges.len());
             if at < entry.edges.len() {
                 entry.edges.remove(at);
             }
         }
         8 if units.len() > 4 => {
-            sheet.units.remove(&unit);
+            model.units.remove(&unit);
         }
         9 => {
-            if let Some(fresh) = dice.pick(&free) {
-                let mut entry = shape::entry(dice, fresh, false);
-                sheet.rank[fresh] = 0;
+            if let Some(fresh) = rng.pick(&free) {
+                let mut entry = shape::entry(rng, fresh, false);
+                model.rank[fresh] = 0;
                 for _ in 0..2 {
-                    if let Some(onto) = dice.pick(&units) {
-                        sheet.rank[fresh] = sheet.rank[fresh].max(sheet.rank[onto] + 1);
+                    if let Some(onto) = rng.pick(&units) {
+                        model.rank[fresh] = model.rank[fresh].max(model.rank[onto] + 1);
                         entry.edges.push((D::WaitsFor, onto, false));
                     }
                 }
-                let user = dice.pick(&units).filter(|user| sheet.rank[*user] > sheet.rank[fresh]);
-                sheet.units.insert(fresh, entry);
-                if let Some(user) = user.and_then(|user| sheet.units.get_mut(&user)) {
+                let user = rng.pick(&units).filter(|user| model.rank[*user] > model.rank[fresh]);
+                model.units.insert(fresh, entry);
+                if let Some(user) = user.and_then(|user| model.units.get_mut(&user)) {
                     user.edges.push((D::Wants, fresh, false));
                 }
             }
@@ -287,7 +287,7 @@ fn edit(sheet: &mut Sheet, dice: &mut Chance) {
         11 => entry.live.stop_promptly = !entry.live.stop_promptly,
         _ if entry.kind.has_process() => {
             entry.has_exec_stop = !entry.has_exec_stop;
-            entry.run_hash = dice.draw() | 1;
+            entry.run_hash = rng.draw() | 1;
         }
         _ => {}
     }

@@ -20,7 +20,7 @@ pub fn shrink(
     let (mut world, mut schedule) = (world.clone(), schedule.clone());
     let same = |a: &Failure, b: &Failure| a.what == b.what;
     for _ in 0..4 {
-        let before = (schedule.wishes.len(), world.sheet.units.len());
+        let before = (schedule.wishes.len(), world.model.units.len());
         let mut chunk = schedule.wishes.len().div_ceil(2);
         while chunk > 0 {
             let mut at = 0;
@@ -35,8 +35,8 @@ pub fn shrink(
             }
             chunk /= 2;
         }
-        for unit in world.sheet.units.keys().copied().collect::<Vec<_>>() {
-            let less = World { sheet: world.sheet.without(unit), ..world.clone() };
+        for unit in world.model.units.keys().copied().collect::<Vec<_>>() {
+            let less = World { model: world.model.without(unit), ..world.clone() };
             if unit == world.top {
                 continue;
             }
@@ -44,11 +44,11 @@ pub fn shrink(
                 (world, failure) = (less, found);
             }
         }
-        for unit in world.sheet.units.keys().copied().collect::<Vec<_>>() {
-            let edges = world.sheet.units.get(&unit).map_or(0, |entry| entry.edges.len());
+        for unit in world.model.units.keys().copied().collect::<Vec<_>>() {
+            let edges = world.model.units.get(&unit).map_or(0, |entry| entry.edges.len());
             for edge in (0..edges).rev() {
                 let mut less = world.clone();
-                if let Some(entry) = less.sheet.units.get_mut(&unit) {
+                if let Some(entry) = less.model.units.get_mut(&unit) {
                     entry.edges.remove(edge);
                 }
                 if let Some(found) = fails(&less, &schedule).filter(|found| same(found, &failure)) {
@@ -63,7 +63,7 @@ pub fn shrink(
                 (schedule, failure) = (less, found);
             }
         }
-        if before == (schedule.wishes.len(), world.sheet.units.len()) {
+        if before == (schedule.wishes.len(), world.model.units.len()) {
             break;
         }
     }

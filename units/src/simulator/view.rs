@@ -5,9 +5,9 @@ use crate::control::answer::System;
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::{Event, RunId};
 use crate::machine::reason::State;
-use crate::simulator::book::Book;
 use crate::simulator::graph::Graph;
 use crate::simulator::oracle::Oracle;
+use crate::simulator::run_ledger::RunLedger;
 use crate::simulator::set::Set;
 use crate::text::time::Time;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub struct View<'a> {
     /// The oracle after it: graph, N.
     pub is: &'a Oracle,
     /// What was seen up to before the event's orders.
-    pub book: &'a Book,
+    pub ledger: &'a RunLedger,
     /// What became of the machine when it was asked all it can be asked.
     pub asked: Option<Asked>,
     /// The difference of the machine that is built from the records of this one.

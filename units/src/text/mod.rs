@@ -17,6 +17,6 @@ pub mod specifier;
 pub mod time;
 #[cfg(feature = "text")]
 pub mod unit_name;
-pub mod wall;
+pub mod wall_clock;
 #[cfg(feature = "text")]
 pub mod yaml;

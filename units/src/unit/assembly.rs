@@ -2,7 +2,7 @@
 //!
 //! A [`Draft`] is a unit before it is known which others there are. The loader makes
 //! drafts from text; the simulator and tests make them by hand. [`assemble`] sorts
-//! and numbers; it checks nothing (see [`crate::unit::meaning`] for one unit's text and
+//! and numbers; it checks nothing (see [`crate::unit::semantics`] for one unit's text and
 //! [`crate::unit::wire`] for the proof that a generation is sound).
 
 use crate::spec::{

@@ -3,7 +3,7 @@
 //! diagnostics, `initctl explain`, the man page and the editor schema all read this
 //! table, so none of them can know a key the others do not.
 //!
-//! What becomes of a value is in [`crate::unit::meaning`].
+//! What becomes of a value is in [`crate::unit::semantics`].
 
 use crate::spec::{DependencyKind, Kind};
 

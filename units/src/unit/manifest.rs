@@ -1,6 +1,6 @@
 //! A unit file as it is written: one manifest for each document, its keys known and
 //! in their places, its values still text. Drop-ins are merged here, key by key.
-//! What the values mean, and whether they fit together, is [`crate::unit::meaning`]'s.
+//! What the values mean, and whether they fit together, is [`crate::unit::semantics`]'s.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place, Severity};

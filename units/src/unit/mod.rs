@@ -1,5 +1,5 @@
 //! The definition of a unit: the table of its keys, from the file as written ([`manifest`]) through its
-//! meaning ([`meaning`]) to one validated set ([`generation`]), and back to text.
+//! meaning ([`semantics`]) to one validated set ([`generation`]), and back to text.
 
 #[cfg(feature = "text")]
 pub mod account;
@@ -19,8 +19,6 @@ pub mod man_page;
 #[cfg(feature = "text")]
 pub mod manifest;
 #[cfg(feature = "text")]
-pub mod meaning;
-#[cfg(feature = "text")]
 pub(crate) mod mount_name;
 pub mod policy;
 #[cfg(feature = "text")]
@@ -29,6 +27,8 @@ pub mod policy_file;
 pub(crate) mod process;
 pub mod reaction;
 pub mod resource;
+#[cfg(feature = "text")]
+pub mod semantics;
 pub mod settings;
 #[cfg(feature = "text")]
 pub mod settings_file;

@@ -1,6 +1,6 @@
 //! What the keys of a unit with a process mean: its commands, how it becomes ready,
 //! who it runs as, where its output goes, what it is given. The other half of
-//! [`crate::unit::meaning`].
+//! [`crate::unit::semantics`].
 
 mod condition;
 mod particular;
@@ -19,7 +19,7 @@ use crate::text::yaml::Scalar;
 use crate::unit::account::Account;
 use crate::unit::exec_line;
 use crate::unit::field::Field;
-use crate::unit::meaning::{Outside, PATH, Reader};
+use crate::unit::semantics::{Outside, PATH, Reader};
 
 impl Reader<'_> {
     pub(crate) fn run(&mut self, kind: Kind) -> Run {

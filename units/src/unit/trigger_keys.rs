@@ -1,5 +1,5 @@
 //! From the keys of a trigger's unit file to a [`Trigger`]. The other half of
-//! [`crate::unit::meaning`], as [`crate::unit::process`] is for units with a process.
+//! [`crate::unit::semantics`], as [`crate::unit::process`] is for units with a process.
 
 use crate::import::systemd::UnitName;
 use crate::limit;
@@ -14,7 +14,7 @@ use crate::trigger::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, 
 use crate::unit::account::Account;
 use crate::unit::assembly::{Draft, Edge};
 use crate::unit::field::Field;
-use crate::unit::meaning::{Outside, Reader};
+use crate::unit::semantics::{Outside, Reader};
 use std::time::Duration;
 
 impl Reader<'_> {

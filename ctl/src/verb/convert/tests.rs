@@ -41,7 +41,7 @@ fn the_native_form_is_read_without_a_complaint() {
     let text = native(&one);
     let documents = groundstate_units::text::yaml::parse("a", text.as_bytes(), limits).unwrap();
     let manifest = groundstate_units::unit::manifest::Manifest::read(&"a".into(), &documents[0]);
-    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let read = semantics::read(manifest, &Settings::default(), &Accounts::default());
     assert_eq!(read.diagnostics, Vec::new());
     assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
 }

@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn now() -> Wall {
-    Wall::parse("2026-11-21T05:00:00.000Z").unwrap()
+fn now() -> WallTime {
+    WallTime::parse("2026-11-21T05:00:00.000Z").unwrap()
 }
 
 fn why(answer: Value) -> Why {

@@ -12,7 +12,7 @@ pub struct Event {
     /// Counted from 1.
     #[serde(default)]
     pub seq: u64,
-    /// Wall clock.
+    /// WallTime clock.
     #[serde(default)]
     pub time: String,
     /// CLOCK_MONOTONIC, microseconds.

@@ -4,7 +4,7 @@
 use super::reading::Reading;
 use super::unit::Unit;
 use super::variables::Why;
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 

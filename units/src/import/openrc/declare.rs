@@ -12,7 +12,7 @@ use super::script::Script;
 use super::unit::Unit;
 use super::variables::Value;
 use super::{function, signalling, table};
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::import::systemd::quote;
 use crate::spec::Kind;
 use crate::spec::value;
@@ -45,7 +45,7 @@ fn is_supervised(reading: &mut Reading) -> bool {
     reading.word("supervisor").is_ok_and(|word| word.as_deref() == Some("supervise-daemon"))
 }
 
-/// Puts all it can into the unit, and the fates of what was read.
+/// Puts all it can into the unit, and the outcomes of what was read.
 pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_>) -> Vec<Reason> {
     let supervised = is_supervised(reading);
     let mut this = Declaration {
@@ -71,7 +71,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
         this.environment();
     }
     function::tell(&mut this, script);
-    this.fates();
+    this.outcomes();
     this.reasons
 }
 
@@ -308,9 +308,9 @@ impl Declaration<'_> {
     }
 
     /// Each assignment, and each other thing at the top.
-    fn fates(&mut self) {
+    fn outcomes(&mut self) {
         for (name, value, at, outcome) in std::mem::take(&mut self.options) {
-            self.unit.fate(super::reading::SCRIPT, &name, &value, &at, outcome);
+            self.unit.record_outcome(super::reading::SCRIPT, &name, &value, &at, outcome);
         }
         for assignment in &self.reading.assignments {
             let name = assignment.name.as_str();
@@ -318,17 +318,29 @@ impl Declaration<'_> {
                 Some(outcome) => outcome.clone(),
                 None => table::otherwise(name, self.unit.kind),
             };
-            self.unit.fate(assignment.section, name, &assignment.raw, &assignment.at, outcome);
+            self.unit.record_outcome(
+                assignment.section,
+                name,
+                &assignment.raw,
+                &assignment.at,
+                outcome,
+            );
         }
         for passed in &self.reading.passed {
             let why = "it decides or says something; what hangs on it is told where that stands";
             let outcome = Outcome::ByDesign(why.to_string());
-            self.unit.fate(passed.section, &passed.name, &passed.raw, &passed.at, outcome);
+            self.unit.record_outcome(
+                passed.section,
+                &passed.name,
+                &passed.raw,
+                &passed.at,
+                outcome,
+            );
         }
         for (name, (section, at)) in &self.reading.unset {
             let why = "nobody sets it, unless rc.conf does: it is empty";
             let outcome = Outcome::ByDesign(why.to_string());
-            self.unit.fate(section, &format!("${name}"), "", at, outcome);
+            self.unit.record_outcome(section, &format!("${name}"), "", at, outcome);
         }
     }
 }

@@ -5,10 +5,10 @@ use super::declaration::Declaration;
 use super::reading::SCRIPT;
 use super::script::{Command, Script};
 use super::{directory, signalling};
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use std::collections::BTreeMap;
 
-/// The fate of each.
+/// The outcome of each.
 pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
     let commands = this.reading.extra_commands();
     let functions = this.reading.functions.clone();
@@ -33,7 +33,7 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
             }
             _ => Outcome::ByDesign("nothing that was taken over calls it".to_string()),
         };
-        this.unit.fate(SCRIPT, &format!("{name}()"), "", at, outcome);
+        this.unit.record_outcome(SCRIPT, &format!("{name}()"), "", at, outcome);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::text::diagnostic::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where the assignments of a script stand, in a fate.
+/// Where the assignments of a script stand, in an outcome.
 pub(super) const SCRIPT: &str = "script";
 /// Where those of its settings stand.
 pub(super) const SETTINGS: &str = "conf.d";

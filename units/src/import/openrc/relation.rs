@@ -1,12 +1,12 @@
 //! What `depend()` says, and what settings add to it (`rc_need` and its kin): openrc-run(8),
-//! "DEPENDENCIES" and "FILES". Each word has its fate, whatever becomes of it.
+//! "DEPENDENCIES" and "FILES". Each word has its outcome, whatever becomes of it.
 
 use super::expansion::expand;
 use super::reading::{Reading, SCRIPT, assignment, is_harmless};
 use super::script::{Command, Script, Word};
 use super::unit::Unit;
 use super::variables::{Variables, Why};
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::limit;
 use crate::text::diagnostic::Place;
 use crate::text::name::Name;
@@ -38,7 +38,7 @@ pub(super) struct Relations {
     others: Vec<(String, String, Place, Option<Why>)>,
 }
 
-/// The section of `depend()` in a fate.
+/// The section of `depend()` in an outcome.
 const DEPEND: &str = "depend";
 
 /// Reads them.
@@ -185,7 +185,7 @@ impl Relations {
         self.list.push(Relation { section, name: name.to_string(), verb, word, at });
     }
 
-    /// What of them the unit has, and the fate of each.
+    /// What of them the unit has, and the outcome of each.
     pub(super) fn apply(&self, unit: &mut Unit) {
         for (name, rest, at, why) in &self.others {
             let outcome = match why {
@@ -194,7 +194,7 @@ impl Relations {
                     Outcome::Lost(format!("{why}: what it adds to the dependencies is missing"))
                 }
             };
-            unit.fate(DEPEND, name, rest, at, outcome);
+            unit.record_outcome(DEPEND, name, rest, at, outcome);
         }
         let mut taken: BTreeSet<(&str, &str)> = BTreeSet::new();
         for relation in &self.list {
@@ -210,7 +210,7 @@ impl Relations {
                 Ok(word) => word,
                 Err((raw, _)) => raw,
             };
-            unit.fate(relation.section, &relation.name, value, &relation.at, outcome);
+            unit.record_outcome(relation.section, &relation.name, value, &relation.at, outcome);
         }
     }
 

@@ -5,7 +5,7 @@ use super::declaration::Declaration;
 use super::expansion::expand;
 use super::reading::is_harmless;
 use super::script::Command;
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::text::diagnostic::Place;
 use crate::text::signal;
 

@@ -4,7 +4,7 @@
 
 use super::declaration::Declaration;
 use super::reading::SCRIPT;
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::spec::Kind;
 use crate::spec::value;
 use crate::text::capability;
@@ -236,7 +236,7 @@ fn ulimit(this: &mut Declaration<'_>) {
             }
             None => Outcome::Lost("it is no limit that is known".to_string()),
         };
-        this.unit.fate(SCRIPT, &format!("rc_ulimit {option:.8}"), value, &at, outcome);
+        this.unit.record_outcome(SCRIPT, &format!("rc_ulimit {option:.8}"), value, &at, outcome);
     }
     this.needless("rc_ulimit", "its options have their fates one by one");
 }

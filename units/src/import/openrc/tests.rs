@@ -3,7 +3,7 @@
 //! to them, is in `silence.rs`.
 
 use super::convert;
-use crate::import::fate::{Imported, Outcome};
+use crate::import::import_outcome::{Imported, Outcome};
 use crate::text::diagnostic::Severity;
 use crate::text::yaml::Pair;
 
@@ -45,9 +45,12 @@ fn has(imported: &Imported, expected: &[(&str, &[&str])]) {
     }
 }
 
-fn fate<'i>(imported: &'i Imported, name: &str, value: &str) -> &'i Outcome {
-    let found = imported.fates.iter().find(|fate| fate.name == name && fate.value == value);
-    &found.unwrap_or_else(|| panic!("{name} {value} of {:#?}", imported.fates)).outcome
+fn outcome_of<'i>(imported: &'i Imported, name: &str, value: &str) -> &'i Outcome {
+    let found = imported
+        .outcomes
+        .iter()
+        .find(|directive| directive.name == name && directive.value == value);
+    &found.unwrap_or_else(|| panic!("{name} {value} of {:#?}", imported.outcomes)).outcome
 }
 
 fn is_lost(outcome: &Outcome) -> bool {
@@ -168,18 +171,18 @@ fn a_script_of_its_own_is_wrapped_and_keeps_its_dependencies() {
         ],
     );
     assert!(values(&tree, "runtime-dir").contains(&"openrc/exclusive".to_string()));
-    assert_eq!(*fate(&tree, "start()", ""), Outcome::Kept("exec-start".to_string()));
-    assert_eq!(*fate(&tree, "reload()", ""), Outcome::Kept("exec-reload".to_string()));
+    assert_eq!(*outcome_of(&tree, "start()", ""), Outcome::Kept("exec-start".to_string()));
+    assert_eq!(*outcome_of(&tree, "reload()", ""), Outcome::Kept("exec-reload".to_string()));
 }
 
 #[test]
 fn what_depend_says_under_a_condition_is_told_as_missing() {
     let gate = import("gate", examples::CONDITIONAL);
     has(&gate, &[("after", &["logger", "entropy"]), ("depends-ms", &[])]);
-    assert!(is_lost(fate(&gate, "need", "net")));
-    assert!(is_lost(fate(&gate, "need", "$extra")));
-    assert!(is_lost(fate(&gate, "probe_more", "--all")));
-    assert!(is_lost(fate(&gate, "want", "late")), "behind a return");
+    assert!(is_lost(outcome_of(&gate, "need", "net")));
+    assert!(is_lost(outcome_of(&gate, "need", "$extra")));
+    assert!(is_lost(outcome_of(&gate, "probe_more", "--all")));
+    assert!(is_lost(outcome_of(&gate, "want", "late")), "behind a return");
     assert_eq!(said(&gate, Severity::Warning).len(), 4, "{:?}", gate.manifest.diagnostics);
 }
 
@@ -203,7 +206,7 @@ command_args=\"$command_args \\\\\\$5 ${more%three*}end\"
         ["/bin/web -q /srv/web/log web /srv \"one two\" none one two $$5 one \"two end\""]
     );
     let imported = web(lines);
-    assert!(matches!(fate(&imported, "$missing", ""), Outcome::ByDesign(_)));
+    assert!(matches!(outcome_of(&imported, "$missing", ""), Outcome::ByDesign(_)));
 }
 
 #[test]
@@ -216,12 +219,12 @@ fn settings_count_before_the_script() {
     has(&web, &[("exec-start", &["/bin/web -v"]), ("user", &["www"])]);
     has(&web, &[("depends-ms", &["net", "net.br0"])]);
     let place = |name: &str| {
-        let fate = web.fates.iter().find(|fate| fate.name == name).unwrap();
-        (fate.section.to_string(), fate.at.file.to_string(), fate.at.line)
+        let directive = web.outcomes.iter().find(|directive| directive.name == name).unwrap();
+        (directive.section.to_string(), directive.at.file.to_string(), directive.at.line)
     };
     let file = "/etc/conf.d/web".to_string();
     assert_eq!(place("command_user"), ("conf.d".to_string(), file, 2));
-    assert_eq!(fate(&web, "need", "localmount"), fate(&web, "need", "localmount"));
+    assert_eq!(outcome_of(&web, "need", "localmount"), outcome_of(&web, "need", "localmount"));
     has(&import("web", text), &[("exec-start", &["/bin/web -q"])]);
 }
 
@@ -291,10 +294,13 @@ fn what_a_shell_alone_can_tell_has_openrc_run_the_script() {
     ] {
         let imported = web(lines);
         assert_eq!(values(&imported, "type"), ["background-scripted"], "{lines}");
-        let told = imported.fates.iter().any(|fate| fate.name.contains(why));
+        let told = imported.outcomes.iter().any(|directive| directive.name.contains(why));
         let said = said(&imported, Severity::Note).iter().any(|(_, note)| note.contains(why));
-        let rest = imported.fates.iter().any(|fate| format!("{:?}", fate.outcome).contains(why));
-        assert!(told || said || rest, "{lines}: {:#?}", imported.fates);
+        let rest = imported
+            .outcomes
+            .iter()
+            .any(|directive| format!("{:?}", directive.outcome).contains(why));
+        assert!(told || said || rest, "{lines}: {:#?}", imported.outcomes);
     }
 }
 
@@ -317,7 +323,7 @@ fn what_no_key_can_say_is_told_and_the_rest_is_kept() {
     ] {
         let imported = web(lines);
         assert_eq!(values(&imported, "type"), ["foreground-supervised"], "{lines}");
-        let outcome = fate(&imported, name, value);
+        let outcome = outcome_of(&imported, name, value);
         assert!(matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_)), "{lines}: {outcome:?}");
         assert!(!said(&imported, Severity::Warning).is_empty(), "{lines}");
     }
@@ -354,7 +360,7 @@ fn a_script_without_a_command_is_a_unit_without_a_process() {
         "#!/sbin/openrc-run\ndescription=All\ndepend() {\n\tneed a b\n\tkeyword -timeout -lxc\n}\n";
     let all = import("all", text);
     has(&all, &[("type", &["virtual"]), ("depends-ms", &["a", "b"]), ("start-timeout", &[])]);
-    assert!(is_lost(fate(&all, "keyword", "-lxc")));
+    assert!(is_lost(outcome_of(&all, "keyword", "-lxc")));
 }
 
 #[test]
@@ -364,5 +370,5 @@ fn a_name_that_is_none_and_a_file_that_is_too_large_are_errors() {
     }
     let large = import("a", &"#".repeat(crate::limit::IMPORTED_FILE + 1));
     assert_eq!(said(&large, Severity::Error).len(), 1);
-    assert!(matches!(fate(&large, "all", ""), Outcome::Refused(_)));
+    assert!(matches!(outcome_of(&large, "all", ""), Outcome::Refused(_)));
 }

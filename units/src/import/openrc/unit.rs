@@ -1,7 +1,7 @@
-//! The native unit in the making: its keys with the places they come from, and the fate of each
+//! The native unit in the making: its keys with the places they come from, and the outcome of each
 //! thing that was read. What is left out is told as a diagnostic too.
 
-use crate::import::fate::{Fate, Imported, Outcome};
+use crate::import::import_outcome::{ImportOutcome, Imported, Outcome};
 use crate::limit;
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Place};
@@ -19,7 +19,7 @@ pub(super) struct Unit {
     /// Lists of targets, all together.
     pub(super) edges: usize,
     manifest: Manifest,
-    fates: Vec<Fate>,
+    outcomes: Vec<ImportOutcome>,
     /// What lists hold already.
     held: BTreeSet<(&'static str, String)>,
     /// Names of sections, each once.
@@ -47,7 +47,7 @@ impl Unit {
             kind,
             edges: 0,
             manifest,
-            fates: Vec::new(),
+            outcomes: Vec::new(),
             held: BTreeSet::new(),
             sections: Vec::new(),
         };
@@ -136,7 +136,7 @@ impl Unit {
     }
 
     /// What became of one thing.
-    pub(super) fn fate(
+    pub(super) fn record_outcome(
         &mut self,
         section: &str,
         name: &str,
@@ -156,7 +156,7 @@ impl Unit {
             }
         };
         let (name, value) = (name.to_string(), value.to_string());
-        self.fates.push(Fate { section, name, value, at: at.clone(), outcome });
+        self.outcomes.push(ImportOutcome { section, name, value, at: at.clone(), outcome });
     }
 
     /// Something that the reader of the unit has to know.
@@ -171,9 +171,9 @@ impl Unit {
 
     /// Done.
     pub(super) fn imported(mut self) -> Imported {
-        self.fates.sort_by(|a, b| (&a.at, &a.name).cmp(&(&b.at, &b.name)));
+        self.outcomes.sort_by(|a, b| (&a.at, &a.name).cmp(&(&b.at, &b.name)));
         self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
-        Imported { manifest: self.manifest, fates: self.fates }
+        Imported { manifest: self.manifest, outcomes: self.outcomes }
     }
 }
 

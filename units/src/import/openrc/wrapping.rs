@@ -8,7 +8,7 @@ use super::declaration::Reason;
 use super::reading::{Reading, SCRIPT};
 use super::signalling;
 use super::unit::Unit;
-use crate::import::fate::Outcome;
+use crate::import::import_outcome::Outcome;
 use crate::import::systemd::quote;
 use crate::limit;
 use crate::spec::value;
@@ -35,7 +35,7 @@ const PATIENCE: u32 = 300;
 /// OpenRC waits without end; a shutdown can not.
 const STOP: u32 = 90;
 
-/// Fills the unit, and tells the fate of all that was read.
+/// Fills the unit, and tells the outcome of all that was read.
 pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     let start = unit.start();
     let file = match value::path(&start.file) {
@@ -87,14 +87,14 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     unit.tell(said);
     let needs = "OpenRC's openrc-run and what it calls have to stay installed";
     let needs = Outcome::ByDesign(needs.to_string());
-    unit.fate("unit", "/sbin/openrc-run", "", &start, needs);
+    unit.record_outcome("unit", "/sbin/openrc-run", "", &start, needs);
     for reason in reasons {
         let why = Outcome::ByDesign("so openrc-run has to run the script".to_string());
-        unit.fate("unit", &reason.what, "", &reason.at, why);
+        unit.record_outcome("unit", &reason.what, "", &reason.at, why);
     }
     for (at, why) in &reading.broken {
         let how = format!("{why}: what stands behind it is not read, dependencies included");
-        unit.fate(SCRIPT, "the rest of the file", "", at, Outcome::Lost(how));
+        unit.record_outcome(SCRIPT, "the rest of the file", "", at, Outcome::Lost(how));
     }
     let with_it = || Outcome::ByDesign("openrc-run reads it at each start".to_string());
     for assignment in &reading.assignments {
@@ -105,10 +105,10 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
             }
             _ => with_it(),
         };
-        unit.fate(assignment.section, name, &assignment.raw, &assignment.at, outcome);
+        unit.record_outcome(assignment.section, name, &assignment.raw, &assignment.at, outcome);
     }
     for passed in &reading.passed {
-        unit.fate(passed.section, &passed.name, &passed.raw, &passed.at, with_it());
+        unit.record_outcome(passed.section, &passed.name, &passed.raw, &passed.at, with_it());
     }
     for (name, at) in &reading.functions {
         let outcome = match name.as_str() {
@@ -120,6 +120,6 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
             }
             _ => Outcome::ByDesign("it can be called by openrc-run".to_string()),
         };
-        unit.fate(SCRIPT, &format!("{name}()"), "", at, outcome);
+        unit.record_outcome(SCRIPT, &format!("{name}()"), "", at, outcome);
     }
 }

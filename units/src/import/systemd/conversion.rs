@@ -2,7 +2,7 @@
 //! here values are turned, collected, checked against the native key table, and what is
 //! left out is told. What takes more than one directive is in the files beside this one.
 
-use super::fate::Fate;
+use super::import_outcome::ImportOutcome;
 use super::span;
 use super::unit_name::UnitName;
 use super::unit_text::UnitOption;
@@ -30,7 +30,7 @@ pub struct Imported {
     /// As the native loader takes it; its diagnostics are those of the import.
     pub manifest: Manifest,
     /// Of each directive.
-    pub fates: Vec<Fate>,
+    pub outcomes: Vec<ImportOutcome>,
     /// `DefaultInstance=`.
     pub default_instance: Option<String>,
     /// `Also=`.
@@ -40,9 +40,9 @@ pub struct Imported {
     pub(crate) walked: usize,
 }
 
-impl From<Imported> for super::fate::Imported {
+impl From<Imported> for super::import_outcome::Imported {
     fn from(unit: Imported) -> Self {
-        super::fate::Imported { manifest: unit.manifest, fates: unit.fates }
+        super::import_outcome::Imported { manifest: unit.manifest, outcomes: unit.outcomes }
     }
 }
 
@@ -65,8 +65,8 @@ pub(super) struct Conversion<'a> {
     pub(super) manifest: Manifest,
     /// What lists and maps of the manifest hold already.
     pub(super) held: Held,
-    pub(super) fates: Vec<Fate>,
-    /// Where those of which there is a fate stand.
+    pub(super) outcomes: Vec<ImportOutcome>,
+    /// Where those of which there is an outcome stand.
     pub(super) told: BTreeSet<Place>,
     pub(super) weaker: Vec<&'a UnitOption>,
     pub(super) default_instance: Option<String>,

@@ -29,7 +29,7 @@ pub fn convert(
         manifest: Manifest::imported(file.clone(), at),
         by_directive: BTreeMap::new(),
         held: Held::default(),
-        fates: Vec::new(),
+        outcomes: Vec::new(),
         told: BTreeSet::new(),
         weaker: Vec::new(),
         default_instance: None,
@@ -56,7 +56,7 @@ pub fn convert(
     conversion.run(texts);
     Imported {
         manifest: conversion.manifest,
-        fates: conversion.fates,
+        outcomes: conversion.outcomes,
         default_instance: conversion.default_instance,
         also: conversion.also,
         #[cfg(test)]

@@ -48,7 +48,10 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
                 continue;
             }
             if key == "after" && said.contains(&other.name) {
-                this.fate(other.option, super::fate::Outcome::Kept(key.to_string()));
+                this.record_outcome(
+                    other.option,
+                    super::import_outcome::Outcome::Kept(key.to_string()),
+                );
             } else {
                 this.add(key, &other.target(false), Some(other.option), other.at);
             }
@@ -203,7 +206,7 @@ fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitNa
     required.extend(sockets(this));
     for other in required {
         if said.contains(&other.name) || !is_native(this, &other, "depends-ms") {
-            this.fate(other.option, super::fate::Outcome::Silent);
+            this.record_outcome(other.option, super::import_outcome::Outcome::Silent);
             continue;
         }
         let optional = replacement::is_own(&other.name.to_string());
@@ -230,7 +233,7 @@ fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitNa
 fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>) {
     for other in others(this, &["Wants", "Upholds"]) {
         if said.contains(&other.name) || !is_native(this, &other, "wants") {
-            this.fate(other.option, super::fate::Outcome::Silent);
+            this.record_outcome(other.option, super::import_outcome::Outcome::Silent);
             continue;
         }
         if other.option.name == "Upholds" {

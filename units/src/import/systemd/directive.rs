@@ -3,7 +3,7 @@
 
 use super::condition;
 use super::conversion::Conversion;
-use super::fate::Outcome;
+use super::import_outcome::Outcome;
 use super::span::{self, Span};
 use super::table::{self, Directive, How};
 use super::unit_text::UnitOption;
@@ -34,7 +34,7 @@ impl<'a> Conversion<'a> {
         // Those an empty assignment took back, or a later one replaced.
         for option in self.options.clone() {
             if table::find(&option.section, &option.name).is_some() {
-                self.fate(option, Outcome::Silent);
+                self.record_outcome(option, Outcome::Silent);
             }
         }
     }
@@ -42,7 +42,7 @@ impl<'a> Conversion<'a> {
     pub(super) fn unknown(&mut self, option: &'a UnitOption) {
         // The search for what was meant is dear, and may be for what nobody is told.
         let full = self.manifest.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE;
-        if !self.fate(option, Outcome::Lost("unknown".to_string())) || full {
+        if !self.record_outcome(option, Outcome::Lost("unknown".to_string())) || full {
             return;
         }
         let known = table::rows().map(|row| row.name);
@@ -64,7 +64,7 @@ impl<'a> Conversion<'a> {
             How::Special => {}
             How::Silent => {
                 for option in options {
-                    self.fate(option, Outcome::Silent);
+                    self.record_outcome(option, Outcome::Silent);
                 }
             }
             How::ByDesign(why) => options.iter().for_each(|option| self.leave_out(option, why)),

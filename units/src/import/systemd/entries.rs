@@ -2,7 +2,7 @@
 //! table decides whether there is such a key and whether the unit's type takes it.
 
 use super::conversion::Conversion;
-use super::fate::Outcome;
+use super::import_outcome::Outcome;
 use super::table::partly;
 use super::unit_text::UnitOption;
 use crate::limit;
@@ -30,7 +30,7 @@ impl<'a> Conversion<'a> {
                     self.lose(option, partly::CONDITIONS);
                 } else if let Some(option) = option {
                     let why = format!("it has no meaning for a {} unit", self.kind.as_str());
-                    self.fate(option, Outcome::ByDesign(why));
+                    self.record_outcome(option, Outcome::ByDesign(why));
                 }
                 None
             }
@@ -49,7 +49,7 @@ impl<'a> Conversion<'a> {
             && !words.contains(&text)
         {
             let message = format!("{}={} is not supported yet: dropped", option.name, option.value);
-            self.fate(option, Outcome::Lost("not supported yet".to_string()));
+            self.record_outcome(option, Outcome::Lost("not supported yet".to_string()));
             self.manifest.tell_at(Severity::Warning, "not-supported", option.at, &message, "");
             self.file_of_last(option);
             return false;
@@ -62,7 +62,7 @@ impl<'a> Conversion<'a> {
             at: option.at,
             node,
         });
-        self.fate(option, Outcome::Kept(key.to_string()));
+        self.record_outcome(option, Outcome::Kept(key.to_string()));
         true
     }
 
@@ -86,7 +86,7 @@ impl<'a> Conversion<'a> {
     ) -> bool {
         let Some(known) = self.native(key, option) else { return false };
         if let Some(option) = option {
-            self.fate(option, Outcome::Kept(key.to_string()));
+            self.record_outcome(option, Outcome::Kept(key.to_string()));
         }
         let node = scalar(at, text);
         let (file, key_at) = match option {
@@ -127,13 +127,13 @@ impl<'a> Conversion<'a> {
         self.held.texts.insert(known.name, texts.iter().cloned().collect());
         let (file, key_at) = (option.file.clone(), option.at);
         self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
-        self.fate(option, Outcome::Kept(key.to_string()));
+        self.record_outcome(option, Outcome::Kept(key.to_string()));
     }
 
     /// One more entry of a list of commands, or such: the same twice stays twice.
     pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
         let Some(known) = self.native(key, Some(option)) else { return false };
-        self.fate(option, Outcome::Kept(key.to_string()));
+        self.record_outcome(option, Outcome::Kept(key.to_string()));
         let node = scalar(option.value_at(), text);
         let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
         if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
@@ -163,7 +163,7 @@ impl<'a> Conversion<'a> {
     /// One more pair of a map; a later one of the same name takes its place.
     pub(super) fn add_pair(&mut self, key: &str, name: &str, text: &str, option: &'a UnitOption) {
         let Some(known) = self.native(key, Some(option)) else { return };
-        self.fate(option, Outcome::Kept(key.to_string()));
+        self.record_outcome(option, Outcome::Kept(key.to_string()));
         let node = scalar(option.value_at(), text);
         let pair = Pair { key: name.to_string(), at: option.at, node };
         let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);

@@ -3,7 +3,7 @@
 
 use super::conversion::Conversion;
 use super::dependency::{native_target, upholds};
-use super::fate::Outcome;
+use super::import_outcome::Outcome;
 use super::replacement;
 use super::table::partly;
 use super::unit_name::{Suffix, UnitName};
@@ -20,7 +20,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
             if name.suffix == Some(Suffix::Device) {
                 this.lose(option, "a device does not start units");
             } else if replacement::starts_nothing(&word) {
-                if this.fate(option, Outcome::Lost(partly::AT_SHUTDOWN.to_string())) {
+                if this.record_outcome(option, Outcome::Lost(partly::AT_SHUTDOWN.to_string())) {
                     let message = format!("{directive}={word}: {}", partly::AT_SHUTDOWN);
                     this.warn(option, "dropped", &message, partly::AT_SHUTDOWN_HINT);
                 }
@@ -44,7 +44,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
         if this.name.is_template() {
             this.put("default-instance", &option.value, option);
         }
-        this.fate(option, Outcome::Kept("default-instance".to_string()));
+        this.record_outcome(option, Outcome::Kept("default-instance".to_string()));
     }
 }
 

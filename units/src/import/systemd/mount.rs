@@ -1,8 +1,8 @@
 //! `.mount` and `.swap`: a oneshot that runs mount(8) or swapon(8), and undoes it.
 
 use super::conversion::Conversion;
-use super::fate::Outcome;
 use super::implied::edge;
+use super::import_outcome::Outcome;
 use super::unit_name::escape_path;
 use super::word::quote;
 use crate::spec::Kind;
@@ -39,7 +39,7 @@ fn oneshot(this: &mut Conversion<'_>, section: &str) {
 fn value(this: &mut Conversion<'_>, section: &str, name: &str, key: &str) -> Option<String> {
     let option = this.last(section, name)?;
     let text = this.expand(option, &option.value)?;
-    this.fate(option, Outcome::Kept(key.to_string()));
+    this.record_outcome(option, Outcome::Kept(key.to_string()));
     Some(text)
 }
 

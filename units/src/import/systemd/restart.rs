@@ -2,7 +2,7 @@
 //! written out where they are not the native ones.
 
 use super::conversion::Conversion;
-use super::fate::Outcome;
+use super::import_outcome::Outcome;
 use super::span::{self, Span};
 use super::table::partly;
 use super::unit_text::UnitOption;
@@ -155,7 +155,7 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
             this.put("restart-delay-max", &span::native(longest), most);
             let doubled = 1u64.checked_shl(count).and_then(|factor| first.checked_mul(factor));
             if doubled == Some(longest) {
-                this.fate(steps, Outcome::Kept("restart-delay-max".to_string()));
+                this.record_outcome(steps, Outcome::Kept("restart-delay-max".to_string()));
             } else {
                 this.lose(steps, partly::GROWS);
             }
@@ -217,7 +217,7 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
         None => this.put_default("restart-limit", &limit),
     }
     if let (Some(_), Some(burst)) = (interval, burst) {
-        this.fate(burst, Outcome::Kept("restart-limit".to_string()));
+        this.record_outcome(burst, Outcome::Kept("restart-limit".to_string()));
     }
     for section in ["Unit", SECTION] {
         if let Some(option) = this.last(section, "StartLimitAction") {

@@ -157,7 +157,10 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     }
     match this.last(SECTION, "GuessMainPID") {
         Some(option) if this.manifest.entry("main-pid").is_some() => {
-            this.fate(option, super::fate::Outcome::Kept("main-pid".to_string()));
+            this.record_outcome(
+                option,
+                super::import_outcome::Outcome::Kept("main-pid".to_string()),
+            );
         }
         Some(option) => this.leave_out(option, "init knows the main process"),
         None => {}

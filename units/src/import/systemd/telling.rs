@@ -1,7 +1,7 @@
 //! What is told about directives, and what became of each. The first word about one counts.
 
 use super::conversion::Conversion;
-use super::fate::{Fate, Outcome};
+use super::import_outcome::{ImportOutcome, Outcome};
 use super::span;
 use super::table::{self, Gap, Grade, When};
 use super::unit_text::{UnitOption, UnitText};
@@ -15,20 +15,20 @@ impl<'a> Conversion<'a> {
         let grade = table::find(&option.section, &option.name).map(|row| row.grade);
         match grade.unwrap_or(Grade::Plain) {
             Grade::Free => {
-                self.fate(option, Outcome::Silent);
+                self.record_outcome(option, Outcome::Silent);
             }
             // `PrivateTmp=no`: nothing was to be taken away.
             Grade::Sandbox if span::boolean(&option.value) == Some(false) => {
                 self.leave_out(option, "it asks for nothing");
             }
             Grade::Sandbox => {
-                if self.fate(option, Outcome::Weaker("not supported yet".to_string())) {
+                if self.record_outcome(option, Outcome::Weaker("not supported yet".to_string())) {
                     self.weaker.push(option);
                 }
             }
             Grade::Plain => {
                 let outcome = Outcome::Lost("not supported yet".to_string());
-                if self.fate(option, outcome) {
+                if self.record_outcome(option, outcome) {
                     let message = format!("{}= is not supported yet: dropped", option.name);
                     self.manifest.tell_at(
                         Severity::Warning,
@@ -52,14 +52,14 @@ impl<'a> Conversion<'a> {
 
     /// Notes what became of a directive. Only the first word about one counts. False: it is
     /// not the first.
-    pub(super) fn fate(&mut self, option: &UnitOption, outcome: Outcome) -> bool {
+    pub(super) fn record_outcome(&mut self, option: &UnitOption, outcome: Outcome) -> bool {
         #[cfg(test)]
         self.walked.set(self.walked.get() + 1);
         let at = option.place();
         if !self.told.insert(at.clone()) {
             return false;
         }
-        self.fates.push(Fate {
+        self.outcomes.push(ImportOutcome {
             section: option.section.clone(),
             name: option.name.clone(),
             value: option.value.clone(),
@@ -71,12 +71,12 @@ impl<'a> Conversion<'a> {
 
     /// The directive is left out on purpose.
     pub(super) fn leave_out(&mut self, option: &UnitOption, why: &str) {
-        self.fate(option, Outcome::ByDesign(why.to_string()));
+        self.record_outcome(option, Outcome::ByDesign(why.to_string()));
     }
 
     /// The directive is left out, and that makes a difference.
     pub(super) fn lose(&mut self, option: &UnitOption, how: &str) {
-        if self.fate(option, Outcome::Lost(how.to_string())) {
+        if self.record_outcome(option, Outcome::Lost(how.to_string())) {
             let message = format!("{}= is dropped: {how}", option.name);
             self.manifest.tell_at(Severity::Warning, "dropped", option.at, &message, "");
             self.file_of_last(option);
@@ -120,7 +120,7 @@ impl<'a> Conversion<'a> {
 
     /// The same at a place within its value.
     pub(super) fn refuse_at(&mut self, option: &UnitOption, at: Spot, message: &str, hint: &str) {
-        self.fate(option, Outcome::Refused(message.to_string()));
+        self.record_outcome(option, Outcome::Refused(message.to_string()));
         self.manifest.tell_at(Severity::Error, "import", at, message, hint);
         self.file_of_last(option);
     }

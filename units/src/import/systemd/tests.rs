@@ -2,7 +2,7 @@
 
 use super::conversion::{Imported, Surroundings};
 use super::convert::convert;
-use super::fate::{Outcome, Score};
+use super::import_outcome::{Outcome, Score};
 use super::unit_name::UnitName;
 use super::unit_text;
 use crate::text::diagnostic::Severity;
@@ -308,9 +308,9 @@ fn every_directive_has_a_fate() {
     let web = service(
         "User=x\nUser=y\nNice=5\nProtectHome=yes\nFoo=1\n[Unit]\nAfter=a.service\nAfter=b.service\n[Install]\nWantedBy=x.target\n",
     );
-    assert_eq!(web.fates.len(), 9);
-    assert!(Score::of(&web.fates).honoured >= 6);
-    let foo = web.fates.iter().find(|fate| fate.name == "Foo").unwrap();
+    assert_eq!(web.outcomes.len(), 9);
+    assert!(Score::of(&web.outcomes).honoured >= 6);
+    let foo = web.outcomes.iter().find(|directive| directive.name == "Foo").unwrap();
     assert_eq!(foo.outcome, Outcome::Lost("unknown".to_string()));
 }
 
@@ -329,12 +329,12 @@ proptest::proptest! {
         for said in &imported.manifest.diagnostics {
             proptest::prop_assert!((1..=lines.max(1)).contains(&said.at.line), "{said}");
         }
-        proptest::prop_assert!(imported.fates.len() <= options);
+        proptest::prop_assert!(imported.outcomes.len() <= options);
         let written = crate::unit::yaml_writer::write(&imported.manifest);
         let back = crate::text::yaml::parse("x", written.as_bytes(), &crate::text::yaml::Limits::UNIT_FILE);
         proptest::prop_assert!(back.is_ok() || written.is_empty(), "{written}");
         let settings = crate::unit::settings::Settings::default();
-        crate::unit::meaning::read(imported.manifest, &settings, &crate::unit::account::Accounts::default());
+        crate::unit::semantics::read(imported.manifest, &settings, &crate::unit::account::Accounts::default());
     }
 }
 

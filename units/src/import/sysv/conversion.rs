@@ -3,7 +3,7 @@
 
 use super::header::Line;
 use super::table::Word;
-use crate::import::fate::{Fate, Outcome};
+use crate::import::import_outcome::{ImportOutcome, Outcome};
 use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::encoding;
@@ -40,7 +40,7 @@ pub(super) struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// The lines that say this, with the numbers under which their fate is told. Those that go on are among them.
+    /// The lines that say this, with the numbers under which their outcome is told. Those that go on are among them.
     pub(super) fn all(&self, word: Word) -> Vec<(usize, &'a Line)> {
         let lines = self.lines.iter().enumerate();
         lines.filter(|(_, line)| line.word == Some(word) && line.block <= 1).collect()
@@ -51,9 +51,9 @@ impl<'a> Conversion<'a> {
         self.manifest.at
     }
 
-    /// The fate of each line, and a word about each of which something is lost.
-    pub(super) fn fates(&mut self) -> Vec<Fate> {
-        let mut fates = Vec::new();
+    /// The outcome of each line, and a word about each of which something is lost.
+    pub(super) fn outcomes(&mut self) -> Vec<ImportOutcome> {
+        let mut outcomes = Vec::new();
         for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.ends)) {
             let outcome = outcome(line, &end);
             if let Outcome::Lost(how) = &outcome {
@@ -61,7 +61,7 @@ impl<'a> Conversion<'a> {
                 let message = format!("{}: {how}", shown(name));
                 self.manifest.tell_at(Severity::Warning, "dropped", line.at, &message, "");
             }
-            fates.push(Fate {
+            outcomes.push(ImportOutcome {
                 section: line.section.clone(),
                 name: line.name.clone(),
                 value: line.value.clone(),
@@ -69,7 +69,7 @@ impl<'a> Conversion<'a> {
                 outcome,
             });
         }
-        fates
+        outcomes
     }
 
     /// Something of a line is left out, and that makes a difference.

@@ -5,7 +5,7 @@ use super::header::{self, Header, Line};
 use super::order;
 use super::table::{self, Word};
 use super::verbs;
-use crate::import::fate::Imported;
+use crate::import::import_outcome::Imported;
 use crate::import::systemd::{UnitName, quote};
 use crate::limit;
 use crate::spec::value;
@@ -32,7 +32,7 @@ pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Import
     if text.len() > limit::IMPORTED_FILE {
         let message = format!("larger than {} KiB", limit::IMPORTED_FILE / 1024);
         manifest.diagnostics.push(Diagnostic::error("too-large", at.of(file), message));
-        return Imported { manifest, fates: Vec::new() };
+        return Imported { manifest, outcomes: Vec::new() };
     }
     let text = String::from_utf8_lossy(text);
     let header = header::read(file, &text);
@@ -50,10 +50,10 @@ pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Import
     conversion.describe();
     order::convert(&mut conversion);
     conversion.tell_silence(&header);
-    let fates = conversion.fates();
+    let outcomes = conversion.outcomes();
     let mut manifest = conversion.manifest;
     manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
-    Imported { manifest, fates }
+    Imported { manifest, outcomes }
 }
 
 impl Conversion<'_> {

@@ -1,13 +1,13 @@
 //! Scripts as people write them, imported: what they become natively, and what is told.
 
 use super::convert;
-use crate::import::fate::{Imported, Outcome, Score};
+use crate::import::import_outcome::{Imported, Outcome, Score};
 use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::yaml;
 use crate::unit::account::Accounts;
 use crate::unit::manifest::Manifest;
-use crate::unit::meaning;
+use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use crate::unit::yaml_writer;
 use sample::{EARLY, FACILITIES, RED_HAT, SAMPLES, TWO_NAMES, WITHOUT};
@@ -42,8 +42,9 @@ fn told(imported: &Imported) -> Vec<(u32, String)> {
 
 /// What became of the line with that number.
 #[track_caller]
-fn fate(imported: &Imported, line: u32) -> &Outcome {
-    let found: Vec<_> = imported.fates.iter().filter(|fate| fate.at.line == line).collect();
+fn outcome_of(imported: &Imported, line: u32) -> &Outcome {
+    let found: Vec<_> =
+        imported.outcomes.iter().filter(|directive| directive.at.line == line).collect();
     assert_eq!(found.len(), 1, "line {line}");
     &found[0].outcome
 }
@@ -81,9 +82,9 @@ fn a_script_is_run_with_start_and_stop_as_systemds_generator_has_it() {
     }
     assert_eq!(shell.manifest.name.as_ref().unwrap().as_str(), "shell");
     assert_eq!(told(&shell), []);
-    assert_eq!(Score::of(&shell.fates), Score { honoured: 9, all: 9 });
-    assert_eq!(fate(&shell, 5), &kept("after, waits-for"));
-    assert!(matches!(fate(&shell, 6), Outcome::ByDesign(_)));
+    assert_eq!(Score::of(&shell.outcomes), Score { honoured: 9, all: 9 });
+    assert_eq!(outcome_of(&shell, 5), &kept("after, waits-for"));
+    assert!(matches!(outcome_of(&shell, 6), Outcome::ByDesign(_)));
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn a_script_without_a_header_is_run_all_the_same_and_that_is_told() {
     assert_eq!(values(&here, "exec-start"), ["/etc/init.d/here start"]);
     assert_eq!(values(&here, "wanted-by"), [""; 0]);
     assert_eq!(values(&here, "success-status"), [""; 0]);
-    assert_eq!(here.fates, []);
+    assert_eq!(here.outcomes, []);
     assert_eq!(here.manifest.diagnostics[0].code, "no-header");
     assert_eq!(here.manifest.diagnostics.len(), 1);
 }
@@ -118,10 +119,10 @@ fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
     assert_eq!(values(&cache, "description"), ["Keeps what was asked for near whoever asked."]);
     assert_eq!(values(&cache, "type"), ["background-pidfile"]);
     assert_eq!(values(&cache, "pid-file"), ["/run/cached.pid"]);
-    assert_eq!(cache.fates.len(), 6);
-    assert_eq!(fate(&cache, 7), &kept("description"));
+    assert_eq!(cache.outcomes.len(), 6);
+    assert_eq!(outcome_of(&cache, 7), &kept("description"));
     let order = "its places in the order, 85 and 15: `after` takes names; the rest is in wanted-by";
-    assert_eq!(fate(&cache, 5), &lost(order));
+    assert_eq!(outcome_of(&cache, 5), &lost(order));
     let said = told(&cache);
     assert_eq!(said[0].0, 1);
     assert_eq!(said[1], (5, format!("chkconfig: {order}")));
@@ -131,10 +132,13 @@ fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
         "# chkconfig: - 1 2\n### BEGIN INIT INFO\n# Default-Start: 1\n### END INIT INFO\n",
     );
     assert_eq!(values(&both, "wanted-by"), ["rescue.target"]);
-    assert_eq!(fate(&both, 1), &Outcome::ByDesign("the LSB header says it".to_string()));
+    assert_eq!(outcome_of(&both, 1), &Outcome::ByDesign("the LSB header says it".to_string()));
     let by_hand = import("a", "# chkconfig: - 1 2\n");
     assert_eq!(values(&by_hand, "wanted-by"), [""; 0]);
-    assert_eq!(fate(&import("a", "# chkconfig: 35\n"), 1), &lost("it is not `LEVELS START STOP`"));
+    assert_eq!(
+        outcome_of(&import("a", "# chkconfig: 35\n"), 1),
+        &lost("it is not `LEVELS START STOP`")
+    );
 }
 
 #[test]
@@ -171,8 +175,8 @@ fn after_all_others_is_near_to_when_nobody_else_is_starting() {
     assert_eq!(values(&last, "waits-for"), ["db?"]);
     let how = "`$all`: it waits until nobody else is starting, for five seconds at most; \
                the rest is in start-idle, waits-for";
-    assert_eq!(fate(&last, 3), &lost(how));
-    assert!(matches!(fate(&last, 4), Outcome::Lost(_)));
+    assert_eq!(outcome_of(&last, 3), &lost(how));
+    assert!(matches!(outcome_of(&last, 4), Outcome::Lost(_)));
     assert_eq!(told(&last).len(), 2);
 }
 
@@ -191,15 +195,15 @@ fn what_a_line_can_not_mean_is_told_where_it_stands() {
         ("nothing of that kind", "no `NAME: VALUE`"),
     ] {
         let web = with(&format!("# {line}\n"));
-        assert_eq!(fate(&web, 3), &lost(how), "{line}");
+        assert_eq!(outcome_of(&web, 3), &lost(how), "{line}");
         let word = line.split_once(':').map_or(line, |(word, _)| word);
         assert_eq!(told(&web), [(3, format!("{word}: {how}"))], "{line}");
-        assert_eq!((web.fates[0].at.column, web.manifest.diagnostics[0].at.column), (3, 3));
+        assert_eq!((web.outcomes[0].at.column, web.manifest.diagnostics[0].at.column), (3, 3));
     }
     let pid_files = import("a", "# pidfile: run/a\n# pidfile: /run/a\n# pidfile: /run/b\n");
     assert_eq!(values(&pid_files, "pid-file"), ["/run/a"]);
-    assert_eq!(fate(&pid_files, 1), &lost("it is no absolute path"));
-    assert!(matches!(fate(&pid_files, 3), Outcome::Lost(_)));
+    assert_eq!(outcome_of(&pid_files, 1), &lost("it is no absolute path"));
+    assert!(matches!(outcome_of(&pid_files, 3), Outcome::Lost(_)));
 }
 
 #[test]
@@ -207,8 +211,8 @@ fn an_order_that_would_be_a_ring_is_told_and_the_first_word_counts() {
     let web = with("# X-Start-Before: db\n# Required-Start: db webd\n# Provides: web webd\n");
     assert_eq!(values(&web, "waits-for"), ["db?"]);
     assert_eq!(values(&web, "before"), [""; 0]);
-    assert_eq!(fate(&web, 3), &lost("`db` comes before it already"));
-    assert_eq!(fate(&web, 4), &lost("`webd`: it is that itself; the rest is in waits-for"));
+    assert_eq!(outcome_of(&web, 3), &lost("`db` comes before it already"));
+    assert_eq!(outcome_of(&web, 4), &lost("`webd`: it is that itself; the rest is in waits-for"));
 }
 
 #[test]
@@ -216,8 +220,8 @@ fn a_stop_is_in_the_order_of_the_start_turned_round() {
     let web =
         with("# Required-Start: a\n# Should-Start: b\n# Required-Stop: a c\n# Should-Stop: b\n");
     assert_eq!(values(&web, "after")[1..], ["b", "c"]);
-    assert_eq!(fate(&web, 5), &kept("after"));
-    assert!(matches!(fate(&web, 6), Outcome::ByDesign(_)));
+    assert_eq!(outcome_of(&web, 5), &kept("after"));
+    assert!(matches!(outcome_of(&web, 6), Outcome::ByDesign(_)));
 }
 
 #[test]
@@ -230,20 +234,20 @@ fn a_header_that_is_not_closed_is_an_error_where_it_begins() {
         errors().map(|said| (said.at.line, said.code.as_str())).collect::<Vec<_>>(),
         [(2, "header")]
     );
-    assert_eq!(open.fates.len(), 1);
+    assert_eq!(open.outcomes.len(), 1);
     let end = import("a", "### BEGIN INIT INFO\n# Provides: a\n");
     assert_eq!(end.manifest.diagnostics[0].code, "header");
     let two = with("# Provides: b\n### END INIT INFO\nx\n### BEGIN INIT INFO\n# Provides: c\n");
     assert_eq!(values(&two, "provides"), ["web", "web.service", "b", "b.service"]);
-    assert_eq!(fate(&two, 7), &lost("the first header counts"));
+    assert_eq!(outcome_of(&two, 7), &lost("the first header counts"));
 }
 
 #[test]
 fn keywords_are_known_however_their_letters_are_written() {
     let web = with("#provides: b\n# REQUIRED-START:c\n#\tX-interactive:  no\n#\n");
     assert_eq!(values(&web, "waits-for"), ["c?"]);
-    assert_eq!(web.fates.len(), 3);
-    assert_eq!(web.fates[1].name, "Required-Start");
+    assert_eq!(web.outcomes.len(), 3);
+    assert_eq!(web.outcomes[1].name, "Required-Start");
     assert_eq!(told(&web), []);
 }
 
@@ -251,15 +255,15 @@ fn keywords_are_known_however_their_letters_are_written() {
 fn a_description_goes_on_and_nothing_else_does() {
     let web = with("# Description: one\n#  two: three\n#\tfour\n# Provides: b\n#   five\n");
     assert_eq!(values(&web, "description"), ["one two: three four"]);
-    assert_eq!(fate(&web, 5), &kept("description"));
-    assert_eq!(fate(&web, 7), &lost("no `NAME: VALUE`"));
+    assert_eq!(outcome_of(&web, 5), &kept("description"));
+    assert_eq!(outcome_of(&web, 7), &lost("no `NAME: VALUE`"));
     let behind = with("# Description: one\n### END INIT INFO\n#  two\n");
-    assert_eq!((values(&behind, "description"), behind.fates.len()), (vec!["one".into()], 1));
+    assert_eq!((values(&behind, "description"), behind.outcomes.len()), (vec!["one".into()], 1));
     let apart = import("a", "# description: one \\\n\n# two\n");
-    assert_eq!((values(&apart, "description"), apart.fates.len()), (vec!["one".into()], 1));
+    assert_eq!((values(&apart, "description"), apart.outcomes.len()), (vec!["one".into()], 1));
     let odd = with("# Short-Description: a \u{1}\u{7f}b\u{85}\n# Short-Description: c\n");
     assert_eq!(values(&odd, "description"), ["a b"]);
-    assert!(matches!(fate(&odd, 4), Outcome::ByDesign(_)));
+    assert!(matches!(outcome_of(&odd, 4), Outcome::ByDesign(_)));
 }
 
 #[test]
@@ -274,7 +278,7 @@ fn a_name_that_is_none_is_an_error() {
     assert_eq!(large.manifest.diagnostics[0].code, "too-large");
     let lines = format!("### BEGIN INIT INFO\n{}", "# X: y\n".repeat(limit::IMPORTED_OPTIONS + 1));
     let many = import("a", &lines);
-    assert_eq!(many.fates.len(), limit::IMPORTED_OPTIONS);
+    assert_eq!(many.outcomes.len(), limit::IMPORTED_OPTIONS);
     assert!(many.manifest.diagnostics.iter().any(|said| said.code == "too-large"));
 }
 
@@ -295,7 +299,7 @@ fn what_a_script_becomes_is_read_back_without_a_complaint() {
         let documents = yaml::parse("x", written.as_bytes(), &yaml::Limits::UNIT_FILE).unwrap();
         let manifest = Manifest::read(&"x".into(), &documents[0]);
         assert_eq!(manifest.entries.len(), imported.manifest.entries.len());
-        let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+        let read = semantics::read(manifest, &Settings::default(), &Accounts::default());
         assert_eq!(read.diagnostics, Vec::new(), "{written}");
         assert!(read.draft.is_some_and(|draft| draft.fault.is_none()));
     }

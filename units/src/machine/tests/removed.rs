@@ -1,4 +1,4 @@
-//! Units that a reload takes away, and what is told of them. Their rules: `super::super::flip`.
+//! Units that a reload takes away, and what is told of them. Their rules: `super::super::apply_generation`.
 
 use super::*;
 

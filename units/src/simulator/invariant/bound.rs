@@ -12,7 +12,7 @@ pub fn l14_limiter(view: &View) -> Verdict {
         return Ok(());
     }
     for unit in view.started() {
-        let Some(until) = view.book.quiet_until.get(&unit) else { continue };
+        let Some(until) = view.ledger.quiet_until.get(&unit) else { continue };
         if view.now < *until && view.was.needed.has(unit) {
             return Err(format!("{} is started again before its delay is over", view.name(unit)));
         }
@@ -28,7 +28,9 @@ pub fn l25_run_limit(view: &View) -> Verdict {
     for unit in 0..view.after.states.len() {
         let working = matches!(view.after.state(unit), State::Running | State::Reloading);
         let limit = view.is.unit(unit).and_then(|unit| unit.live.run_timeout);
-        let (Some(run), Some(limit), true) = (view.book.of(unit), limit, working) else { continue };
+        let (Some(run), Some(limit), true) = (view.ledger.of(unit), limit, working) else {
+            continue;
+        };
         let since = run.active.filter(|_| !run.extended && run.over.is_none());
         if since.is_some_and(|since| view.now > since.after(limit)) {
             return Err(format!("{} runs for longer than its run-timeout", view.name(unit)));
@@ -43,7 +45,7 @@ pub fn l36_leaves(view: &View) -> Verdict {
         return Ok(());
     }
     for unit in 0..view.after.states.len() {
-        let Some(run) = view.book.of(unit).filter(|run| !run.extended) else { continue };
+        let Some(run) = view.ledger.of(unit).filter(|run| !run.extended) else { continue };
         let runs = view.after.state(unit) == State::Running && run.over.is_none();
         if runs && run.leave_by.is_some_and(|by| view.now > by) {
             return Err(format!("{} said that it ends, and runs", view.name(unit)));
@@ -60,7 +62,7 @@ pub fn l26_barred(view: &View) -> Verdict {
     let stopped = |unit: usize| {
         view.orders.iter().any(|order| matches!(order, Order::Stop(u, ..) if *u == unit))
     };
-    match view.started().find(|unit| view.book.barred.has(*unit) && !stopped(*unit)) {
+    match view.started().find(|unit| view.ledger.barred.has(*unit) && !stopped(*unit)) {
         Some(unit) => Err(format!("{} is started against its restart-except", view.name(unit))),
         None => Ok(()),
     }

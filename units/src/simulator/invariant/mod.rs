@@ -1,5 +1,5 @@
 //! The invariants, checked after every event: one function each, named by its number
-//! and its rule. They judge by what the simulator saw ([`crate::simulator::book`]) and by
+//! and its rule. They judge by what the simulator saw ([`crate::simulator::run_ledger`]) and by
 //! the machine's public answers; who provides what, and who is needed, is taken from
 //! the oracle's brute-force sets. L15–L17 hold of whole schedules ([`whole`]). That each
 //! finds something is shown by the program `mutants`.

@@ -13,7 +13,7 @@ pub fn l03_single_instance(view: &View) -> Verdict {
         match order {
             Order::Stop(unit, _, _, true) => stopped.push(*unit),
             Order::Start(unit, _) => {
-                let alive = view.book.of(*unit).is_some_and(|run| run.over.is_none());
+                let alive = view.ledger.of(*unit).is_some_and(|run| run.over.is_none());
                 if alive && !stopped.contains(unit) {
                     return Err(format!("{} starts beside its own earlier run", view.name(*unit)));
                 }
@@ -43,7 +43,7 @@ pub fn l28_reload_with(view: &View) -> Verdict {
     };
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::ReloadWith) {
         let working = matches!(view.before.state(from), State::Running | State::Reloading);
-        let leaves = view.book.of(from).is_some_and(|run| run.leaving.is_some());
+        let leaves = view.ledger.of(from).is_some_and(|run| run.leaving.is_some());
         let can = view.is.run(from).is_some_and(|run| run.unit.has_exec_reload) && !leaves;
         if edge.to.is_some_and(told) && working && can && !told(from) {
             return Err(format!("{} is not told to reload", view.name(from)));
@@ -62,7 +62,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
             }
             Order::Finish => continue,
         };
-        let known = view.book.runs.get(&id);
+        let known = view.ledger.runs.get(&id);
         let just_now = view.orders.contains(&Order::Start(unit, id));
         match known {
             Some(_) if begins => return Err(format!("run {} is minted twice", id.0)),

@@ -18,7 +18,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
         for edge in view.is.graph.of(unit) {
             let state = edge.to.map(|to| view.after.state(to));
             let active = state.is_some_and(State::is_active);
-            let failed = edge.to.is_some_and(|to| view.book.failing.has(to));
+            let failed = edge.to.is_some_and(|to| view.ledger.failing.has(to));
             let open = match edge.kind {
                 D::DependsOn | D::DependsMs | D::RequiresActive => {
                     active || edge.to.is_none() && edge.optional
@@ -35,7 +35,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                         edge.to == Some(*other)
                             || view.is.run(*other).is_some_and(|run| run.targets.has(edge.target))
                     };
-                    let alive = view.book.alive().less(Set::EMPTY.with(unit));
+                    let alive = view.ledger.alive().less(Set::EMPTY.with(unit));
                     let down = |to| {
                         view.orders
                             .iter()
@@ -79,7 +79,7 @@ pub fn l02_minimal_set(view: &View) -> Verdict {
 /// L29: a unit that nothing but a socket's connections bring in runs once for each.
 pub fn l29_one_run_a_connection(view: &View) -> Verdict {
     let called = |unit: usize| {
-        view.book.called.has(unit)
+        view.ledger.called.has(unit)
             || matches!(view.event, Event::Fire(name) if name.as_str() == view.name(unit))
     };
     for unit in view.started().filter(|unit| !called(*unit)) {
@@ -122,7 +122,7 @@ pub fn l05_start_bound(view: &View) -> Verdict {
     let max = settings.max_starting as usize;
     let young = |unit: &usize| {
         view.after.state(*unit) == State::Starting
-            && view.book.of(*unit).is_none_or(|run| {
+            && view.ledger.of(*unit).is_none_or(|run| {
                 run.over.is_some() || view.now.since(run.started) < crate::simulator::oracle::SLOT
             })
     };

@@ -21,7 +21,7 @@ pub fn l07_total_table(view: &View) -> Verdict {
         let listed = match to {
             State::Starting => began || matches!(from, State::Starting | State::Stopping),
             State::Running | State::Exited | State::Reloading => began || up,
-            State::Stopping => began || up || view.book.of(unit).is_some(),
+            State::Stopping => began || up || view.ledger.of(unit).is_some(),
             State::Disabled | State::Waiting | State::Failed => true,
         };
         if !listed {
@@ -36,7 +36,7 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
     let units = || 0..view.after.states.len();
     let moving = |unit: &usize| {
         matches!(view.after.state(*unit), State::Starting | State::Stopping)
-            || view.book.of(*unit).is_some_and(|run| run.over.is_none() && run.told.is_some())
+            || view.ledger.of(*unit).is_some_and(|run| run.over.is_none() && run.told.is_some())
     };
     let mut founded: Set = units().filter(moving).collect();
     let waiting: Set = units().filter(|unit| view.after.state(*unit) == State::Waiting).collect();
@@ -59,7 +59,7 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
             });
             let up = units()
                 .filter(|other| view.after.state(*other) as usize >= State::Starting as usize);
-            let beside = up.chain(view.book.alive().iter()).any(|other| {
+            let beside = up.chain(view.ledger.alive().iter()).any(|other| {
                 other != unit
                     && (view.is.graph.conflict(unit, other)
                         || view.is.run(other).is_some_and(|run| {
@@ -91,7 +91,7 @@ pub fn l09_cause(view: &View) -> Verdict {
         view.orders.iter().any(of)
     };
     let over = view.is.over_and_done();
-    let failing = |unit: usize| view.book.failing.has(unit) || late(unit);
+    let failing = |unit: usize| view.ledger.failing.has(unit) || late(unit);
     for unit in view.is.needed.iter() {
         if view.after.state(unit) != State::Failed {
             continue;
@@ -108,7 +108,7 @@ pub fn l09_cause(view: &View) -> Verdict {
                     Some(to) => view.after.state(to) == State::Failed || failing(to),
                 }
         });
-        let immortal = view.book.of(unit).is_some_and(|run| run.killed.is_some());
+        let immortal = view.ledger.of(unit).is_some_and(|run| run.killed.is_some());
         if !own && !hard && !immortal {
             return Err(format!("{} is failed and nothing failed it", view.name(unit)));
         }

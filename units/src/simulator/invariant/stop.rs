@@ -22,15 +22,15 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 | StopReason::Done
         );
         // As it was, and as a reload may just have made it.
-        let promptly = view.book.prompt.has(*unit)
+        let promptly = view.ledger.prompt.has(*unit)
             || view.is.unit(*unit).is_some_and(|unit| unit.live.stop_promptly);
         if !own && !promptly {
-            for other in view.book.alive().less(down).iter().filter(|other| other != unit) {
-                let Some(run) = view.book.of(other) else { continue };
+            for other in view.ledger.alive().less(down).iter().filter(|other| other != unit) {
+                let Some(run) = view.ledger.of(other) else { continue };
                 let immortal = run
                     .killed
                     .is_some_and(|at| view.now.since(at) >= crate::simulator::oracle::IMMORTAL);
-                let ring = view.book.runs.get(id).is_some_and(|run| run.behind.has(other))
+                let ring = view.ledger.runs.get(id).is_some_and(|run| run.behind.has(other))
                     || view.is.graph.of(*unit).any(|edge| edge.to == Some(other));
                 let mut edges = view.is.graph.of(other);
                 let present = edges.any(|edge| edge.kind == D::DependsOn && edge.to == Some(*unit));
@@ -69,7 +69,7 @@ pub fn l33_prompt_stop(view: &View) -> Verdict {
 pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
     for order in view.orders {
         let Order::Stop(unit, id, _, false) = order else { continue };
-        if view.book.runs.get(id).is_some_and(|run| run.skipped) {
+        if view.ledger.runs.get(id).is_some_and(|run| run.skipped) {
             return Err(format!("{} was skipped, and is to stop", view.name(*unit)));
         }
     }
@@ -86,7 +86,7 @@ pub fn l37_over(view: &View) -> Verdict {
         if view.after.state(unit) != State::Exited || run.unit.kind == Kind::BackgroundScripted {
             continue;
         }
-        if view.book.runs.get(&run.id).is_some_and(|run| run.over.is_none()) {
+        if view.ledger.runs.get(&run.id).is_some_and(|run| run.over.is_none()) {
             return Err(format!("{} is exited, and something of it is left", view.name(unit)));
         }
         for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.to == Some(unit)) {
@@ -98,7 +98,7 @@ pub fn l37_over(view: &View) -> Verdict {
     }
     for order in view.orders {
         let Order::Stop(unit, id, _, false) = order else { continue };
-        let was = view.book.runs.get(id).filter(|run| run.over.is_some() && run.ended_well);
+        let was = view.ledger.runs.get(id).filter(|run| run.over.is_some() && run.ended_well);
         if was.is_some() {
             return Err(format!("{} is over, and is to stop", view.name(*unit)));
         }
@@ -161,12 +161,12 @@ fn moved(view: &View, target: usize) -> bool {
 
 /// L23: in shutdown nothing starts, and the end comes within the deadline.
 pub fn l23_shutdown(view: &View) -> Verdict {
-    let Some(by) = view.book.end else { return Ok(()) };
+    let Some(by) = view.ledger.end else { return Ok(()) };
     if let Some(unit) = view.started().next() {
         return Err(format!("{} starts in shutdown", view.name(unit)));
     }
     let late = by.after(crate::simulator::oracle::IMMORTAL);
-    let finished = view.book.finished || view.orders.contains(&Order::Finish);
+    let finished = view.ledger.finished || view.orders.contains(&Order::Finish);
     if view.now > late && matches!(view.event, Event::Tick) && !finished {
         return Err("the deadline is past and all is not over".to_string());
     }

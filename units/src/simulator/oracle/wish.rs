@@ -71,7 +71,7 @@ impl Oracle {
                 true
             }
             Event::Reload { generation, no_restart, tolerant } => {
-                next.flip(generation, *no_restart);
+                next.apply_generation(generation, *no_restart);
                 if *tolerant && self.end.is_none() {
                     *self = next;
                     return true;
@@ -106,7 +106,7 @@ impl Oracle {
         if targets.is_empty() {
             self.goal = vec![default.clone()];
         }
-        self.flip(generation, false);
+        self.apply_generation(generation, false);
         let lost = self.graph.broken.or(self.starved());
         let dead = |name: &Name| self.provider(name).is_none_or(|unit| lost.has(unit));
         if self.goal.iter().all(dead) && !dead(emergency) {
@@ -179,7 +179,7 @@ impl Oracle {
     }
 
     /// The pointer flip of a reload.
-    fn flip(&mut self, generation: &Arc<Generation>, no_restart: bool) {
+    fn apply_generation(&mut self, generation: &Arc<Generation>, no_restart: bool) {
         let active = self.active().less(self.over_and_done());
         self.generation = generation.clone();
         self.policy.clone_from(&generation.policy);

@@ -5,7 +5,7 @@ use crate::spec::value::{self, Mistake, mistake};
 use crate::spec::{Condition, ConditionKind};
 use crate::text::capability;
 use crate::text::comparison::Comparison;
-use crate::unit::meaning::Reader;
+use crate::unit::semantics::Reader;
 
 impl Reader<'_> {
     pub(super) fn conditions(&mut self) -> Vec<Condition> {

@@ -10,7 +10,7 @@ use crate::text::capability;
 use crate::text::diagnostic::Diagnostic;
 use crate::unit::exec_line::is_variable;
 use crate::unit::field::Field;
-use crate::unit::meaning::Reader;
+use crate::unit::semantics::Reader;
 
 impl Reader<'_> {
     pub(super) fn particular(&mut self, kind: Kind) -> Option<Box<Particular>> {

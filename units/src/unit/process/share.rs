@@ -5,7 +5,7 @@ use crate::limit;
 use crate::spec::value::{self, Mistake, is_plain_number, mistake};
 use crate::spec::{Cgroup, Schedule};
 use crate::text::diagnostic::Diagnostic;
-use crate::unit::meaning::Reader;
+use crate::unit::semantics::Reader;
 use std::time::Duration;
 
 /// Keys of the cgroup, the files they are written to, and how.

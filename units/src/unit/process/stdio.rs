@@ -4,7 +4,7 @@ use crate::spec::value::{self, Mistake, mistake};
 use crate::spec::{Input, Log, LogPriority, Opening, Output, Stdio, Terminal};
 use crate::text::log_level::{self, FACILITIES, LEVELS};
 use crate::text::yaml::Scalar;
-use crate::unit::meaning::Reader;
+use crate::unit::semantics::Reader;
 
 impl Reader<'_> {
     pub(super) fn stdio(&mut self) -> Stdio {

@@ -1,14 +1,14 @@
 //! Nothing is dropped in silence: whatever a script holds, and whatever has happened to it, each
-//! assignment and each word of `depend()` has its fate, and the unit that comes of it is one.
+//! assignment and each word of `depend()` has its outcome, and the unit that comes of it is one.
 
 use super::{examples, import};
-use crate::import::fate::Imported;
+use crate::import::import_outcome::Imported;
 use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::yaml;
 use crate::unit::account::Accounts;
 use crate::unit::manifest::Manifest;
-use crate::unit::meaning;
+use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use crate::unit::yaml_writer;
 use std::collections::BTreeSet;
@@ -56,15 +56,14 @@ fn each_assignment_and_each_word_of_depend_has_its_fate() {
         let imported = import(name, text);
         let (assignments, words) = expected(text);
         for line in &assignments {
-            let told = imported.fates.iter().any(|fate| fate.at.line == *line);
+            let told = imported.outcomes.iter().any(|directive| directive.at.line == *line);
             assert!(told, "{name}: line {line} is dropped in silence");
         }
         for (line, word) in &words {
             // What is filled in may be told as it has become.
-            let told = imported
-                .fates
-                .iter()
-                .any(|fate| fate.at.line == *line && (fate.value == *word || word.contains('$')));
+            let told = imported.outcomes.iter().any(|directive| {
+                directive.at.line == *line && (directive.value == *word || word.contains('$'))
+            });
             assert!(told, "{name}: {word} in line {line} is dropped in silence");
         }
         (seen, behind) = (seen + assignments.len(), behind + words.len());
@@ -83,7 +82,7 @@ fn written(imported: &Imported) -> Option<String> {
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let documents = yaml::parse("native", text.as_bytes(), &limits).unwrap();
     let manifest = Manifest::read(&"native".into(), &documents[0]);
-    let read = meaning::read(manifest, &Settings::default(), &Accounts::default());
+    let read = semantics::read(manifest, &Settings::default(), &Accounts::default());
     let odd = |code: &str| !["missing-user", "missing-group", "shared-directory"].contains(&code);
     let found = read.diagnostics.iter().filter(|said| odd(&said.code));
     let errors: Vec<_> = found.filter(|said| said.severity == Severity::Error).collect();
@@ -110,7 +109,7 @@ fn every_cut_and_every_flipped_bit_of_the_examples_is_survived() {
             let file = "/etc/init.d/x".into();
             let imported = super::convert(name, &file, &bytes, Some((&file, &bytes)));
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
-            assert!(imported.fates.iter().all(|fate| fate.at.line as usize <= lines));
+            assert!(imported.outcomes.iter().all(|directive| directive.at.line as usize <= lines));
             written(&imported);
         }
     }

@@ -1,10 +1,10 @@
-//! Scripts that are no longer what they were: whatever is in them, each line of a header has its fate.
+//! Scripts that are no longer what they were: whatever is in them, each line of a header has its outcome.
 
 use super::super::convert;
 use super::sample::SAMPLES;
 use crate::text::yaml;
 use crate::unit::account::Accounts;
-use crate::unit::meaning;
+use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use crate::unit::yaml_writer;
 
@@ -28,9 +28,9 @@ fn lines_of_blocks(text: &str) -> Vec<u32> {
 fn each_line_has_one_fate(name: &str, text: &[u8]) {
     let imported = convert(name, &name.into(), text, "/etc/init.d/x");
     let text = String::from_utf8_lossy(text);
-    let fates = imported.fates.iter().filter(|fate| &*fate.section == "INIT INFO");
-    let fates: Vec<u32> = fates.map(|fate| fate.at.line).collect();
-    assert_eq!(fates, lines_of_blocks(&text), "{text}");
+    let outcomes = imported.outcomes.iter().filter(|directive| &*directive.section == "INIT INFO");
+    let outcomes: Vec<u32> = outcomes.map(|directive| directive.at.line).collect();
+    assert_eq!(outcomes, lines_of_blocks(&text), "{text}");
     let written = yaml_writer::write(&imported.manifest);
     let limits = yaml::Limits::UNIT_FILE;
     assert!(yaml::parse("x", written.as_bytes(), &limits).is_ok(), "{written}");
@@ -38,7 +38,7 @@ fn each_line_has_one_fate(name: &str, text: &[u8]) {
     for said in &imported.manifest.diagnostics {
         assert!((1..=all).contains(&said.at.line), "{said}");
     }
-    meaning::read(imported.manifest, &Settings::default(), &Accounts::default());
+    semantics::read(imported.manifest, &Settings::default(), &Accounts::default());
 }
 
 #[test]

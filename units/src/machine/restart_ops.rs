@@ -61,7 +61,7 @@ impl Machine {
 
     pub(super) fn retry(&mut self, names: &[Name]) -> Result<(), Refusal> {
         for ix in self.named(names)? {
-            self.cell_mut(ix).broke_off = false;
+            self.cell_mut(ix).connection_lost = false;
             self.forgive(ix, true);
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Machine {
     fn is_working(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
         let works = |form: &Form| matches!(form, Form::Running { .. } | Form::Reloading { .. });
-        matches!(&cell.phase, Phase::Ready(_, form, _) if works(form)) && !cell.must
+        matches!(&cell.phase, Phase::Ready(_, form, _) if works(form)) && !cell.must_stop
     }
 
     fn has_reload(&self, ix: Ix) -> bool {

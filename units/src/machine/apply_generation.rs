@@ -4,7 +4,7 @@
 
 use super::Machine;
 use super::cell::Cell;
-use super::hold::conflicting;
+use super::held_targets::conflicting;
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
 use super::run::{Definition, Run};
@@ -27,12 +27,12 @@ pub(super) struct Next {
 }
 
 impl Machine {
-    pub(super) fn flip(&mut self, now: Time, mut next: Next, out: &mut Vec<Action>) {
+    pub(super) fn apply_generation(&mut self, now: Time, mut next: Next, out: &mut Vec<Action>) {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
         let places = places(&self.generation, &next.generation);
         // Units that were removed and are still up may come back, which is a change for them too.
-        let back = self.ghosts.iter().map(|name| next.generation.find_unit(name.as_str()));
+        let back = self.removed_units.iter().map(|name| next.generation.find_unit(name.as_str()));
         let back: Vec<_> = places.iter().copied().chain(back).collect();
         for (ix, there) in self.all().into_iter().zip(back) {
             if self.cell(ix).phase.is_up() {
@@ -54,7 +54,7 @@ impl Machine {
         self.touched = Vec::new();
         self.all_changed = true;
         self.rearm();
-        self.ground(now);
+        self.recompute(now);
     }
 
     /// What the run of this unit was started with, as far as the next graph says otherwise; and
@@ -104,7 +104,7 @@ impl Machine {
         let is_active = |provider: &Name| {
             self.generation.find_unit(provider.as_str()).is_some_and(|provider| {
                 let cell = self.cell(provider.0);
-                let is_active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must;
+                let is_active = matches!(cell.phase, Phase::Ready(_, _, _)) && !cell.must_stop;
                 is_active && !cell.phase.is_over()
             })
         };
@@ -154,10 +154,10 @@ impl Machine {
         before.resize_with(new.units.len(), || None);
         let mut removed: BTreeMap<Name, Cell> = BTreeMap::new();
         let of_units = old.units.iter().map(|unit| &unit.name).zip(places.iter().copied());
-        let ghosts = std::mem::take(&mut self.ghosts);
-        let of_ghosts = ghosts.iter().map(|name| (name, new.find_unit(name.as_str())));
+        let removed_before = std::mem::take(&mut self.removed_units);
+        let of_removed = removed_before.iter().map(|name| (name, new.find_unit(name.as_str())));
         let cells = std::mem::take(&mut self.cells).into_iter().enumerate();
-        for ((name, there), (place, cell)) in of_units.chain(of_ghosts).zip(cells) {
+        for ((name, there), (place, cell)) in of_units.chain(of_removed).zip(cells) {
             if place >= old.units.len() && !cell.phase.is_up() {
                 Machine::note_removed(name.clone(), &cell, out);
             } else if let Some(slot) = there.and_then(|there| before.get_mut(there.index())) {
@@ -182,9 +182,9 @@ impl Machine {
                 cell.needed = false;
                 cell.conflict = None;
                 cell.broken = false;
-                cell.fired = false;
+                cell.triggered = false;
                 self.cells.push(cell);
-                self.ghosts.push(name);
+                self.removed_units.push(name);
             } else {
                 Machine::note_removed(name, &cell, out);
             }
@@ -221,7 +221,7 @@ impl Machine {
         for unit in self.generation.unit_ids() {
             let ix = unit.0;
             let cell = self.cell(ix);
-            if cell.must || cell.phase.is_told() {
+            if cell.must_stop || cell.phase.is_told() {
                 continue;
             }
             let (Some(run), Some(live)) = (cell.phase.run(), self.unit(ix).map(|u| &u.live)) else {
@@ -300,7 +300,7 @@ fn carry(
         cell.verdict = false;
         cell.recent.clear();
         cell.last = None;
-        cell.broke_off = false;
+        cell.connection_lost = false;
         match &mut cell.phase {
             Phase::Backoff(_) | Phase::Failed(_) => cell.phase = Phase::Idle,
             // Not counted yet, for something of it is left.

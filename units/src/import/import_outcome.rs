@@ -10,7 +10,7 @@ pub struct Imported {
     /// As the native loader takes it; its diagnostics are those of the import.
     pub manifest: Manifest,
     /// Of each directive.
-    pub fates: Vec<Fate>,
+    pub outcomes: Vec<ImportOutcome>,
 }
 
 /// What became of one.
@@ -32,7 +32,7 @@ pub enum Outcome {
 
 /// One directive and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct ImportOutcome {
     /// Its section.
     pub section: Arc<str>,
     /// Its name.
@@ -56,11 +56,11 @@ pub struct Score {
 
 impl Score {
     /// Of these.
-    pub fn of(fates: &[Fate]) -> Score {
-        let honoured = |fate: &&Fate| {
-            matches!(fate.outcome, Outcome::Kept(_) | Outcome::Silent | Outcome::ByDesign(_))
+    pub fn of(outcomes: &[ImportOutcome]) -> Score {
+        let honoured = |directive: &&ImportOutcome| {
+            matches!(directive.outcome, Outcome::Kept(_) | Outcome::Silent | Outcome::ByDesign(_))
         };
-        Score { honoured: fates.iter().filter(honoured).count(), all: fates.len() }
+        Score { honoured: outcomes.iter().filter(honoured).count(), all: outcomes.len() }
     }
 
     /// In hundredths; a file that asks for nothing has all it asked for.

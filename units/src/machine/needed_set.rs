@@ -69,7 +69,7 @@ type Late = BTreeSet<(UnitId, UnitId, bool)>;
 
 /// The result of the search.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Need {
+pub(super) struct NeededSet {
     /// By unit: the first root that needs it, from 1; 0: not needed.
     root: Vec<u32>,
     /// Roots up to this one are the operator's.
@@ -78,7 +78,7 @@ pub(super) struct Need {
     ends: BTreeSet<u32>,
 }
 
-impl Need {
+impl NeededSet {
     pub(super) fn has(&self, unit: UnitId) -> bool {
         self.root.get(unit.index()).is_some_and(|root| *root != 0)
     }
@@ -94,9 +94,9 @@ impl Need {
         graph: &Graph,
         wish: &Wish,
         stands: impl Fn(UnitId, Occasion) -> bool,
-    ) -> Need {
+    ) -> NeededSet {
         let mut need =
-            Need { root: vec![0; generation.units.len()], wished: 0, ends: BTreeSet::new() };
+            NeededSet { root: vec![0; generation.units.len()], wished: 0, ends: BTreeSet::new() };
         let mut late = Late::new();
         let mut number = 0;
         for name in wish.roots() {

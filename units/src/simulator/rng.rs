@@ -1,21 +1,21 @@
-//! The simulator's own dice: splitmix64. Small, seeded, and the same on every
+//! The simulator's own random numbers: splitmix64. Small, seeded, and the same on every
 //! machine, so that a seed means one schedule for ever. Not for secrets.
 
 /// A stream of numbers.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// The stream of `seed`.
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
     }
 
     /// An independent stream for one purpose, the same whatever else is drawn.
-    pub fn of(seed: u64, what: u64, which: u64) -> Chance {
-        let mut mix = Chance(seed ^ what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    pub fn of(seed: u64, what: u64, which: u64) -> Rng {
+        let mut mix = Rng(seed ^ what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let first = mix.draw();
-        Chance(first ^ which.wrapping_mul(0xd134_2543_de82_ef95))
+        Rng(first ^ which.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
     /// The next 64 bits.

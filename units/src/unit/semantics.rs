@@ -37,7 +37,7 @@ pub enum Outside {
 
 /// What became of a manifest.
 #[derive(Clone, Debug)]
-pub struct Meaning {
+pub struct Semantics {
     /// None: not even its name can be told.
     pub draft: Option<Draft>,
     /// All that was found, the manifest's own included.
@@ -49,7 +49,7 @@ pub struct Meaning {
 }
 
 /// Reads a manifest.
-pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Meaning {
+pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Semantics {
     let mut reader = Reader {
         settings,
         accounts,
@@ -71,7 +71,7 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Mea
             None => None,
         };
     }
-    Meaning {
+    Semantics {
         draft,
         diagnostics: reader.found,
         outside: reader.outside,

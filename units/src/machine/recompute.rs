@@ -3,9 +3,9 @@
 //! what the generation is long; facts about runs never come here.
 
 use super::mutant::Mutant;
-use super::need::{Need, Occasion};
+use super::needed_set::{NeededSet, Occasion};
 use super::phase::{Form, Phase};
-use super::spread::{self, is_dead, spoils};
+use super::propagation::{self, is_dead, spoils};
 use super::{Ix, Machine};
 use crate::graph::Graph;
 use crate::spec::DependencyKind;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 impl Machine {
     /// Searches N and derives everything that follows from it.
-    pub(super) fn ground(&mut self, now: Time) {
+    pub(super) fn recompute(&mut self, now: Time) {
         self.search_due = false;
-        self.order_of_old();
+        self.order_old_runs();
         let need = self.search();
         self.enter_and_leave(now, &need);
         let graph = Arc::clone(&self.graph);
@@ -34,7 +34,7 @@ impl Machine {
         self.slots = self.generation.settings.max_starting;
         self.triggers = self.find_triggers();
         self.rearm();
-        self.ground(Time::ZERO);
+        self.recompute(Time::ZERO);
         self.touched.clear();
         for ix in self.all() {
             self.cell_mut(ix).touched = false;
@@ -42,21 +42,21 @@ impl Machine {
     }
 
     /// N for the present wish; nothing once the end has begun.
-    pub(super) fn search(&self) -> Need {
-        let nothing = super::need::Wish::default();
+    pub(super) fn search(&self) -> NeededSet {
+        let nothing = super::needed_set::Wish::default();
         if self.ending.is_some() && !self.planted(Mutant::ShutdownKeepsGoal) {
             let empty = crate::unit::generation::Generation::default();
-            return Need::search(&empty, &self.graph, &nothing, |_, _| false);
+            return NeededSet::search(&empty, &self.graph, &nothing, |_, _| false);
         }
         let stands = |unit: UnitId, occasion: Occasion| self.stands(unit.0, occasion);
-        Need::search(&self.generation, &self.graph, &self.wish, stands)
+        NeededSet::search(&self.generation, &self.graph, &self.wish, stands)
     }
 
     /// The unit has come to this.
     pub(super) fn stands(&self, ix: Ix, occasion: Occasion) -> bool {
         let cell = self.cell(ix);
         match occasion {
-            Occasion::Fired => cell.fired && !self.planted(Mutant::FiringPullsNothing),
+            Occasion::Fired => cell.triggered && !self.planted(Mutant::FiringPullsNothing),
             Occasion::Connected => self.is_connected(ix),
             Occasion::Failed => cell.verdict && !self.planted(Mutant::FailurePullsNothing),
             Occasion::Unfinished => self.is_unfinished(ix),
@@ -82,7 +82,7 @@ impl Machine {
         cell.brought && works && !cut && self.unit(ix).is_some_and(finishes)
     }
 
-    fn enter_and_leave(&mut self, now: Time, need: &Need) {
+    fn enter_and_leave(&mut self, now: Time, need: &NeededSet) {
         let graph = Arc::clone(&self.graph);
         let losers = need.conflicts(&graph);
         for ix in self.all() {
@@ -105,12 +105,12 @@ impl Machine {
             if was && !needed && !self.planted(Mutant::LeavingForgivesNothing) {
                 self.forgive(ix, true);
                 let cell = self.cell_mut(ix);
-                cell.fired = false;
+                cell.triggered = false;
                 cell.ended = Time::ZERO;
             }
             if needed && !was {
                 let cell = self.cell_mut(ix);
-                cell.fresh = !matches!(cell.phase, Phase::Ready(_, _, _));
+                cell.untried = !matches!(cell.phase, Phase::Ready(_, _, _));
                 // How the last stop went is shown until then, and is no failure of the next run.
                 if matches!(cell.phase, Phase::Failed(_)) && cell.failures == 0 {
                     self.set_phase(ix, Phase::Idle);
@@ -119,10 +119,10 @@ impl Machine {
             self.show_later(ix);
         }
         // A trigger that has left N held what it had activated.
-        let lapsed = |cell: &super::cell::Cell| cell.fired && !cell.needed;
+        let lapsed = |cell: &super::cell::Cell| cell.triggered && !cell.needed;
         for ix in self.triggers.clone() {
             if lapsed(self.cell(ix)) {
-                self.cell_mut(ix).fired = false;
+                self.cell_mut(ix).triggered = false;
             }
         }
         let _ = now;
@@ -159,9 +159,9 @@ impl Machine {
                 }
             }
         }
-        for ghost in self.ghost_ixs() {
-            let cell = self.cell_mut(ghost);
-            cell.must = cell.phase.is_up();
+        for removed in self.removed_ixs() {
+            let cell = self.cell_mut(removed);
+            cell.must_stop = cell.phase.is_up();
         }
         for unit in graph.order() {
             let cell = self.cell(unit.0);
@@ -171,7 +171,7 @@ impl Machine {
             });
             let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
             let must = up && (of_itself || unwanted || self.provider_stops(unit.0));
-            self.cell_mut(unit.0).must = must;
+            self.cell_mut(unit.0).must_stop = must;
         }
     }
 
@@ -192,15 +192,17 @@ impl Machine {
     pub(super) fn provider_stops(&self, ix: Ix) -> bool {
         let edges = self.graph.edges(UnitId(ix)).iter();
         let providers = edges.filter(|edge| edge.kind == DependencyKind::DependsOn);
-        { providers }.filter_map(|edge| edge.provider).any(|provider| self.cell(provider.0).must)
+        { providers }
+            .filter_map(|edge| edge.provider)
+            .any(|provider| self.cell(provider.0).must_stop)
     }
 
     fn derive_facets(&mut self, graph: &Graph) {
-        for ghost in self.ghost_ixs() {
+        for removed in self.removed_ixs() {
             // A removed unit has no dependencies any more.
-            self.cell_mut(ghost).bad = 0;
-            let facets = self.facets(ghost);
-            self.cell_mut(ghost).facets = facets;
+            self.cell_mut(removed).failed_deps = 0;
+            let facets = self.facets(removed);
+            self.cell_mut(removed).facets = facets;
         }
         for unit in graph.order() {
             let bad = graph.edges(*unit).iter().filter(|edge| match edge.provider {
@@ -208,7 +210,7 @@ impl Machine {
                 None => is_dead(edge),
             });
             let bad = u32::try_from(bad.count()).unwrap_or(u32::MAX);
-            self.cell_mut(unit.0).bad = bad;
+            self.cell_mut(unit.0).failed_deps = bad;
             let facets = self.facets(unit.0);
             self.cell_mut(unit.0).facets = facets;
         }
@@ -226,27 +228,27 @@ impl Machine {
             });
             let closed = u32::try_from(closed.count()).unwrap_or(u32::MAX);
             let cell = self.cell_mut(ix);
-            cell.closed = closed;
-            cell.holding = 0;
+            cell.closed_gates = closed;
+            cell.dependents_up = 0;
             cell.queued = false;
         }
         for held_up in self.holders.values().flatten().copied().collect::<Vec<Ix>>() {
             let cell = self.cell_mut(held_up);
-            cell.closed = cell.closed.saturating_add(1);
+            cell.closed_gates = cell.closed_gates.saturating_add(1);
         }
         for (holder, followers) in self.followers.clone() {
-            if self.cell(holder).facets & spread::STOPPING != 0 {
+            if self.cell(holder).facets & propagation::STOPPING != 0 {
                 for follower in followers {
                     let cell = self.cell_mut(follower);
-                    cell.closed = cell.closed.saturating_add(1);
+                    cell.closed_gates = cell.closed_gates.saturating_add(1);
                 }
             }
         }
         for ix in self.all() {
-            if self.cell(ix).facets & spread::STOPPING != 0 {
+            if self.cell(ix).facets & propagation::STOPPING != 0 {
                 for provider in self.order_providers(ix) {
                     let cell = self.cell_mut(provider);
-                    cell.holding = cell.holding.saturating_add(1);
+                    cell.dependents_up = cell.dependents_up.saturating_add(1);
                 }
             }
         }

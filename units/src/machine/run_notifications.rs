@@ -186,7 +186,8 @@ impl Machine {
     ) {
         if matches!(&self.cell(ix).phase, Phase::Ready(_, form, _) if form.is_working()) {
             let failure = Failure::new(reason);
-            let then = if self.cell(ix).must { Then::Idle } else { Then::Fail(Box::new(failure)) };
+            let then =
+                if self.cell(ix).must_stop { Then::Idle } else { Then::Fail(Box::new(failure)) };
             self.tell(now, ix, stop, then, out);
         }
     }

@@ -24,9 +24,9 @@ struct Order<'a> {
 
 impl Machine {
     /// Derives the additional edges from what the up runs remember.
-    pub(super) fn order_of_old(&mut self) {
-        self.old_order.clear();
-        self.old_order_cut = false;
+    pub(super) fn order_old_runs(&mut self) {
+        self.stop_order.clear();
+        self.stop_order_cut = false;
         let mut remembered: Vec<_> = self
             .runs
             .values()
@@ -45,8 +45,8 @@ impl Machine {
                 }
             }
         }
-        self.old_order_cut = order.cut;
-        self.old_order = order.added;
+        self.stop_order_cut = order.cut;
+        self.stop_order = order.added;
     }
 
     /// By name, up runs of removed units too.
@@ -54,16 +54,16 @@ impl Machine {
         if let Some(unit) = self.generation.find_unit(name.as_str()) {
             return Some(unit.0);
         }
-        let ghost = self.ghosts.binary_search(name).ok()?;
-        u32::try_from(self.generation.units.len() + ghost).ok()
+        let removed = self.removed_units.binary_search(name).ok()?;
+        u32::try_from(self.generation.units.len() + removed).ok()
     }
 }
 
 impl<'a> Order<'a> {
     fn new(graph: &'a Graph, count: usize) -> Order<'a> {
         let mut place = vec![0; count];
-        let ghosts = (0u32..).take(count).map(UnitId).skip(graph.order().len());
-        for (number, unit) in (0u32..).zip(graph.order().iter().copied().chain(ghosts)) {
+        let removed = (0u32..).take(count).map(UnitId).skip(graph.order().len());
+        for (number, unit) in (0u32..).zip(graph.order().iter().copied().chain(removed)) {
             if let Some(slot) = place.get_mut(unit.index()) {
                 *slot = number;
             }

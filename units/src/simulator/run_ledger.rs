@@ -59,7 +59,7 @@ pub struct Times {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct RunLedger {
     /// Every run.
     pub runs: BTreeMap<RunId, Record>,
     /// The last run, by unit.
@@ -76,7 +76,7 @@ pub struct Book {
     pub quiet_until: BTreeMap<usize, Time>,
     /// By when all must be over, once the end has been asked for; and that it is.
     pub end: Option<Time>,
-    /// See [`Book::end`].
+    /// See [`RunLedger::end`].
     pub finished: bool,
     /// Orders given.
     pub orders: u64,
@@ -88,7 +88,7 @@ pub struct Book {
     pub twice: u64,
 }
 
-impl Book {
+impl RunLedger {
     /// The last run of `unit`.
     pub fn of(&self, unit: usize) -> Option<&Record> {
         self.last.get(&unit).and_then(|run| self.runs.get(run))
@@ -162,7 +162,7 @@ impl Book {
         }
     }
 
-    /// All of the event is done. `prompt`: see [`Book::prompt`].
+    /// All of the event is done. `prompt`: see [`RunLedger::prompt`].
     pub fn after(&mut self, event: &Event, prompt: Set) {
         self.prompt = prompt;
         if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {

@@ -60,7 +60,7 @@ pub struct Entry {
 
 /// A set of units with settings and policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sheet {
+pub struct UnitModel {
     /// By number.
     pub units: BTreeMap<usize, Entry>,
     /// Place in the order that edges follow, by unit number: from higher to lower.
@@ -72,7 +72,7 @@ pub struct Sheet {
     /// Roots of the one source, target numbers.
     pub roots: Vec<usize>,
     /// It says what imported files say, too: classes of restart, limits of a run, the relations
-    /// beside the seed's. Drawn from dice of their own, so that what other worlds draw stays.
+    /// beside the seed's. Drawn with an rng of their own, so that other worlds stay the same.
     pub rich: bool,
 }
 
@@ -82,7 +82,7 @@ fn is_loud(kind: DependencyKind) -> bool {
     matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor | D::RequiresActive | D::Accepts)
 }
 
-impl Sheet {
+impl UnitModel {
     /// The generation that a loader would make of it. Edges to targets that nobody
     /// provides any more are left out of it, but for optional ones and orderings.
     pub fn generation(&self, universe: &Universe, number: u32) -> Arc<Generation> {
@@ -155,7 +155,7 @@ impl Sheet {
     }
 
     /// Without `unit`.
-    pub fn without(&self, unit: usize) -> Sheet {
+    pub fn without(&self, unit: usize) -> UnitModel {
         let mut less = self.clone();
         less.units.remove(&unit);
         less

@@ -13,7 +13,7 @@ impl Machine {
     // --- places ---------------------------------------------------------------
 
     pub(super) fn cell(&self, ix: Ix) -> &Cell {
-        self.cells.get(ix as usize).unwrap_or(&self.nobody)
+        self.cells.get(ix as usize).unwrap_or(&self.empty)
     }
 
     pub(super) fn cell_mut(&mut self, ix: Ix) -> &mut Cell {
@@ -24,7 +24,7 @@ impl Machine {
                 }
                 cell
             }
-            None => &mut self.nobody,
+            None => &mut self.empty,
         }
     }
 
@@ -37,23 +37,23 @@ impl Machine {
         (0..u32::try_from(self.cells.len()).unwrap_or(u32::MAX)).collect()
     }
 
-    pub(super) fn ghost_ixs(&self) -> Vec<Ix> {
+    pub(super) fn removed_ixs(&self) -> Vec<Ix> {
         self.all().into_iter().skip(self.generation.units.len()).collect()
     }
 
-    pub(super) fn ghost_name(&self, ix: Ix) -> Option<&crate::text::name::Name> {
-        self.ghosts.get((ix as usize).checked_sub(self.generation.units.len())?)
+    pub(super) fn removed_name(&self, ix: Ix) -> Option<&crate::text::name::Name> {
+        self.removed_units.get((ix as usize).checked_sub(self.generation.units.len())?)
     }
 
     pub(super) fn name(&self, ix: Ix) -> crate::text::name::Name {
-        let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.ghost_name(ix));
+        let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.removed_name(ix));
         let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
         own.unwrap_or(&self.generation.settings.default_target).clone()
     }
 
     /// Where a unit stands among all, removed ones too, in the order of names.
     pub(super) fn key(&self, ix: Ix) -> Key {
-        match self.ghost_name(ix) {
+        match self.removed_name(ix) {
             None => (ix, u32::MAX, ix),
             Some(name) => {
                 let place = self.generation.units.partition_point(|unit| unit.name < *name);

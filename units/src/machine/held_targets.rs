@@ -1,6 +1,6 @@
 //! What a run still has although the present graph gives it to others, or to nobody: the targets it
 //! holds until it is gone, and those it conflicts with. Who waits for that, and who restarts with it.
-//! It is written down where a new graph takes the place of the one before ([`super::flip`]).
+//! It is written down where a new graph takes the place of the one before ([`super::apply_generation`]).
 
 use super::mutant::Mutant;
 use super::{Ix, Machine};

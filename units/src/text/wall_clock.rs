@@ -1,4 +1,4 @@
-//! Wall-clock time for people and files: milliseconds since 1970 in UTC, written as
+//! WallTime-clock time for people and files: milliseconds since 1970 in UTC, written as
 //! RFC 3339 (`2026-11-21T05:12:26.123Z`). Nothing is decided by it; what decides is
 //! [`crate::text::time::Time`].
 
@@ -10,12 +10,12 @@ const LAST: u64 = 253_402_300_799_999;
 
 /// A point of UTC, in milliseconds since the epoch. Never after the year 9999.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Wall(u64);
+pub struct WallTime(u64);
 
-impl Wall {
+impl WallTime {
     /// From milliseconds since 1970; later than the year 9999 is cut to its end.
-    pub fn from_millis(millis: u64) -> Wall {
-        Wall(millis.min(LAST))
+    pub fn from_millis(millis: u64) -> WallTime {
+        WallTime(millis.min(LAST))
     }
 
     /// In milliseconds since 1970.
@@ -25,7 +25,7 @@ impl Wall {
 
     /// Reads exactly what [`fmt::Display`] writes: 24 characters, `Z`, three digits of
     /// fraction. Anything else is None.
-    pub fn parse(text: &str) -> Option<Wall> {
+    pub fn parse(text: &str) -> Option<WallTime> {
         let bytes = text.as_bytes();
         let digits = |from: usize, to: usize| -> Option<u64> {
             let field = bytes.get(from..to)?;
@@ -49,11 +49,11 @@ impl Wall {
         }
         let days = days_before_year(year) + days_before_month(year, month) + day - 1;
         let seconds = (hour * 60 + minute) * 60 + second;
-        Some(Wall::from_millis(days * DAY + seconds * 1000 + digits(20, 23)?))
+        Some(WallTime::from_millis(days * DAY + seconds * 1000 + digits(20, 23)?))
     }
 }
 
-impl fmt::Display for Wall {
+impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut days, millis) = (self.0 / DAY, self.0 % DAY);
         let mut year = 1970 + days / 366;
@@ -110,8 +110,8 @@ mod tests {
             (LAST, "9999-12-31T23:59:59.999Z"),
             (u64::MAX, "9999-12-31T23:59:59.999Z"),
         ] {
-            assert_eq!(Wall::from_millis(millis).to_string(), text);
-            assert_eq!(Wall::parse(text), Some(Wall::from_millis(millis)));
+            assert_eq!(WallTime::from_millis(millis).to_string(), text);
+            assert_eq!(WallTime::parse(text), Some(WallTime::from_millis(millis)));
         }
     }
 
@@ -129,20 +129,20 @@ mod tests {
             "2026-11-01T24:25:46.123Z",
             "2026-11-01T2x:25:46.123Z",
         ] {
-            assert_eq!(Wall::parse(text), None, "{text}");
+            assert_eq!(WallTime::parse(text), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read_back(millis in 0..=LAST) {
-            let wall = Wall::from_millis(millis);
-            prop_assert_eq!(Wall::parse(&wall.to_string()), Some(wall));
+            let wall = WallTime::from_millis(millis);
+            prop_assert_eq!(WallTime::parse(&wall.to_string()), Some(wall));
         }
 
         #[test]
         fn later_sorts_after_earlier_as_text(a in 0..=LAST, b in 0..=LAST) {
-            let (x, y) = (Wall::from_millis(a).to_string(), Wall::from_millis(b).to_string());
+            let (x, y) = (WallTime::from_millis(a).to_string(), WallTime::from_millis(b).to_string());
             prop_assert_eq!(a.cmp(&b), x.cmp(&y));
         }
     }

@@ -7,7 +7,7 @@
 //! it touches, and there is no recursion: one worklist.
 
 use super::mutant::Mutant;
-use super::need::Occasion;
+use super::needed_set::Occasion;
 use super::phase::Phase;
 use super::{Ix, Machine};
 use crate::graph::Edge;
@@ -33,7 +33,7 @@ pub(super) const FAILED: u16 = 1 << 6;
 /// Up and in must_stop, and its end may be hoped for.
 pub(super) const STOPPING: u16 = 1 << 7;
 /// In must_stop.
-pub(super) const MUST: u16 = 1 << 8;
+pub(super) const MUST_STOP: u16 = 1 << 8;
 
 /// Past its verdict.
 pub(super) const ALARM: u16 = 1 << 9;
@@ -120,13 +120,13 @@ impl Machine {
         let cell = self.cell(ix);
         let up = cell.phase.is_up();
         let hopeless = cell.phase.is_hopeless();
-        let must = up && cell.must;
+        let must = up && cell.must_stop;
         let over = cell.phase.is_over() && !self.planted(Mutant::OverSatisfiesHard);
         let ready = matches!(cell.phase, Phase::Ready(_, _, _));
         let skipped = cell.phase.is_skipped();
         let active = ready && !must;
         let own = cell.broken || cell.conflict.is_some() || matches!(cell.phase, Phase::Failed(_));
-        let by_others = cell.needed && cell.bad > 0;
+        let by_others = cell.needed && cell.failed_deps > 0;
         let failed = cell.verdict || hopeless || (!up && (own || by_others));
         let settled = active || (failed && !(up && self.planted(Mutant::VerdictHoldsWaits)));
         let done = self.stands(ix, Occasion::Succeeded);
@@ -144,7 +144,7 @@ impl Machine {
             | bit(settled, SETTLED)
             | bit(failed, FAILED)
             | bit(up && must && holds, STOPPING)
-            | bit(must, MUST)
+            | bit(must, MUST_STOP)
             | bit(cell.verdict, ALARM)
             | bit(done, DONE)
             | bit(over && !must, OVER)
@@ -203,8 +203,8 @@ impl Machine {
             let closed =
                 (!one_sided && self.closes(kind, before), !one_sided && self.closes(kind, now));
             let cell = self.cell_mut(other);
-            let gate = step(&mut cell.closed, closed.0, closed.1);
-            let bad = step(&mut cell.bad, spoils(kind, before), spoils(kind, now));
+            let gate = step(&mut cell.closed_gates, closed.0, closed.1);
+            let bad = step(&mut cell.failed_deps, spoils(kind, before), spoils(kind, now));
             if gate || bad {
                 self.mark(other);
             }
@@ -213,7 +213,7 @@ impl Machine {
                     self.lose(other, ix);
                 }
                 let alone = self.planted(Mutant::StopDoesNotSpread);
-                if before & MUST == 0 && now & MUST != 0 && !alone {
+                if before & MUST_STOP == 0 && now & MUST_STOP != 0 && !alone {
                     self.require_stop(other);
                 }
             }
@@ -221,14 +221,14 @@ impl Machine {
         if (before ^ now) & STOPPING != 0 {
             let (was, is) = (before & STOPPING != 0, now & STOPPING != 0);
             for provider in self.order_providers(ix) {
-                if step(&mut self.cell_mut(provider).holding, was, is) {
+                if step(&mut self.cell_mut(provider).dependents_up, was, is) {
                     self.mark(provider);
                 }
             }
         }
         if before & STOPPING != 0 && now & STOPPING == 0 {
             for follower in self.followers.remove(&ix).unwrap_or_default() {
-                if step(&mut self.cell_mut(follower).closed, true, false) {
+                if step(&mut self.cell_mut(follower).closed_gates, true, false) {
                     self.mark(follower);
                 }
             }
@@ -236,11 +236,11 @@ impl Machine {
         if before & UP != 0 && now & UP == 0 {
             // Of what could not be killed nobody was told that it is not stopping any more.
             self.followers.remove(&ix);
-            self.old_order.remove(&ix);
+            self.stop_order.remove(&ix);
             // An edge that would have closed a ring may not do so any more.
-            self.search_due |= self.old_order_cut;
+            self.search_due |= self.stop_order_cut;
             for held_up in self.holders.remove(&ix).unwrap_or_default() {
-                if step(&mut self.cell_mut(held_up).closed, true, false) {
+                if step(&mut self.cell_mut(held_up).closed_gates, true, false) {
                     self.mark(held_up);
                 }
             }
@@ -257,7 +257,7 @@ impl Machine {
         let edges = edges.filter(|edge| soft || is_hard(edge.kind));
         let present =
             edges.filter(|edge| edge.kind.orders()).filter_map(|edge| edge.provider).map(|p| p.0);
-        let old = self.old_order.get(&ix).filter(|_| !self.planted(Mutant::OldOrderForgotten));
+        let old = self.stop_order.get(&ix).filter(|_| !self.planted(Mutant::OldOrderForgotten));
         present.chain(old.into_iter().flatten().copied()).collect()
     }
 
@@ -284,8 +284,8 @@ impl Machine {
     /// Puts an up unit into must_stop.
     pub(super) fn require_stop(&mut self, ix: Ix) {
         let cell = self.cell_mut(ix);
-        if cell.phase.is_up() && !cell.must {
-            cell.must = true;
+        if cell.phase.is_up() && !cell.must_stop {
+            cell.must_stop = true;
             self.mark(ix);
         }
     }
@@ -299,12 +299,12 @@ impl Machine {
     pub(super) fn review(&mut self, ix: Ix) {
         let key = self.key(ix);
         let cell = self.cell(ix);
-        let held =
-            cell.holding > 0 && (!self.stops_promptly(ix) || self.planted(Mutant::PromptStopWaits));
-        let may_stop = cell.phase.is_up() && cell.must && !cell.phase.is_told() && !held;
+        let held = cell.dependents_up > 0
+            && (!self.stops_promptly(ix) || self.planted(Mutant::PromptStopWaits));
+        let may_stop = cell.phase.is_up() && cell.must_stop && !cell.phase.is_told() && !held;
         let usable = cell.needed && !cell.broken && cell.conflict.is_none();
         let idle = matches!(cell.phase, Phase::Idle);
-        let may_start = idle && usable && cell.closed == 0;
+        let may_start = idle && usable && cell.closed_gates == 0;
         let rank = (Reverse(cell.rank), ix);
         if may_stop {
             self.may_stop.insert(key);
