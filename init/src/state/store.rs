@@ -476,6 +476,28 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn nothing_is_committed_after_a_record_that_cannot_be_encoded() {
+        struct Unencodable;
+        impl Serialize for Unencodable {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("no"))
+            }
+        }
+        let mut store = Store::new().unwrap();
+        assert!(store.put(&key(1), &1u64));
+        store.commit().unwrap();
+        assert!(store.put(&key(2), &2u64) && !store.put(&key(3), &Unencodable));
+        assert!(store.commit().is_err());
+        assert_eq!(found(&store), [(key(1), 1)], "the records staged before it are lost, too");
+        assert!(store.put(&key(1), &4u64));
+        assert!(store.commit().is_err(), "the log lacks the record of the turn before");
+        store.invalidate();
+        assert!(store.commit().is_err());
+        assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn any_damaged_byte_of_the_log_is_found() {
         let mut store = Store::new().unwrap();
         (0..9).for_each(|number| assert!(store.put(&key(number), &number)));
