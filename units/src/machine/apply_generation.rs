@@ -1,6 +1,5 @@
-//! One pointer flip: a new generation, or the same one under a new policy, takes
-//! the place of the present one. What each up run was promised under the old graph
-//! is written down first; then every unit is carried over by name.
+//! Replaces the generation, or applies a new policy to the same one, in one step. First it records
+//! what each up run was promised under the old graph; then it carries every unit over by name.
 
 use super::Machine;
 use super::cell::Cell;
@@ -18,11 +17,11 @@ use crate::unit::generation::{Generation, Unit, UnitId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is to hold from now on.
+/// The generation and graph to apply.
 pub(super) struct Next {
     pub(super) generation: Arc<Generation>,
     pub(super) graph: Arc<Graph>,
-    /// Changed units keep their runs.
+    /// Changed units keep their runs and are shown as stale.
     pub(super) no_restart: bool,
 }
 
@@ -31,7 +30,7 @@ impl Machine {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
         let places = places(&self.generation, &next.generation);
-        // Units that were removed and are still up may come back, which is a change for them too.
+        // A removed unit that is still up may come back, which is a change for its run too.
         let back = self.removed_units.iter().map(|name| next.generation.find_unit(name.as_str()));
         let back: Vec<_> = places.iter().copied().chain(back).collect();
         for (ix, there) in self.all().into_iter().zip(back) {
@@ -57,8 +56,8 @@ impl Machine {
         self.recompute(now);
     }
 
-    /// What the run of this unit was started with, as far as the next graph says otherwise; and
-    /// what it loses by the flip.
+    /// Records what the run of this unit was started with, as far as the next graph differs, and
+    /// the target it loses.
     fn write_down(&mut self, unit: UnitId, there: Option<UnitId>, next: &Next) {
         let (old, new) = (&self.generation, &next.generation);
         let order = providers(old, &self.graph, unit);
@@ -87,8 +86,8 @@ impl Machine {
         }
     }
 
-    /// A depends-on target that changes its provider, or becomes nobody's, is lost; a new
-    /// depends-on binds if its provider is active now, and is lost if not.
+    /// Returns the first depends-on target that the run loses. A target whose provider changes or
+    /// disappears is lost. A new depends-on is lost unless its provider is active now.
     fn loses(&self, unit: UnitId, there: UnitId, next: &Next) -> Option<Name> {
         if self.cell(unit.0).phase.is_told() || self.planted(Mutant::NewProviderBinds) {
             return None;
@@ -123,7 +122,7 @@ impl Machine {
         None
     }
 
-    /// depends-ms targets of the present run that the next graph leaves to nobody.
+    /// Returns the depends-ms targets of the present run that have no provider in the next graph.
     fn milestones_lost(&self, unit: UnitId, next: &Next) -> Vec<Name> {
         let known = self.cell(unit.0).phase.run().map_or(&[][..], |run| &run.milestones_lost);
         let edges = self.graph.edges(unit).iter();
@@ -140,7 +139,8 @@ impl Machine {
         lost
     }
 
-    /// Every unit to its place in the next generation; up runs of removed units behind them.
+    /// Moves every cell to its index in the next generation; up runs of removed units follow
+    /// behind.
     fn carry_over(
         &mut self,
         now: Time,
@@ -191,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// What was said of a unit that is no more holds no longer.
+    /// Notes that a removed unit is not shown any more.
     fn note_removed(unit: Name, cell: &Cell, out: &mut Vec<Action>) {
         let (from, to) = (cell.shown, State::Disabled);
         if from != to {
@@ -199,7 +199,7 @@ impl Machine {
         }
     }
 
-    /// Derives deadlines, runs and slots from the phases.
+    /// Recomputes timers, runs and slots from the phases.
     pub(super) fn rearm(&mut self) {
         self.timers.clear();
         self.runs.clear();
@@ -215,8 +215,8 @@ impl Machine {
         self.touched.clear();
     }
 
-    /// Runs that are not to stop follow the present generation in the keys of class *live*, and
-    /// provide what the present graph says.
+    /// Gives runs that do not have to stop the present keys of class *live*; they hold the targets
+    /// that the present graph gives them.
     pub(super) fn settle_definitions(&mut self) {
         for unit in self.generation.unit_ids() {
             let ix = unit.0;
@@ -251,7 +251,7 @@ impl Machine {
     }
 }
 
-/// Where each unit is in the next generation, if it is there; both are in order of names.
+/// Finds each unit in the next generation by name. Both lists are sorted by name.
 fn places(old: &Generation, new: &Generation) -> Vec<Option<UnitId>> {
     let mut rest = new.unit_ids().zip(&new.units).peekable();
     let place_of = |unit: &Unit| {
@@ -261,13 +261,13 @@ fn places(old: &Generation, new: &Generation) -> Vec<Option<UnitId>> {
     old.units.iter().map(place_of).collect()
 }
 
-/// The names on both ends of an edge.
+/// Returns the names of the target and the provider of an edge.
 fn names<'a>(generation: &'a Generation, edge: &Edge) -> Option<(&'a Name, Option<&'a Name>)> {
     let provider = edge.provider.and_then(|unit| generation.unit(unit)).map(|unit| &unit.name);
     Some((&generation.target(edge.target)?.name, provider))
 }
 
-/// Who a unit's start waits for.
+/// Returns the units that a unit's start waits for.
 fn providers(generation: &Generation, graph: &Graph, unit: UnitId) -> Vec<Name> {
     let edges = graph.edges(unit).iter().filter(|edge| edge.kind.orders());
     let units = edges.filter_map(|edge| generation.unit(edge.provider?));
@@ -277,14 +277,14 @@ fn providers(generation: &Generation, graph: &Graph, unit: UnitId) -> Vec<Name> 
     names
 }
 
-/// The targets a unit is selected for.
+/// Returns the targets that a unit is selected to provide.
 fn selected(generation: &Generation, graph: &Graph, unit: UnitId) -> Vec<Name> {
     let provides = generation.unit(unit).map_or(&[][..], |unit| &unit.provides);
     let selected = provides.iter().filter(|t| graph.provider(**t).unit() == Some(unit));
     selected.filter_map(|target| Some(generation.target(*target)?.name.clone())).collect()
 }
 
-/// Takes one unit over into the next generation.
+/// Carries one unit over into the next generation.
 fn carry(
     cell: &mut Cell,
     before: (&Generation, Option<&Unit>),
@@ -303,7 +303,7 @@ fn carry(
         cell.connection_lost = false;
         match &mut cell.phase {
             Phase::Backoff(_) | Phase::Failed(_) => cell.phase = Phase::Idle,
-            // Not counted yet, for something of it is left.
+            // The failure is not counted yet, because the run is not gone.
             Phase::Stopping(_, stop) => stop.forgive(),
             Phase::Idle | Phase::Starting(_, _) | Phase::Ready(_, _, _) => {}
         }
@@ -350,7 +350,7 @@ fn reload_in_place(run: &mut Run, unit: &Unit, out: &mut Vec<Action>) {
     out.push(Action::ReloadUnit { name: unit.name.clone(), run: run.id });
 }
 
-/// The two say the same, wherever in which file.
+/// Returns true if two definitions are equal, regardless of their files.
 pub(super) fn is_same(one: (&Generation, &Unit), other: (&Generation, &Unit)) -> bool {
     fn named<'a>(
         generation: &'a Generation,

@@ -1,6 +1,5 @@
-//! All the machine knows of one unit: what is stored, and what is derived from it
-//! and from the unit's neighbours. Derived values are kept up by
-//! [`super::propagation`]; nothing else writes them.
+//! The machine's data about one unit: stored fields, and fields derived from these and from the
+//! unit's neighbours. Only [`super::recompute`] and [`super::propagation`] write derived fields.
 
 use super::phase::Phase;
 use crate::machine::reason::{Reason, State};
@@ -9,67 +8,68 @@ use crate::unit::generation::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// See the module.
+/// One unit, or one removed unit whose run is not over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cell {
     // --- stored ---
     pub(super) phase: Phase,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub(super) failures: u32,
-    /// When the last ones were, for a `restart-limit` with a span.
+    /// Times of the last failures, for a `restart-limit` with a time span.
     pub(super) recent: VecDeque<Time>,
-    /// Its failures count for others until it is active again.
+    /// The unit counts as failed for its dependents until it is active again.
     pub(super) verdict: bool,
-    /// The last failure.
+    /// Reason of the last failure.
     pub(super) last: Option<Box<Reason>>,
-    /// The last failure was of the run for a connection. It is told until somebody connects again,
-    /// and no more than told: what is over is nobody's trouble.
+    /// The last failure was that of a run for one connection. It is shown until the next connection
+    /// comes, and never counted.
     pub(super) connection_lost: bool,
-    /// When the last failed run ended.
+    /// End of the last failed run.
     pub(super) ended: Time,
-    /// Since it became needed it has neither been active nor failed by itself.
+    /// Since the unit became needed, it has neither been active nor failed by itself.
     pub(super) untried: bool,
-    /// A trigger that has fired, and whose activation has not ended.
+    /// The trigger has fired and its activation has not ended.
     pub(super) triggered: bool,
-    /// N had it only because a unit failed or exited, see [`super::needed_set::NeededSet::is_brought`].
+    /// The unit is needed only because another unit failed or exited, see
+    /// [`super::needed_set::NeededSet::is_brought`].
     pub(super) brought: bool,
 
     // --- derived: by one search per change of goal or generation ---
-    /// In N.
+    /// The unit is in the needed set N.
     pub(super) needed: bool,
-    /// It lost against this target's unit, with which it may not be up.
+    /// The unit lost a conflict against the provider of this target.
     pub(super) conflict: Option<TargetId>,
-    /// Its file can not be used.
+    /// The unit's file is unusable.
     pub(super) broken: bool,
-    /// Longest chain of needed units that waits for it.
+    /// Length of the longest chain of needed units that waits for this unit.
     pub(super) rank: u32,
 
     // --- derived: kept up event by event ---
-    /// Up, and has to stop.
+    /// The unit is up and has to stop.
     pub(super) must_stop: bool,
-    /// Gates that keep it from starting.
+    /// Number of dependencies that keep the unit from starting.
     pub(super) closed_gates: u32,
-    /// Hard dependencies that are failed or nobody's.
+    /// Number of hard dependencies that are failed or have no provider.
     pub(super) failed_deps: u32,
-    /// Units that have to be down before it may be told to stop.
+    /// Number of units that must be down before this one may be told to stop.
     pub(super) dependents_up: u32,
-    /// What its neighbours were last told.
+    /// The facets its neighbours have last seen.
     pub(super) facets: u16,
-    /// In the worklist.
+    /// The unit is in the worklist.
     pub(super) queued: bool,
-    /// In the list of units whose shown state may have changed.
+    /// The unit is in the list of units whose shown state may have changed.
     pub(super) touched: bool,
-    /// In the list of units whose record may have changed.
+    /// The unit is in the list of units whose record may have changed.
     #[serde(skip)]
     pub(super) changed: bool,
-    /// Last shown.
+    /// The last shown state.
     pub(super) shown: State,
-    /// Since when.
+    /// Start of the last shown state.
     pub(super) since: Time,
 }
 
 impl Cell {
-    /// Of no unit.
+    /// The cell that belongs to no unit.
     pub(super) fn empty() -> Cell {
         Cell::new(Time::ZERO)
     }

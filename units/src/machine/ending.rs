@@ -1,5 +1,5 @@
-//! The end of everything: shutdown, reboot, exit. The goal is empty whatever else
-//! was wished; a deadline; then what remains is killed.
+//! Shutdown, reboot and exit. The goal becomes empty whatever the wish says; processes that remain
+//! at the deadline are killed.
 
 use super::mutant::Mutant;
 use super::{Ix, Machine};
@@ -10,11 +10,11 @@ use crate::spec::Exit;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// An end under way.
+/// A shutdown in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ending {
     pub(super) how: Shutdown,
-    /// None: passed.
+    /// `None` once it has passed.
     pub(super) deadline: Option<Time>,
     pub(super) finished: bool,
 }
@@ -27,7 +27,7 @@ impl Machine {
         self.search_due = true;
     }
 
-    /// The global deadline has come: KILL to all that is up, told or not.
+    /// Handles the shutdown deadline: sends KILL to every run that is up.
     pub(super) fn end_deadline(&mut self, now: Time, out: &mut Vec<Action>) {
         if let Some(ending) = &mut self.ending {
             ending.deadline = None;
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// Says so, once, when everything is down.
+    /// Emits `Finish`, once, when everything is down.
     pub(super) fn finish(&mut self, out: &mut Vec<Action>) {
         let Some(ending) = self.ending.filter(|ending| !ending.finished) else { return };
         let left = self.runs.values().filter(|ix| !self.cell(**ix).phase.is_hopeless()).count();
@@ -54,7 +54,8 @@ impl Machine {
         }
     }
 
-    /// No further run of this unit comes by itself: what `exit-with` waits for.
+    /// Handles a unit that will not run again by itself: sets the exit code if it is the unit of
+    /// `exit-with`.
     pub(super) fn over_for_good(&mut self, ix: Ix, reason: &Reason) {
         if self.ending.is_some() {
             return;
@@ -66,7 +67,7 @@ impl Machine {
     }
 }
 
-/// What a shell would say of it.
+/// Returns the exit code that a shell would report.
 fn exit_code(reason: &Reason) -> u8 {
     const ENOENT: i32 = 2;
     match reason {
@@ -80,7 +81,7 @@ fn exit_code(reason: &Reason) -> u8 {
         }
         Reason::Exec(_) => 126,
         Reason::OutOfMemory => 128 + 9,
-        // There was nothing to do.
+        // A skipped unit had nothing to do.
         Reason::Skipped { .. } => 0,
         Reason::StartTimeout
         | Reason::StopTimeout

@@ -1,6 +1,7 @@
-//! What a run still has although the present graph gives it to others, or to nobody: the targets it
-//! holds until it is gone, and those it conflicts with. Who waits for that, and who restarts with it.
-//! It is written down where a new graph takes the place of the one before ([`super::apply_generation`]).
+//! Targets that a run holds, and targets it conflicts with, although the present graph says
+//! otherwise. A run holds them until it is gone: the units selected to provide them wait, and units
+//! that restart with the provider follow it. [`super::apply_generation`] records them when the
+//! graph changes.
 
 use super::mutant::Mutant;
 use super::{Ix, Machine};
@@ -10,8 +11,8 @@ use crate::unit::generation::{Generation, TargetId, Unit, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
-    /// Who has to wait until another unit's run gives a target back: who is to provide it, and who
-    /// conflicts with it.
+    /// Finds the units that wait until another unit's run releases a target: the selected providers
+    /// of the target and the units that conflict with it.
     pub(super) fn find_holders(&mut self) {
         self.holders.clear();
         self.followers.clear();
@@ -19,7 +20,7 @@ impl Machine {
             return;
         }
         let forgets = self.planted(Mutant::ConflictForgotten);
-        // Looked for only where a run holds what it is not selected for any more.
+        // Computed only if a run holds a target it is not selected for any more.
         let (mut opposed, mut restarting) = (None, None);
         for ix in self.all() {
             let Some(run) = self.cell(ix).phase.run() else { continue };
@@ -41,7 +42,7 @@ impl Machine {
             }
             let against = against.iter().flat_map(|against| against.iter()).filter(|_| !forgets);
             waiting.extend(against.filter_map(target).filter_map(provider));
-            // Followers of a run that outlived KILL were released when it was given up.
+            // Followers of an unkillable run were released when it was declared unkillable.
             if self.cell(ix).phase.is_hopeless() {
                 followers.clear();
             }
@@ -55,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// By target, the units that restart with who provides it.
+    /// By target, the units that restart with its provider.
     fn restarting_with(&self) -> BTreeMap<TargetId, Vec<Ix>> {
         let mut with: BTreeMap<TargetId, Vec<Ix>> = BTreeMap::new();
         if self.planted(Mutant::RestartWithForgotten) {
@@ -71,7 +72,7 @@ impl Machine {
     }
 }
 
-/// The targets a unit says it conflicts with.
+/// Returns the targets of a unit's `conflicts`.
 pub(super) fn conflicting(generation: &Generation, unit: UnitId) -> Vec<Name> {
     let unit = generation.unit(unit).filter(|unit| unit.fault.is_none());
     let targets = unit.into_iter().flat_map(conflicts_of);
@@ -87,7 +88,7 @@ fn conflicts_of(unit: &Unit) -> impl Iterator<Item = TargetId> {
     conflicts.map(|dependency| dependency.target)
 }
 
-/// By target, the units that say they conflict with it.
+/// By target, the units that conflict with it.
 fn opposed_by(generation: &Generation) -> BTreeMap<TargetId, Vec<Ix>> {
     let mut opposed: BTreeMap<TargetId, Vec<Ix>> = BTreeMap::new();
     for (id, unit) in generation.unit_ids().zip(&generation.units) {

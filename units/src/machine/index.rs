@@ -1,5 +1,5 @@
-//! The books: where each unit stands among all, those that are removed too, and which phase it is in, with the
-//! deadlines, the run and the slot that belong to it.
+//! Access to cells by index, and the one place that changes a phase: it keeps timers, runs and
+//! slots consistent with the phases.
 
 use super::cell::Cell;
 use super::mutant::Mutant;
@@ -28,7 +28,7 @@ impl Machine {
         }
     }
 
-    /// The present definition; None for a removed unit.
+    /// Returns the present definition, or `None` for a removed unit.
     pub(super) fn unit(&self, ix: Ix) -> Option<&Unit> {
         self.generation.unit(UnitId(ix))
     }
@@ -51,7 +51,7 @@ impl Machine {
         own.unwrap_or(&self.generation.settings.default_target).clone()
     }
 
-    /// Where a unit stands among all, removed ones too, in the order of names.
+    /// Returns the sort key of a unit in the order of names, removed units included.
     pub(super) fn key(&self, ix: Ix) -> Key {
         match self.removed_name(ix) {
             None => (ix, u32::MAX, ix),
@@ -71,7 +71,7 @@ impl Machine {
 
     // --- phases ---------------------------------------------------------------
 
-    /// Takes a phase's deadlines, run and slot out of the books.
+    /// Removes a phase's deadlines, run and slot.
     pub(super) fn disarm(&mut self, ix: Ix, phase: &Phase) {
         let key = self.key(ix);
         self.timers.disarm(key, phase.deadlines());
@@ -83,7 +83,8 @@ impl Machine {
         }
     }
 
-    /// Enters a phase, with its deadlines, run and slot. The one before is out of the books.
+    /// Enters a phase and adds its deadlines, run and slot. The caller has removed those of the
+    /// previous phase.
     pub(super) fn put_phase(&mut self, ix: Ix, phase: Phase) {
         let key = self.key(ix);
         let rings = |at: &Time| *at < Time::HALF || !self.planted(Mutant::DeadlineSigned);

@@ -1,21 +1,19 @@
-//! The machine: facts in, deeds out. The only place where anything is decided.
+//! The state machine: events in, actions out. All decisions about units are made here.
 //!
 //! # The story
 //!
-//! [`Machine::step`] takes one event at one point in time and answers with orders.
-//! It works in two halves. *Apply* changes the one unit the event speaks of, or the
-//! one wish ([`fact`], [`run_notifications`], [`trigger`], [`wish`], [`restart_ops`],
-//! [`ending`]). *Settle* carries out what
-//! follows ([`settle`]): tell all that may stop, until nothing moves; then start all
-//! that may start, in order. Between the two, a change travels from neighbour to
-//! neighbour as one-step changes of counters ([`propagation`]). What is needed at all is
-//! found by one search per change of goal, policy or generation ([`needed_set`],
-//! [`recompute`]); a generation is exchanged by one flip ([`apply_generation`]). All of it but the generation
-//! goes into bytes and comes back from them ([`kept`]), or into records ([`record`]); where these are lost too, it begins
-//! beside what is there ([`there`]).
+//! [`Machine::step`] takes one event at one point in time and returns actions. It has two halves.
+//! *Apply* changes the unit that the event is about, or the operator's wish ([`fact`],
+//! [`run_notifications`], [`trigger`], [`wish`], [`restart_ops`], [`ending`]). *Settle* carries out
+//! the consequences ([`settle`]): it tells every unit to stop that may stop, until nothing changes,
+//! and then starts every unit that may start, in order. Between the halves a change travels from
+//! neighbour to neighbour as one-step changes of counters ([`propagation`]).
+//! The needed set is found by one search per change of goal, policy or generation ([`needed_set`],
+//! [`recompute`]). [`apply_generation`] exchanges the generation at once. [`kept`] turns everything
+//! but the generation into bytes and back; [`record`] does the same with one record per unit.
 //!
-//! There is no clock, no recursion, no I/O, and nothing that depends on the order of
-//! memory: the same events give the same orders. Timers fire at [`Event::Tick`] only.
+//! There is no clock, no recursion and no I/O, and no result depends on the order of memory: equal
+//! events give equal actions. Timers fire only at [`Event::Tick`].
 //!
 //! # What an operator sees ([`shown`]), the first row that fits
 //!
@@ -31,53 +29,54 @@
 //!
 //! # Order of authority
 //!
-//! The end (shutdown) · the policy's masks · the goal, the overlay, the sources'
-//! roots, what triggers fired · the dependencies of what these need · slots. A unit
-//! of a weaker root gives way in a conflict.
+//! Shutdown · the policy's masks · the goal, the overlay, the sources' roots, fired triggers · the
+//! dependencies of these · slots. In a conflict the unit of the weaker root gives way.
 //!
 //! # Decisions
 //!
 //! Where the rules leave a choice:
-//! - *Optional hard dependencies*: `depends-on: t?` is no dependency while nobody
-//!   provides `t` or it is masked.
-//! - *A mask names a target*; it masks a whole unit where it is the unit's own name, where all
-//!   the unit's targets are masked, or where these are names of one thing (an imported unit's are).
-//! - *Failed is the shown state*: a provider on its way down makes its dependents wait; only
-//!   once it is down and failed are they failed (dependency).
-//! - *An unkillable run* is shown failed, opens waits-for and restart-with, and makes hard
-//!   dependents failed (dependency); it still keeps conflicting units and its own next run away.
-//! - *The floor of the delay* (from the 10th failure on) is capped by `restart-delay-max`, but
-//!   is never under 100 ms.
+//! - *Optional hard dependencies*: `depends-on: t?` is no dependency while no unit provides `t` or
+//!   `t` is masked.
+//! - *A mask names a target*. It masks a whole unit if it is the unit's own name, if all targets of
+//!   the unit are masked, or if the targets are names of one thing (as with imported units).
+//! - *Failed is the shown state*: dependents of a stopping provider wait; they are failed
+//!   (dependency) only once the provider is down and failed.
+//! - *An unkillable run* is shown as failed, opens waits-for and restart-with, and makes hard
+//!   dependents failed (dependency). It still blocks conflicting units and the unit's own next run.
+//! - *The floor of the delay* (from the 10th failure on) is capped by `restart-delay-max`, but is
+//!   never under 100 ms.
 //! - *`restart: always`* of a oneshot: it is exited (active) until the delay is over.
 //! - *A firing* of a failed unit keeps its failures and verdict and only sets the time of the next
-//!   try; a firing on an up unit that is not to stop does nothing.
-//! - *One root needing both sides of a conflict* at boot: the first by name stays.
-//! - *A lost milestone* (a depends-ms target of a run that nobody provides any more) degrades the
-//!   unit and, like all that is amiss, what reaches it.
-//! - *A run kept as stale* stays so until its definition changes again or it is restarted.
-//! - *requires-active* is `after` with a condition: while the provider is on its way the unit
-//!   waits, where nothing brings it up it is failed (dependency); latched from its start on.
-//! - *on-failure, on-success* work like triggers: the verdict, or being exited (not skipped), of a
-//!   unit in N brings the target in as the weakest root, for as long as it stands. They follow what
-//!   is stored of the unit itself, never failed (dependency), so N stays a least set and no ring of
-//!   them is a loop (each further final failure runs again what has exited): each unit is in N once, and retries have their delays. A unit that is retried
-//!   with its verdict standing keeps its alarm; a success ends it, and stops what it had started.
-//! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which is about the changed
-//!   unit alone; who is not running or has no way to reload is passed by.
-//! - *A restart class* asks for the reason of the failure; a final failure has its verdict at once,
-//!   as with `restart: never`. restart-except and restart-also ask for the end of the main process
-//!   and come before the class, in this order. An exec error is final whatever they say.
-//! - *A run-timeout* counts from when the run became active, EXTEND_TIMEOUT_USEC puts it off; an
+//!   try. A firing of an up unit that does not have to stop does nothing.
+//! - *One root that needs both sides of a conflict* at boot: the first unit by name stays.
+//! - *A lost milestone* (a depends-ms target of a run that no unit provides any more) degrades the
+//!   unit and everything that reaches it.
+//! - *A stale run* stays stale until its definition changes again or it is restarted.
+//! - *requires-active* is `after` with a condition. The unit waits while the provider is starting,
+//!   and is failed (dependency) if nothing starts the provider. The condition is latched when the
+//!   unit starts.
+//! - *on-failure, on-success* work like triggers: a needed unit with a verdict, or one that exited
+//!   (and was not skipped), brings its target in as the weakest root for as long as that state
+//!   lasts. They follow the unit's stored state, never failed (dependency), so N stays a least set.
+//!   A ring of them is no loop: each unit is in N once, retries have delays, and each further final
+//!   failure runs again only what has exited. A unit that is retried while its verdict stands keeps
+//!   its alarm; a success ends the alarm and stops what it had started.
+//! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which concerns the changed
+//!   unit alone. Units that are not running or cannot reload are passed over.
+//! - *A restart class* looks at the reason of the failure. A final failure has its verdict at once,
+//!   as with `restart: never`. restart-except and restart-also look at the exit of the main process
+//!   and come before the class, in this order. An exec error is final in any case.
+//! - *A run-timeout* counts from when the run became active; EXTEND_TIMEOUT_USEC postpones it. An
 //!   exited run has none.
-//! - *Without `remain`* a run that ends well is over: it is stopped like any other (`StopReason::Done`)
-//!   and the unit then rests as exited, with nothing left to stop. The success opens waits-for and
-//!   depends-ms. For depends-on and requires-active the unit is not active: what depends on it loses
-//!   it and is failed (dependency). A firing, a restart or a changed definition runs it again; it does
-//!   not run again by itself. A oneshot does its exec-stop before it reports its end.
+//! - *Without `remain`* a run that succeeds is over: it is stopped like any other
+//!   (`StopReason::Done`), and the unit then rests as exited with nothing left to stop. The success
+//!   opens waits-for and depends-ms. For depends-on and requires-active the unit is not active, so
+//!   its dependents lose it and are failed (dependency). A firing, a restart or a changed
+//!   definition runs it again; nothing else does. A oneshot runs its exec-stop before it reports
+//!   its end.
 //! - *A failed assert* is an exec error (stage assert): final until retry or a new definition.
 //! - *A skipped* main unit of `exit-with` ends init with 0.
-//! - *At boot* the goal counts as broken too when a hard dependency of it can not be had. Beside what
-//!   lives ([`there`]) no emergency takes its place.
+//! - *At boot* the goal counts as broken too if a hard dependency of it cannot be satisfied.
 
 pub mod action;
 mod apply_generation;
@@ -135,13 +134,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use timer::{Key, Timers};
 
-/// A unit's place: its [`crate::unit::generation::UnitId`], or for an up run of a removed unit one behind them all.
+/// Index of a cell: the [`crate::unit::generation::UnitId`] of its unit. Up runs of removed units
+/// have the indices behind the last unit.
 type Ix = u32;
 
 /// See the module.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// A mistake made on purpose, for the simulator to find.
+    /// The planted bug that the simulator must find.
     #[cfg(feature = "sim")]
     #[serde(skip)]
     mutant: Option<Mutant>,
@@ -149,22 +149,22 @@ pub struct Machine {
     generation: Arc<Generation>,
     #[serde(skip)]
     graph: Arc<Graph>,
-    /// Mistakes in the present graph.
+    /// Errors in the present graph.
     #[serde(skip)]
     faults: Arc<Vec<Fault>>,
     policy: Policy,
     wish: Wish,
     booted: bool,
-    /// Used where the settings name no shutdown-deadline.
+    /// Used if the settings have no shutdown-deadline.
     shutdown_deadline: Duration,
     ending: Option<Ending>,
-    /// `exit-with` has come true.
+    /// Set once the unit of `exit-with` is over for good.
     exit_code: Option<u8>,
 
     cells: Vec<Cell>,
-    /// Names of the removed units that are still up, behind the generation's.
+    /// Names of removed units that are still up; their cells follow those of the generation.
     removed_units: Vec<crate::text::name::Name>,
-    /// Stands in for a cell that is not there.
+    /// Returned for an index that has no cell.
     #[serde(skip, default = "Cell::empty")]
     empty: Cell,
     runs: BTreeMap<RunId, Ix>,
@@ -181,33 +181,34 @@ pub struct Machine {
     /// Units whose record may have changed since [`Machine::take_changes`].
     #[serde(skip)]
     changed: Vec<Ix>,
-    /// All records may have.
+    /// All records may have changed.
     #[serde(skip)]
     all_changed: bool,
     visited: usize,
     may_stop: BTreeSet<Key>,
     may_start: BTreeSet<(Reverse<u32>, Ix)>,
-    /// Those of them that take no place.
+    /// The units among them that need no slot.
     may_start_freely: BTreeSet<(Reverse<u32>, Ix)>,
-    /// `max-starting`; 0: no limit.
+    /// `max-starting`; 0 means no limit.
     slots: u32,
     slots_used: u32,
-    /// N has to be searched anew.
+    /// The needed set N must be searched again.
     search_due: bool,
     triggers: Vec<Ix>,
-    /// Stop order of old runs: dependent → providers.
+    /// Stop order of runs started under an earlier graph: dependent → providers.
     stop_order: BTreeMap<Ix, Vec<Ix>>,
-    /// Edges were left out of it that would have closed a ring.
+    /// Some of these edges were left out because they would close a ring.
     stop_order_cut: bool,
-    /// Who gives back a target another unit waits for: holder → waiting.
+    /// Runs that hold a target which other units wait for: holder → waiting units.
     holders: BTreeMap<Ix, Vec<Ix>>,
-    /// Units that restart with who provides a target, by the run that still holds it: told with it, and
-    /// not begun while it is stopping.
+    /// Units that restart with the run that still holds a target: holder → followers. They are told
+    /// to stop with the holder, and do not start while it is stopping.
     followers: BTreeMap<Ix, Vec<Ix>>,
 }
 
 impl Machine {
-    /// One that waits for [`Event::Boot`]. `shutdown_deadline` holds where the settings name none.
+    /// Creates a machine that waits for [`Event::Boot`]. `shutdown_deadline` is used if the
+    /// settings have none.
     pub fn new(shutdown_deadline: Duration) -> Machine {
         Machine {
             #[cfg(feature = "sim")]
@@ -247,7 +248,7 @@ impl Machine {
         }
     }
 
-    /// The only way in.
+    /// Processes one event and returns the resulting actions. Nothing else changes the machine.
     pub fn step(&mut self, now: Time, event: Event) -> Outcome {
         let mut out = Vec::new();
         self.visited = 0;
@@ -257,7 +258,7 @@ impl Machine {
         Outcome { actions: out, refused }
     }
 
-    /// When the next [`Event::Tick`] is due; None: nothing is awaited in time.
+    /// Returns the time at which the next [`Event::Tick`] is due, or `None` if no timer is armed.
     pub fn next_deadline(&self) -> Option<Time> {
         let wish = self.wish.want.values().flatten().min().copied();
         let wish = wish.filter(|_| !self.planted(Mutant::WantNeverEnds));
@@ -403,8 +404,8 @@ impl Machine {
         }
     }
 
-    /// All that is due by now, each followed by what follows from it, in order of time and name;
-    /// the end's own deadline after the units', for it is about what still remains.
+    /// Fires all timers that are due, in order of time and name, and settles after each. The
+    /// shutdown deadline comes after the units' timers, because it is about what still runs.
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         while let Some(due) = self.next_deadline().filter(|due| *due <= now) {
             if let Some((ix, timer)) = self.timers.take_due(due) {
@@ -421,7 +422,7 @@ impl Machine {
         }
     }
 
-    /// One line for each unit that is shown differently now.
+    /// Emits one note for each unit whose shown state has changed.
     fn notes(&mut self, now: Time, out: &mut Vec<Action>) {
         let mut touched = std::mem::take(&mut self.touched);
         self.visited += touched.len();

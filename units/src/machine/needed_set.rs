@@ -1,5 +1,5 @@
-//! N: the least set of units the goal needs. One search from the roots, in the
-//! order of their weight; never reference counts, for `wants` may be cyclic.
+//! The needed set N: the least set of units that the goal needs. It is found by one search from the
+//! roots in order of their weight, never by reference counts, because `wants` may be cyclic.
 
 use crate::graph::Graph;
 use crate::spec::DependencyKind;
@@ -9,41 +9,43 @@ use crate::unit::generation::{Generation, UnitId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the operator wishes: the goal and what was laid over it.
+/// The operator's wish: the goal and the overlay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
-    /// Of `set-target`.
+    /// Targets of `set-target`.
     pub goal: Vec<Name>,
-    /// `+x`, each with its end.
+    /// Targets added with `+x`, each with the time its wish ends.
     pub want: BTreeMap<Name, Option<Time>>,
-    /// `-y`: masks.
+    /// Targets masked with `-y`.
     pub drop: BTreeSet<Name>,
 }
 
 impl Wish {
-    /// The roots that are the operator's, heaviest first.
+    /// Returns the operator's roots, heaviest first.
     pub(super) fn roots(&self) -> impl Iterator<Item = &Name> {
         self.goal.iter().chain(self.want.keys())
     }
 }
 
-/// What a unit has come to that brings a target in for as long as it stands.
+/// The state of a unit that makes another unit needed for as long as it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// A trigger has fired.
+    /// The trigger has fired.
     Fired,
-    /// Past its verdict: on-failure.
+    /// The unit has a verdict: on-failure.
     Failed,
-    /// Exited: on-success.
+    /// The unit has exited: on-success.
     Succeeded,
-    /// It has a connection that a socket accepted.
+    /// The unit has a connection that a socket accepted.
     Connected,
-    /// A failure or a success brought it in, and its run, which ends by itself, has not ended.
+    /// A failure or a success made the unit needed, and its run, which ends by itself, has not
+    /// ended.
     Unfinished,
 }
 
 impl Occasion {
-    /// The dependent's; of [`DependencyKind::Accepts`] it is the provider's.
+    /// Returns the state that makes an edge of this kind pull: a state of the dependent, and of the
+    /// provider for [`DependencyKind::Accepts`].
     pub(super) fn of(kind: DependencyKind) -> Option<Occasion> {
         match kind {
             DependencyKind::OnFailure => Some(Occasion::Failed),
@@ -63,18 +65,18 @@ impl Occasion {
     }
 }
 
-/// Roots beside the wished ones, in this order: the trigger or the unit that has come to its end, the
-/// unit it brings in, and whether that is for a failure or a success.
+/// Roots beside the wished ones, in this order: the unit whose state pulls, the unit it makes
+/// needed, and whether a failure or a success is the reason.
 type Late = BTreeSet<(UnitId, UnitId, bool)>;
 
-/// The result of the search.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NeededSet {
-    /// By unit: the first root that needs it, from 1; 0: not needed.
+    /// By unit: the number of the first root that needs it, from 1; 0 if it is not needed.
     root: Vec<u32>,
-    /// Roots up to this one are the operator's.
+    /// Roots up to this number are the operator's.
     wished: u32,
-    /// Roots that on-failure, on-success or an unfinished run of theirs brought in.
+    /// Roots made by on-failure, on-success or an unfinished run of either.
     ends: BTreeSet<u32>,
 }
 
@@ -87,8 +89,8 @@ impl NeededSet {
         self.root.get(unit.index()).copied().unwrap_or(0)
     }
 
-    /// Searches. `stands` says whether a unit has come to this: of [`Occasion::Unfinished`] for each
-    /// unit, else for those in N.
+    /// Searches. `stands` tells whether a unit is in a state; it is asked about units in N, and
+    /// about every unit for [`Occasion::Unfinished`].
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
@@ -115,7 +117,8 @@ impl NeededSet {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        // Last: what else needs them gives them the same place as before their runs began.
+        // Unfinished runs come last, so that another root keeps the place it gave them before the
+        // run began.
         let mut unfinished = unfinished.filter(is_provider);
         loop {
             let (unit, at_end) = match late.pop_first() {
@@ -169,8 +172,8 @@ impl NeededSet {
         }
     }
 
-    /// Needed units that may not be up together: (the one that gives way, the one that stays).
-    /// The heavier root stays; of one root, the first by name.
+    /// Returns needed units that may not be up together: loser → winner. The heavier root wins;
+    /// within one root, the first unit by name.
     pub(super) fn conflicts(&self, graph: &Graph) -> BTreeMap<UnitId, UnitId> {
         let count = u32::try_from(self.root.len()).unwrap_or(u32::MAX);
         let fighters = |unit: UnitId| {
@@ -200,12 +203,12 @@ impl NeededSet {
         losers
     }
 
-    /// It is needed, and nothing but a failure, a success or an unfinished run of theirs needs it.
+    /// The unit is needed, but only because of a failure, a success or an unfinished run of theirs.
     pub(super) fn is_brought(&self, unit: UnitId) -> bool {
         self.ends.contains(&self.root(unit))
     }
 
-    /// Both are needed by what the operator wishes, not by a source or a trigger alone.
+    /// The unit is needed by the operator's wish, not only by a source or a trigger.
     pub(super) fn is_wished(&self, unit: UnitId) -> bool {
         (1..=self.wished).contains(&self.root(unit))
     }

@@ -1,10 +1,9 @@
-//! What a unit is for its neighbours, and how a change reaches them.
+//! How a change of one unit reaches its neighbours.
 //!
-//! Each unit shows its neighbours a few bits, its *facets*. When one changes, the
-//! edges to the neighbours are walked once and their counters (closed gates, failed
-//! hard dependencies, dependents still up) moved by one. A unit whose counter
-//! reaches or leaves zero is looked at next. So the cost of an event follows what
-//! it touches, and there is no recursion: one worklist.
+//! Each unit shows its neighbours a few bits, its *facets*. If one changes, the edges to the
+//! neighbours are walked once and their counters (closed gates, failed hard dependencies,
+//! dependents still up) change by one. A unit whose counter reaches or leaves zero enters the
+//! worklist. The cost of an event therefore follows the units it touches, and nothing recurses.
 
 use super::mutant::Mutant;
 use super::needed_set::Occasion;
@@ -16,36 +15,37 @@ use crate::unit::generation::UnitId;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// In N.
+/// The unit is needed.
 pub(super) const NEEDED: u16 = 1;
-/// Starting, active or stopping.
+/// The unit is starting, active or stopping.
 pub(super) const UP: u16 = 1 << 1;
-/// Its run is active, whatever is to become of it.
+/// The run is active, even if it has to stop.
 pub(super) const READY: u16 = 1 << 2;
-/// Active for gates: not in must_stop.
+/// The run is active and does not have to stop: opens depends-ms and requires-active.
 pub(super) const ACTIVE: u16 = 1 << 3;
-/// Active also for depends-on: not skipped.
+/// The unit is active and was not skipped: opens depends-on.
 pub(super) const SOLID: u16 = 1 << 4;
 /// Opens waits-for.
 pub(super) const SETTLED: u16 = 1 << 5;
-/// Makes hard dependents failed (dependency).
+/// The unit makes hard dependents failed (dependency).
 pub(super) const FAILED: u16 = 1 << 6;
-/// Up and in must_stop, and its end may be hoped for.
+/// The unit is up, has to stop, and its run is not unkillable.
 pub(super) const STOPPING: u16 = 1 << 7;
-/// In must_stop.
+/// The unit has to stop.
 pub(super) const MUST_STOP: u16 = 1 << 8;
 
-/// Past its verdict.
+/// The unit has a verdict.
 pub(super) const ALARM: u16 = 1 << 9;
-/// Exited, and not because it was skipped.
+/// The unit has exited and was not skipped.
 pub(super) const DONE: u16 = 1 << 10;
-/// Its run has ended well and is over: a success for those that come after it, and not active.
+/// The run has succeeded and is over: a success for units ordered after it, but not active.
 pub(super) const OVER: u16 = 1 << 11;
 
 /// See [`Occasion::Unfinished`].
 pub(super) const UNFINISHED: u16 = 1 << 12;
 
-/// An edge of this kind to a provider with these facets keeps the dependent from starting.
+/// Returns true if an edge of this kind to a provider with these facets keeps the dependent from
+/// starting.
 pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
     match kind {
         DependencyKind::DependsOn => facets & SOLID == 0,
@@ -64,13 +64,14 @@ pub(super) fn closes(kind: DependencyKind, facets: u16) -> bool {
     }
 }
 
-/// An edge of this kind to a provider with these facets makes the dependent failed (dependency).
+/// Returns true if an edge of this kind to a provider with these facets makes the dependent failed
+/// (dependency).
 pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
     let (failed, over) = (facets & FAILED != 0, facets & OVER != 0);
     match kind {
         DependencyKind::DependsOn => failed || over,
         DependencyKind::DependsMs => failed,
-        // Nothing brings it up.
+        // Nothing starts the provider.
         DependencyKind::RequiresActive => {
             over || facets & ACTIVE == 0 && (failed || facets & NEEDED == 0)
         }
@@ -87,7 +88,7 @@ pub(super) fn spoils(kind: DependencyKind, facets: u16) -> bool {
     }
 }
 
-/// Its start can fail for want of the provider.
+/// The dependent cannot start without the provider.
 pub(super) fn is_hard(kind: DependencyKind) -> bool {
     matches!(
         kind,
@@ -95,7 +96,7 @@ pub(super) fn is_hard(kind: DependencyKind) -> bool {
     )
 }
 
-/// An edge to nobody that can never be satisfied.
+/// Returns true for an edge without a provider that can never be satisfied.
 pub(super) fn is_dead(edge: &Edge) -> bool {
     edge.provider.is_none() && is_hard(edge.kind) && !edge.optional
 }
@@ -115,7 +116,7 @@ fn step(count: &mut u32, was: bool, is: bool) -> bool {
 }
 
 impl Machine {
-    /// The facets of a unit, from its own state and its counters.
+    /// Computes the facets of a unit from its own state and its counters.
     pub(super) fn facets(&self, ix: Ix) -> u16 {
         let cell = self.cell(ix);
         let up = cell.phase.is_up();
@@ -151,13 +152,13 @@ impl Machine {
             | bit(self.is_unfinished(ix), UNFINISHED)
     }
 
-    /// See [`closes`].
+    /// The function [`closes`], with its planted bug.
     pub(super) fn closes(&self, kind: DependencyKind, facets: u16) -> bool {
         let lax = kind == DependencyKind::RequiresActive && self.planted(Mutant::RequiresNothing);
         closes(kind, facets) && !lax
     }
 
-    /// Puts a unit in the worklist: something about it has changed.
+    /// Puts a changed unit into the worklist.
     pub(super) fn mark(&mut self, ix: Ix) {
         let cell = self.cell_mut(ix);
         let (queued, touched) = (cell.queued, cell.touched);
@@ -171,8 +172,8 @@ impl Machine {
         }
     }
 
-    /// Empties the worklist. Ends because facets only move forward within one event: must_stop
-    /// only grows, and gates follow an order without rings.
+    /// Empties the worklist. The loop ends because facets only move forward within one event:
+    /// must_stop only grows, and gates follow an order without rings.
     pub(super) fn propagate(&mut self) {
         while let Some(ix) = self.queue.pop() {
             self.cell_mut(ix).queued = false;
@@ -234,10 +235,11 @@ impl Machine {
             }
         }
         if before & UP != 0 && now & UP == 0 {
-            // Of what could not be killed nobody was told that it is not stopping any more.
+            // The remaining followers were not held by this run: its STOPPING facet was off
+            // already.
             self.followers.remove(&ix);
             self.stop_order.remove(&ix);
-            // An edge that would have closed a ring may not do so any more.
+            // An edge that was left out of the stop order may not close a ring any more.
             self.search_due |= self.stop_order_cut;
             for held_up in self.holders.remove(&ix).unwrap_or_default() {
                 if step(&mut self.cell_mut(held_up).closed_gates, true, false) {
@@ -247,7 +249,7 @@ impl Machine {
         }
     }
 
-    /// The providers that may not be told to stop before this unit is down.
+    /// Returns the providers that may not be told to stop before this unit is down.
     pub(super) fn order_providers(&self, ix: Ix) -> Vec<Ix> {
         if self.planted(Mutant::NoStopOrder) {
             return Vec::new();
@@ -261,7 +263,7 @@ impl Machine {
         present.chain(old.into_iter().flatten().copied()).collect()
     }
 
-    /// The run of a depends-on provider has left active.
+    /// Records that the run of a depends-on provider left the active state.
     fn lose(&mut self, ix: Ix, provider: Ix) {
         let cell = self.cell(ix);
         let forgets = self.planted(Mutant::LossNotMarked);
@@ -281,7 +283,7 @@ impl Machine {
         self.require_stop(ix);
     }
 
-    /// Puts an up unit into must_stop.
+    /// Marks an up unit as having to stop.
     pub(super) fn require_stop(&mut self, ix: Ix) {
         let cell = self.cell_mut(ix);
         if cell.phase.is_up() && !cell.must_stop {
@@ -290,12 +292,12 @@ impl Machine {
         }
     }
 
-    /// The stop of its run waits for nobody.
+    /// The run stops without waiting for its dependents.
     pub(super) fn stops_promptly(&self, ix: Ix) -> bool {
         self.cell(ix).phase.run().is_some_and(|run| run.definition.live.stop_promptly)
     }
 
-    /// Sets whether a unit is among those that may be told to stop, and those that may start.
+    /// Updates whether the unit is among those that may be told to stop and those that may start.
     pub(super) fn review(&mut self, ix: Ix) {
         let key = self.key(ix);
         let cell = self.cell(ix);

@@ -1,6 +1,6 @@
-//! The derived half of every cell, computed from nothing: after a change of goal,
-//! policy or generation, when a trigger fires and when its activation ends. Costs
-//! what the generation is long; facts about runs never come here.
+//! Computes the derived fields of every cell from the stored ones: after a change of goal, policy
+//! or generation, after a trigger fires, and at the end of its activation. The cost grows with the
+//! generation, so events about runs never call this.
 
 use super::mutant::Mutant;
 use super::needed_set::{NeededSet, Occasion};
@@ -14,7 +14,7 @@ use crate::unit::generation::{Unit, UnitId};
 use std::sync::Arc;
 
 impl Machine {
-    /// Searches N and derives everything that follows from it.
+    /// Searches the needed set N and derives everything that follows from it.
     pub(super) fn recompute(&mut self, now: Time) {
         self.search_due = false;
         self.order_old_runs();
@@ -29,7 +29,7 @@ impl Machine {
         self.derive_counters(&graph);
     }
 
-    /// Derives every derived field from the fields that are not, as if the step were over.
+    /// Computes every derived field as if the step were over.
     pub(super) fn derive(&mut self) {
         self.slots = self.generation.settings.max_starting;
         self.triggers = self.find_triggers();
@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    /// N for the present wish; nothing once the end has begun.
+    /// Searches N for the present wish; empty once a shutdown has started.
     pub(super) fn search(&self) -> NeededSet {
         let nothing = super::needed_set::Wish::default();
         if self.ending.is_some() && !self.planted(Mutant::ShutdownKeepsGoal) {
@@ -52,7 +52,7 @@ impl Machine {
         NeededSet::search(&self.generation, &self.graph, &self.wish, stands)
     }
 
-    /// The unit has come to this.
+    /// Returns true if the unit is in this state.
     pub(super) fn stands(&self, ix: Ix, occasion: Occasion) -> bool {
         let cell = self.cell(ix);
         match occasion {
@@ -68,7 +68,8 @@ impl Machine {
         }
     }
 
-    /// A failure or a success brought it in, and its run, which ends by itself, works.
+    /// A failure or a success made the unit needed, and its run, which ends by itself, is still
+    /// working.
     pub(super) fn is_unfinished(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
         let works = match &cell.phase {
@@ -111,14 +112,15 @@ impl Machine {
             if needed && !was {
                 let cell = self.cell_mut(ix);
                 cell.untried = !matches!(cell.phase, Phase::Ready(_, _, _));
-                // How the last stop went is shown until then, and is no failure of the next run.
+                // A failed stop is shown until the unit is needed again; it is no failure of the
+                // next run.
                 if matches!(cell.phase, Phase::Failed(_)) && cell.failures == 0 {
                     self.set_phase(ix, Phase::Idle);
                 }
             }
             self.show_later(ix);
         }
-        // A trigger that has left N held what it had activated.
+        // A trigger that is not needed any more releases the unit it had activated.
         let lapsed = |cell: &super::cell::Cell| cell.triggered && !cell.needed;
         for ix in self.triggers.clone() {
             if lapsed(self.cell(ix)) {
@@ -128,7 +130,8 @@ impl Machine {
         let _ = now;
     }
 
-    /// Longest chain first: how many needed units wait for each, one behind the other.
+    /// Ranks each unit by the longest chain of needed units that waits for it; longer chains start
+    /// first.
     fn rank(&mut self, graph: &Graph) {
         for ix in self.all() {
             self.cell_mut(ix).rank = 0;
@@ -150,7 +153,7 @@ impl Machine {
         }
     }
 
-    /// must_stop, least set, providers first.
+    /// Computes the least must_stop set, providers first.
     fn require_stops(&mut self, graph: &Graph) {
         if self.planted(Mutant::LossCleared) {
             for ix in self.all() {
@@ -175,7 +178,8 @@ impl Machine {
         }
     }
 
-    /// A depends-on target has no active provider: an edge may be newer than the run.
+    /// Returns true if a depends-on target has no active provider. An edge may be newer than the
+    /// run.
     pub(super) fn lacks_provider(&self, ix: Ix) -> bool {
         let active = |provider: UnitId| {
             let phase = &self.cell(provider.0).phase;
@@ -188,7 +192,7 @@ impl Machine {
         })
     }
 
-    /// A depends-on provider has to stop.
+    /// Returns true if a depends-on provider has to stop.
     pub(super) fn provider_stops(&self, ix: Ix) -> bool {
         let edges = self.graph.edges(UnitId(ix)).iter();
         let providers = edges.filter(|edge| edge.kind == DependencyKind::DependsOn);
@@ -199,7 +203,7 @@ impl Machine {
 
     fn derive_facets(&mut self, graph: &Graph) {
         for removed in self.removed_ixs() {
-            // A removed unit has no dependencies any more.
+            // A removed unit has no dependencies.
             self.cell_mut(removed).failed_deps = 0;
             let facets = self.facets(removed);
             self.cell_mut(removed).facets = facets;

@@ -1,5 +1,5 @@
-//! What the operator may do to a run and leave the goal alone: replace it, let it
-//! reload, forgive its unit. All that are named, or none.
+//! Operations on runs that leave the goal alone: restart, reload and retry. Each applies to all
+//! named units or to none.
 
 use super::mutant::Mutant;
 use super::phase::{Form, Phase};
@@ -15,7 +15,7 @@ use crate::unit::generation::UnitId;
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The units an operator names, usable ones only; all or none.
+    /// Returns the units an operator names, or a refusal if any of them is not usable.
     fn named(&self, names: &[Name]) -> Result<Vec<Ix>, Refusal> {
         let mut units = Vec::new();
         for name in names {
@@ -92,7 +92,7 @@ impl Machine {
         Ok(())
     }
 
-    /// With those that reload with them and can, and so on.
+    /// Adds, transitively, the units that reload with these and can reload.
     fn reload_with(&self, units: Vec<Ix>) -> Vec<Ix> {
         let mut all = units;
         let named = all.len();
@@ -115,7 +115,7 @@ impl Machine {
         all
     }
 
-    /// Running or reloading, and not to stop.
+    /// The unit is running or reloading, and does not have to stop.
     fn is_working(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
         let works = |form: &Form| matches!(form, Form::Running { .. } | Form::Reloading { .. });

@@ -1,5 +1,5 @@
-//! What a run says of itself while it is up: that it is ready, that it reloads, that
-//! it needs more time, that it is alive. How it ends is in [`super::fact`].
+//! Notifications of a run: ready, reloading, stopping, more time, watchdog pings. [`super::fact`]
+//! handles its exit.
 
 use super::mutant::Mutant;
 use super::phase::Failure;
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// READY=1, the line, the pid file; or the end of a reload.
+    /// Handles READY=1, the ready line or the pid file; or the end of a reload.
     pub(super) fn ready(&mut self, now: Time, ix: Ix) {
         if self.planted(Mutant::ReadyAfterStop) && self.cell(ix).phase.is_told() {
             return self.amend(ix, |phase| {
@@ -59,9 +59,9 @@ impl Machine {
         }
     }
 
-    /// RELOADING=1, or init runs exec-reload.
+    /// Handles RELOADING=1, or the start of exec-reload.
     pub(super) fn reloading(&mut self, now: Time, ix: Ix, by_itself: bool) {
-        // Of the run: what is to stop keeps its old definition.
+        // The limit of the run, because a run that has to stop keeps its old definition.
         let run = self.cell(ix).phase.run();
         let limit = run.and_then(|run| run.definition.live.start_timeout);
         self.amend(ix, |phase| match phase {
@@ -80,7 +80,7 @@ impl Machine {
         });
     }
 
-    /// STOPPING=1: it ends by itself, and has as long for that as it had if it were told to.
+    /// Handles STOPPING=1: the run ends by itself and has its stop timeout for that.
     pub(super) fn leaving(&mut self, now: Time, ix: Ix) {
         if self.planted(Mutant::LeavingForEver) {
             return;
@@ -98,7 +98,7 @@ impl Machine {
         });
     }
 
-    /// exec-reload has ended.
+    /// Handles the end of exec-reload.
     pub(super) fn reloaded(&mut self, ix: Ix, done: bool) {
         self.amend(ix, |phase| {
             let Phase::Ready(run, form, _) = phase else { return };
@@ -134,7 +134,8 @@ impl Machine {
         });
     }
 
-    /// A ping; or, with `every`, the promise of pings from now on (zero: of none).
+    /// Handles a watchdog ping. With `every`, the run promises pings at this interval from now on;
+    /// zero means no pings.
     pub(super) fn ping(&mut self, now: Time, ix: Ix, every: Option<Duration>) {
         if every.is_none() && self.planted(Mutant::PingUnheard) {
             return;
@@ -168,14 +169,14 @@ impl Machine {
         }
     }
 
-    /// It has said that it ends, and is there still: from now on it is ended, and has failed.
+    /// Stops and fails a run that announced STOPPING=1 but did not exit in time.
     pub(super) fn stays(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
         let message = "it said STOPPING=1 and had not ended after its stop-timeout".to_string();
         let reason = Reason::Protocol { message };
         self.overdue(now, ix, reason, StopReason::RunTimeout, out);
     }
 
-    /// A working run has failed on init's own clock.
+    /// Fails a working run because of a timeout.
     fn overdue(
         &mut self,
         now: Time,

@@ -1,7 +1,7 @@
-//! The order in which old runs are stopped: besides the present edges those that
-//! each up run was started with, taken in the order of the units' names, less any
-//! that would close a ring. Kept as a topological order that is repaired edge by
-//! edge (after Pearce and Kelly), so that a whole reload costs little.
+//! The stop order of runs started under an earlier graph. Besides the present edges it has those
+//! that each up run was started with, taken in the order of the units' names; an edge that would
+//! close a ring is left out. It is a topological order repaired edge by edge (after Pearce and
+//! Kelly), so a whole reload costs little.
 
 use super::{Ix, Machine};
 use crate::graph::Graph;
@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 struct Order<'a> {
     graph: &'a Graph,
-    /// Providers have the lower place.
+    /// Position of each unit; providers come before dependents.
     place: Vec<u32>,
     /// dependent → providers.
     added: BTreeMap<Ix, Vec<Ix>>,
     /// provider → dependents.
     added_back: BTreeMap<Ix, Vec<Ix>>,
-    /// One was left out.
+    /// An edge was left out.
     cut: bool,
 }
 
 impl Machine {
-    /// Derives the additional edges from what the up runs remember.
+    /// Derives the additional edges from those that up runs remember.
     pub(super) fn order_old_runs(&mut self) {
         self.stop_order.clear();
         self.stop_order_cut = false;
@@ -49,7 +49,7 @@ impl Machine {
         self.stop_order = order.added;
     }
 
-    /// By name, up runs of removed units too.
+    /// Finds the index of a unit by name, up runs of removed units included.
     pub(super) fn place_of(&self, name: &Name) -> Option<Ix> {
         if let Some(unit) = self.generation.find_unit(name.as_str()) {
             return Some(unit.0);
@@ -87,7 +87,7 @@ impl<'a> Order<'a> {
         present.chain(self.added_back.get(&ix).into_iter().flatten().copied()).collect()
     }
 
-    /// Adds an edge unless it is there or closes a ring.
+    /// Adds an edge unless it exists already or would close a ring.
     fn add(&mut self, dependent: Ix, provider: Ix) {
         if self.providers(dependent).contains(&provider) {
             return;
@@ -100,8 +100,8 @@ impl<'a> Order<'a> {
         self.added_back.entry(provider).or_default().push(dependent);
     }
 
-    /// Moves the provider, and what it needs, before the dependent and what needs that. False
-    /// when the provider needs the dependent.
+    /// Moves the provider and its own providers before the dependent and the dependent's
+    /// dependents. Returns false if the provider needs the dependent.
     fn make_room(&mut self, dependent: Ix, provider: Ix) -> bool {
         let (low, high) = (self.place(dependent), self.place(provider));
         let after = self.reach(dependent, |order, ix| order.dependents(ix), low, high);
