@@ -1,5 +1,5 @@
-//! What the machine orders. The shell carries each out in turn and reports back by
-//! events; it never decides.
+//! Actions that the machine orders. Init carries them out in turn and reports back by events; it
+//! decides nothing itself.
 
 use crate::machine::event::{RunId, Shutdown};
 use crate::machine::reason::{Reason, Refusal, State};
@@ -7,100 +7,103 @@ use crate::text::name::Name;
 use crate::unit::generation::UnitId;
 use serde::{Deserialize, Serialize};
 
-/// One order.
+/// One action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Start a run. Instant kinds too: a trigger begins to listen, a virtual unit has nothing to do.
+    /// Start a run. Instant kinds have runs too: a trigger starts to listen, and a virtual unit has
+    /// nothing to do.
     Start {
-        /// In the present generation.
+        /// The unit in the present generation.
         unit: UnitId,
-        /// Its name.
+        /// The unit's name.
         name: Name,
-        /// Newly minted.
+        /// The new run.
         run: RunId,
     },
-    /// Stop a run: exec-stop or the stop signal, then the rest of the cgroup; `Gone` follows.
-    /// An exited or instant run with nothing to do is gone with this action: no `Gone` follows (`nothing_left`).
+    /// Stop a run: exec-stop or the stop signal, then the rest of the cgroup. `Gone` follows,
+    /// unless `nothing_left` is set.
     Stop {
-        /// Its name (the unit may have left the generation).
+        /// The unit's name; the unit may have left the generation.
         name: Name,
-        /// Which run.
+        /// The run.
         run: RunId,
         /// Why.
         reason: StopReason,
-        /// There is no process and no exec-stop: only forget the run (triggers: stop listening).
+        /// The run has no process and no exec-stop: init only forgets it (a trigger stops
+        /// listening).
         nothing_left: bool,
     },
-    /// SIGKILL to everything of the run.
+    /// Send SIGKILL to all processes of the run.
     Kill {
-        /// Its name.
+        /// The unit's name.
         name: Name,
-        /// Which run.
+        /// The run.
         run: RunId,
     },
     /// Run exec-reload; `Reloaded` follows.
     ReloadUnit {
-        /// Its name.
+        /// The unit's name.
         name: Name,
-        /// Which run.
+        /// The run.
         run: RunId,
     },
-    /// Something changed that an operator may want to read: one line of `initctl events`.
+    /// A change for the operator: one line of `initctl events`.
     Note(Note),
-    /// At boot neither the goal nor the emergency target can be had: a shell on the console, or
-    /// in a container the end.
+    /// Neither the goal nor the emergency target can be started at boot: init opens a shell on the
+    /// console, or ends in a container.
     Emergency,
-    /// Everything is down (or the deadline killed it): the shell ends.
+    /// Everything is down, or killed by the deadline: init shuts down.
     Finish(Shutdown),
 }
 
 /// Why a run is told to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
-    /// Nothing needs it.
+    /// No unit needs it.
     NotNeeded,
-    /// Its definition changed.
+    /// The unit's definition changed.
     Changed,
     /// The operator asked for a restart, or a unit it restarts with stopped.
     RestartAsked,
     /// The provider of this depends-on target left active.
     Lost(Name),
-    /// The provider of this depends-on target is itself to be stopped.
+    /// The provider of this depends-on target has to stop.
     ProviderStops(Name),
-    /// Not ready in time.
+    /// The run was not ready in time.
     StartTimeout,
-    /// No ping in time.
+    /// No watchdog ping came in time.
     Watchdog,
-    /// Active for too long, at all or after it has said that it ends.
+    /// The run was active for too long, in total or after STOPPING=1.
     RunTimeout,
-    /// The rest of a run whose main process ended or broke its protocol.
+    /// Processes are left of a run whose main process exited or violated its protocol.
     Leftovers,
-    /// Everything is stopped.
+    /// The system shuts down.
     Shutdown,
-    /// The main process ended well and the unit does not remain: the run ends as by any stop.
+    /// The main process succeeded and the unit does not remain: the run ends as by any stop.
     Done,
 }
 
-/// One line of the event log. The shell adds sequence number and wall clock.
+/// One line of the event log. Init adds sequence number and wall-clock time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Whose.
+    /// The unit.
     pub unit: Name,
-    /// Which run, if one is meant.
+    /// The run, if the change concerns one.
     pub run: Option<RunId>,
-    /// Before.
+    /// The previous state.
     pub from: State,
-    /// After.
+    /// The new state.
     pub to: State,
-    /// Why.
+    /// The reason.
     pub reason: Option<Reason>,
 }
 
-/// What one step answers.
+/// The result of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Orders, in the order to carry them out.
+    /// Actions, in the order in which init carries them out.
     pub actions: Vec<Action>,
-    /// The wish was refused and nothing changed; `actions` may still hold what was due.
+    /// The reason if the wish was refused and changed nothing; `actions` may still hold what was
+    /// due.
     pub refused: Option<Refusal>,
 }

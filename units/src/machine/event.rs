@@ -1,5 +1,5 @@
-//! What the machine is told: facts about runs, and the operator's wishes.
-//! One event a step; all of it is data that can be written to a file and replayed.
+//! Events for the machine: facts about runs, and the operator's wishes. Each step takes one event.
+//! Events are plain data that can be written to a file and replayed.
 
 use crate::machine::reason::Reason;
 pub use crate::machine::reason::{ExecFailure, Stage};
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One life of one unit's process. Never used twice.
+/// Identifies one run of one unit; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId(pub u64);
 
-/// What the goal is to be: `set-target T [+x] [-y]`.
+/// A new goal: `set-target T [+x] [-y]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
-    /// Targets given.
+    /// The targets.
     pub targets: Vec<Name>,
-    /// `+x`, each until the given time if there is one.
+    /// Targets added with `+x`, each until the given time if there is one.
     pub want: Vec<(Name, Option<Time>)>,
-    /// `-y`.
+    /// Targets masked with `-y`.
     pub drop: Vec<Name>,
 }
 
@@ -32,100 +32,103 @@ pub struct Goal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     // --- the operator's wishes -------------------------------------------------
-    /// The first generation and the first goal; a further time, those of another root. What is wrong
-    /// breaks the units involved and refuses nothing. What runs and is the same in both runs on.
+    /// The first generation and goal; later, those of a new root. Errors break the units involved
+    /// and refuse nothing. Runs that are the same in both continue.
     Boot {
-        /// The set.
+        /// The generation.
         generation: Arc<Generation>,
-        /// Goal asked for on the command line; empty: the default target.
+        /// Goal from the command line; empty for the default target.
         targets: Vec<Name>,
     },
-    /// A new goal; the overlay is replaced.
+    /// A new goal; it replaces the overlay.
     SetGoal(Goal),
-    /// One more wish in the overlay.
+    /// Adds a wish to the overlay.
     Want {
         /// The target.
         target: Name,
-        /// When the wish ends.
+        /// The time at which the wish ends.
         until: Option<Time>,
     },
-    /// One wish less.
+    /// Removes a wish from the overlay.
     Unwant(Name),
-    /// The policy as a whole.
+    /// The complete new policy.
     SetPolicy(Policy),
     /// A validated new generation.
     Reload {
-        /// The set.
+        /// The generation.
         generation: Arc<Generation>,
         /// Changed units keep their run and are shown as stale.
         no_restart: bool,
-        /// A source's set: what is wrong in it breaks the units involved and refuses nothing.
+        /// The generation comes from a source: errors break the units involved and refuse nothing.
         #[serde(default)]
         tolerant: bool,
     },
-    /// Replace the runs of these targets' units.
+    /// Replaces the runs of these targets' units.
     Restart(Vec<Name>),
-    /// Let these units reload their own configuration.
+    /// Makes these units reload their own configuration.
     ReloadUnit(Vec<Name>),
-    /// Clear failures, verdicts and backoffs of these.
+    /// Clears failures, verdicts and backoffs of these units.
     Retry(Vec<Name>),
-    /// The end of everything.
+    /// Shutdown, reboot or exit.
     Shutdown(Shutdown),
 
     // --- facts about runs ------------------------------------------------------
     /// The main command's execve succeeded.
     Executed(RunId),
-    /// It became ready (READY=1, the line, the pid file; the end of a reload by notify).
+    /// The run became ready: READY=1, the ready line, the pid file, or the end of a reload by
+    /// notify.
     Ready(RunId),
     /// RELOADING=1.
     Reloading(RunId),
-    /// The reload asked for by `ReloadUnit` is done; false: it failed.
+    /// The reload of `ReloadUnit` ended; false if it failed.
     Reloaded(RunId, bool),
     /// STOPPING=1.
     Stopping(RunId),
-    /// STATUS=: kept for show, already cleaned of control characters.
+    /// STATUS=, without control characters; only shown.
     Status(RunId, String),
     /// EXTEND_TIMEOUT_USEC=: the present phase may take this long from now.
     ExtendTimeout(RunId, Duration),
-    /// WATCHDOG_USEC=: expect a ping at least this often; zero: no more.
+    /// WATCHDOG_USEC=: the run promises a ping at least this often; zero for none.
     WatchdogEvery(RunId, Duration),
     /// WATCHDOG=1.
     WatchdogPing(RunId),
     /// WATCHDOG=trigger.
     WatchdogTrigger(RunId),
-    /// The main process ended (for a oneshot: the last command, or the first that failed).
+    /// The main process exited; of a oneshot, its last command or the first that failed.
     Exited(RunId, Exit),
-    /// [`Event::Exited`] and [`Event::Gone`] in one: the main process ended and left nothing. For
-    /// background-scripted only this tells that the script left no process behind.
+    /// [`Event::Exited`] and [`Event::Gone`] in one: the main process exited and left nothing. For
+    /// background-scripted, only this event tells that the script left no process behind.
     Ended(RunId, Exit),
-    /// Nothing of the run is left: main process gone, cgroup empty, helpers gone.
+    /// Nothing of the run is left: the main process and helpers have exited and the cgroup is
+    /// empty.
     Gone(RunId),
-    /// A condition (condition-*, an exec-condition that exits 1 to 254) is not met: the run is over
-    /// without having begun, and counts as exited.
+    /// A condition (condition-*, or an exec-condition that exits with 1 to 254) is not met. The run
+    /// is over without having started, and counts as exited.
     Skipped(RunId, String),
-    /// The start broke off before the main command ran. Nothing of the run is left.
+    /// The start failed before the main command ran. Nothing of the run is left.
     StartFailed(RunId, ExecFailure),
-    /// The service did not keep to its type's protocol (bad pid file …). Counts as a failure; what is left is stopped.
+    /// The service violated the protocol of its type, for example with a bad pid file. Counts as a
+    /// failure; remaining processes are stopped.
     Protocol(RunId, String),
-    /// The kernel killed a process of the unit for want of memory.
+    /// The kernel killed a process of the unit because memory ran out.
     OutOfMemory(RunId),
-    /// A trigger fired; of a unit that is none: a connection was accepted for it.
+    /// A trigger fired. If the unit is no trigger, a connection was accepted for it.
     Fire(Name),
 
     // --- time ------------------------------------------------------------------
-    /// Time passed. Only this event lets timers fire: all that are due by now. The shell sends it
-    /// as the last event of each turn in which `next_deadline` has come, so that a fact of the
-    /// same turn wins over its time-out.
+    /// Time has passed. Only this event fires timers: all that are due by now. Init sends it as the
+    /// last event of each turn in which `next_deadline` has come, so that a fact of the same turn
+    /// precedes its timeout.
     Tick,
 
     // --- of later versions, behind what older images write ---------------------
-    /// A command of the stop failed, and those after it were skipped. The run has failed, whatever it
-    /// was stopped for.
+    /// A command of the stop failed and the rest were skipped. The run has failed, whatever it was
+    /// stopped for.
     StopFailed(RunId, Reason),
 }
 
 impl Event {
-    /// The run that a fact is about.
+    /// Returns the run that a fact is about.
     pub fn run(&self) -> Option<RunId> {
         match self {
             Event::Executed(run)

@@ -1,5 +1,5 @@
-//! The first half of a step, for facts: what a report about a run, or a timer,
-//! changes in its unit. A report about a run that is no more changes nothing.
+//! Applies facts and timers: the first half of a step. A report about a run that no longer exists
+//! changes nothing.
 
 use super::failure;
 use super::mutant::Mutant;
@@ -14,11 +14,11 @@ use crate::spec::{Exit, Kind};
 use crate::text::time::Time;
 use std::time::Duration;
 
-/// A run that outlives KILL by this can not be killed.
+/// A run that still exists this long after SIGKILL is unkillable.
 const HOPELESS: Duration = Duration::from_secs(2);
 
 impl Machine {
-    /// The unit whose present run this is.
+    /// Returns the unit whose present run this is.
     pub(super) fn unit_of(&self, run: RunId) -> Option<Ix> {
         let later = self.runs.range(run..).map(|(_, ix)| *ix).next();
         let known = self.runs.get(&run).copied();
@@ -29,8 +29,9 @@ impl Machine {
         self.cell(ix).phase.run().map(|run| run.definition.kind)
     }
 
-    /// Whether the present run of a unit can be the source of a report. Of an active run without a
-    /// process only a trigger's listening may fail, and a reload by a command may end.
+    /// Returns true if the present run of a unit can report this event. An active run without a
+    /// process can only report that a trigger's listening failed, or that a reload by a command
+    /// ended.
     pub(super) fn can_report(&self, ix: Ix, event: &Event) -> bool {
         let Phase::Ready(run, _, _) = &self.cell(ix).phase else { return true };
         if matches!(event, Event::StartFailed(_, _)) {
@@ -39,7 +40,7 @@ impl Machine {
         run.alive || matches!(event, Event::Reloaded(_, _))
     }
 
-    /// Changes a phase in place, with its deadlines.
+    /// Changes a phase in place and updates its deadlines.
     pub(super) fn amend(&mut self, ix: Ix, change: impl FnOnce(&mut Phase)) {
         let mut phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
@@ -47,7 +48,7 @@ impl Machine {
         self.put_phase(ix, phase);
     }
 
-    /// The main process ended; `empty`: and nothing of the run is left.
+    /// Handles the exit of the main process; `empty` means that nothing of the run is left.
     pub(super) fn exited(
         &mut self,
         now: Time,
@@ -135,7 +136,8 @@ impl Machine {
         }
     }
 
-    /// A run failed by itself; what is left of it is stopped before the next.
+    /// Handles a run that failed by itself. Its remaining processes are stopped before the next
+    /// run.
     fn failed(&mut self, now: Time, ix: Ix, failure: Failure, empty: bool, out: &mut Vec<Action>) {
         let expected = self.cell(ix).must_stop && !self.planted(Mutant::ExpectedExitCounts);
         let then = if expected { Then::Idle } else { Then::Fail(Box::new(failure)) };
@@ -167,14 +169,14 @@ impl Machine {
         }
     }
 
-    /// The main process is long gone; now perhaps all is.
+    /// Handles the end of the remaining processes of a run whose main process exited earlier.
     fn emptied(&mut self, now: Time, ix: Ix, empty: bool, out: &mut Vec<Action>) {
         if empty {
             self.nothing_left(now, ix, out);
         }
     }
 
-    /// Nothing of a run is left.
+    /// Handles a run of which nothing is left.
     pub(super) fn nothing_left(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
         let failure = |message: &str| {
             let reason = Reason::Protocol { message: message.to_string() };
@@ -229,11 +231,11 @@ impl Machine {
         }
     }
 
-    /// A command of its stop failed. A run that is to be replaced is replaced all the same; an
+    /// Handles a failed stop command. A run that is to be replaced is replaced nevertheless; an
     /// earlier failure of the run stands.
     pub(super) fn stop_failed(&mut self, ix: Ix, reason: Reason) {
         let cell = self.cell(ix);
-        // A run that ended well stops by itself: no other one was asked for.
+        // A run that succeeded stops by itself; no replacement was requested.
         let is_replaced = if let Phase::Stopping(run, stop) = &cell.phase
             && matches!(stop.then, Then::Rest { .. })
         {
@@ -247,14 +249,14 @@ impl Machine {
         if let Phase::Stopping(_, stop) = &mut self.cell_mut(ix).phase
             && !matches!(stop.then, Then::Fail(_))
         {
-            // restart-except and restart-also ask how the main process ended.
+            // restart-except and restart-also look at the exit of the main process.
             let exit = if let Then::Rest { exit, .. } = stop.then { Some(exit) } else { None };
             let failure = Failure { exit, of_stop: true, ..Failure::new(reason) };
             stop.then = Then::Fail(Box::new(failure));
         }
     }
 
-    /// A condition is not met: nothing was run, and that is fine.
+    /// Handles a condition that is not met: nothing ran, and that is no failure.
     pub(super) fn skipped(&mut self, now: Time, ix: Ix, condition: String) {
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
@@ -280,7 +282,7 @@ impl Machine {
         }
     }
 
-    /// A deadline of a unit has come.
+    /// Handles a deadline of a unit.
     pub(super) fn fire_timer(
         &mut self,
         now: Time,
@@ -325,7 +327,7 @@ impl Machine {
         }
     }
 
-    /// An exited oneshot with `restart: always` runs again.
+    /// Runs an exited oneshot with `restart: always` again.
     fn run_again(&mut self, now: Time, ix: Ix) {
         let Some(run) = self.cell(ix).phase.run() else { return };
         if run.alive || run.definition.has_exec_stop {
@@ -347,7 +349,7 @@ impl Machine {
         }
     }
 
-    /// Replaces the present run, if there is one.
+    /// Marks the present run, if there is one, for replacement.
     pub(super) fn ask_restart(&mut self, ix: Ix) {
         if let Some(run) = self.cell_mut(ix).phase.run_mut() {
             run.restart = true;
@@ -355,7 +357,7 @@ impl Machine {
         self.require_stop(ix);
     }
 
-    /// KILL to all that is left of a run.
+    /// Sends SIGKILL to all remaining processes of a run.
     pub(super) fn kill(&mut self, now: Time, ix: Ix, timed_out: bool, out: &mut Vec<Action>) {
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
@@ -373,7 +375,8 @@ impl Machine {
         self.require_stop(ix);
     }
 
-    /// It has a child, its process or who opens its sockets, that may be waited for in vain.
+    /// Returns true if the run has a process (its own, or one that opens its sockets) whose exit
+    /// may never come.
     pub(super) fn may_hang(&self, ix: Ix) -> bool {
         let listens = matches!(self.cell(ix).phase, Phase::Ready(_, _, _));
         let is_opened = |kind| kind == Kind::Socket && !listens;

@@ -1,5 +1,5 @@
-//! What a failure is, and when the next try comes: counting in a row, the verdict,
-//! the backoff with its floor, `restart-limit`.
+//! Failures and retries: consecutive failures, the verdict, the backoff with its floor, and
+//! `restart-limit`.
 
 use super::cell::Cell;
 use super::mutant::Mutant;
@@ -13,8 +13,8 @@ use crate::unit::generation::UnitId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether `restart` has a run follow this end: a failure for this reason, or a success; of the
-/// main process where `exit` says how. The classes are those of systemd.service(5).
+/// Returns true if `restart` starts another run after this failure or success; `exit` is the exit
+/// of the main process. The classes are those of systemd.service(5).
 pub(super) fn is_restarted(live: &Live, failure: Option<&Reason>, exit: Option<Exit>) -> bool {
     let listed = |list: &SuccessStatus| exit.is_some_and(|exit| list.lists(exit));
     if listed(&live.restart_except) {
@@ -33,10 +33,12 @@ pub(super) fn is_restarted(live: &Live, failure: Option<&Reason>, exit: Option<E
     }
 }
 
-/// The least delay from the 10th failure in a row on, and for a timer's firing after any failure.
+/// The least delay from the 10th consecutive failure on, and after any failure of a unit that a
+/// timer fires.
 pub(super) const FLOOR: Duration = Duration::from_millis(100);
 
-/// The n-th failure in a row is followed by a start no sooner than this after the run's end.
+/// Returns the least time between the end of a run and the next start after this many consecutive
+/// failures.
 pub(super) fn delay(live: &Live, failures: u32) -> Duration {
     const FLOOR_FROM: u32 = 10;
     let doubled = |base: Duration, times: u32| {
@@ -51,7 +53,7 @@ pub(super) fn delay(live: &Live, failures: u32) -> Duration {
 }
 
 impl Cell {
-    /// The limit on failures is reached.
+    /// Records a failure and returns true if the restart limit is reached.
     fn is_exhausted(&mut self, live: &Live, now: Time) -> bool {
         match live.restart_limit {
             RestartLimit::None => false,
@@ -72,7 +74,7 @@ impl Cell {
 }
 
 impl Machine {
-    /// Counts the failure of a run that is gone, and says what comes next.
+    /// Counts the failure of a run that is gone, and decides about the next try.
     pub(super) fn count(&mut self, now: Time, ix: Ix, failure: Failure) {
         let Some(live) = self.live(ix) else { return self.set_phase(ix, Phase::Idle) };
         let needs_change = failure.needs_change && !self.planted(Mutant::ExecErrorRetried);
@@ -121,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// One more final failure, and the verdict stands since an earlier one: what `on-failure` brought
-    /// in, and has exited since, runs once more.
+    /// Handles a final failure while the verdict of an earlier one stands: the units that
+    /// `on-failure` made needed and that have exited since run once more.
     fn alarm_again(&mut self, ix: Ix) {
         let graph = Arc::clone(&self.graph);
         let edges = graph.edges(UnitId(ix)).iter();
@@ -134,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// By its class of `restart`.
+    /// Returns true if the class of `restart` retries this failure.
     fn is_retried(&self, live: &Live, failure: &Failure) -> bool {
         let exit = failure.exit.filter(|_| !self.planted(Mutant::RestartListsIgnored));
         let known = match live.restart {
@@ -147,7 +149,7 @@ impl Machine {
         !known || is_restarted(live, Some(&failure.reason), exit)
     }
 
-    /// The end of any run that was active for `restart-reset` answers the failures before it.
+    /// Resets the failures before a run that was active for `restart-reset`, however it ended.
     pub(super) fn judge(&mut self, ix: Ix) {
         let long = self.cell(ix).phase.run().is_some_and(|run| {
             run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
@@ -159,7 +161,7 @@ impl Machine {
         }
     }
 
-    /// A run has succeeded and is to be followed by another: not counted.
+    /// Handles a success that another run follows; it is not counted.
     pub(super) fn again(&mut self, now: Time, ix: Ix) {
         let delay = self.live(ix).map_or(Duration::ZERO, |live| live.restart_delay);
         let needed = self.cell(ix).needed;
@@ -169,8 +171,8 @@ impl Machine {
         self.set_phase(ix, if needed { Phase::Backoff(now.after(delay)) } else { Phase::Idle });
     }
 
-    /// Forgets failures, verdict, backoff and a final failure. `count` too: what retry and a new
-    /// definition do; without: what a restart does.
+    /// Forgets failures, verdict, backoff and a final failure. With `count`, also the number of
+    /// failures, as retry and a new definition do; without it, as a restart does.
     pub(super) fn forgive(&mut self, ix: Ix, count: bool) {
         let count = count && !self.planted(Mutant::RetryKeepsCount);
         let cell = self.cell_mut(ix);
@@ -190,12 +192,12 @@ impl Machine {
         self.mark(ix);
     }
 
-    /// The keys of class *live* that hold for a unit now; None for one that was removed.
+    /// Returns the present keys of class *live* of a unit, or `None` for a removed one.
     pub(super) fn live(&self, ix: Ix) -> Option<Arc<Live>> {
         self.unit(ix).map(|unit| unit.live.clone())
     }
 
-    /// A kind whose end in success is its purpose.
+    /// Returns true for a kind whose purpose is to end successfully.
     pub(super) fn ends_by_itself(kind: Kind) -> bool {
         matches!(kind, Kind::Oneshot | Kind::BackgroundScripted)
     }
