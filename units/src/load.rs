@@ -9,7 +9,7 @@
 //!
 //! What sources hold ([`crate::load::delivered`]) is laid beside it; [`put`] changes one source
 //! and looks at nothing else: what an operator has edited and not loaded yet stays so.
-//! [`instances`] likewise changes which instances of templates there are, and no more.
+//! [`mod@instances`] likewise changes which instances of templates there are, and no more.
 
 pub mod delivered;
 pub(crate) mod diagnostics;

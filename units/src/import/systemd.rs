@@ -2,7 +2,7 @@
 //!
 //! text → [`unit_text`] (sections and assignments with places, nothing lost) →
 //! [`table`] (one row for each directive: which native key, how its value is turned,
-//! or why it is left out) → [`convert`] (a native [`crate::unit::manifest::Manifest`], and
+//! or why it is left out) → [`mod@convert`] (a native [`crate::unit::manifest::Manifest`], and
 //! the outcome of each directive for the report).
 //!
 //! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),

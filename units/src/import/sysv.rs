@@ -2,7 +2,7 @@
 //! `stop`, and its comments say the rest. The way of the data:
 //!
 //! text → [`header`] (the comments that say something, with places) → [`table`] (what each
-//! means, which target a facility is) → [`convert`] (a native
+//! means, which target a facility is) → [`mod@convert`] (a native
 //! [`crate::unit::manifest::Manifest`], and the outcome of each of those lines; dependencies are in
 //! [`order`]). Whether the script knows `reload` is [`verbs`]'s.
 //!
