@@ -1,6 +1,5 @@
-//! What an operator sees of the whole: which units are degraded, which targets are
-//! coincidental, and the state of the system in one word. Flags only: nothing here
-//! changes what the machine does.
+//! The state of the whole system: degraded units, coincidental targets, and one word for the
+//! system. The machine never acts on these flags.
 
 use super::mutant::Mutant;
 use super::phase::Phase;
@@ -11,14 +10,14 @@ use crate::unit::generation::{TargetId, UnitId};
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// Needed, not active, and that for the first time: neither active nor failed by itself since
-    /// it became needed, and not failed by a dependency.
+    /// The unit is needed but not active, for the first time: since it became needed it has neither
+    /// been active, nor failed by itself or by a dependency.
     fn is_first_start(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
         cell.needed && cell.untried && !self.is_active(ix) && self.shown(ix) != State::Failed
     }
 
-    /// Needed, not active, and it should be by now.
+    /// The unit is needed and should be active by now, but is not.
     pub(super) fn is_amiss(&self, ix: Ix) -> bool {
         let first = self.is_first_start(ix) && !self.planted(Mutant::FirstStartDegrades);
         self.cell(ix).needed && !self.is_active(ix) && !first
@@ -29,8 +28,8 @@ impl Machine {
             && self.cell(ix).phase.run().is_some_and(|run| !run.milestones_lost.is_empty())
     }
 
-    /// Active units that reach, by pulling dependencies, something amiss. By name. One search
-    /// from what is amiss, back along the edges.
+    /// Returns active units that reach, by pulling dependencies, a unit that is amiss; sorted by
+    /// name. One search runs from the units amiss back along the edges.
     pub fn degraded(&self) -> BTreeSet<UnitId> {
         let units = || self.generation.unit_ids();
         let mut reached = vec![false; self.generation.units.len()];
@@ -70,7 +69,8 @@ impl Machine {
         degraded
     }
 
-    /// Targets that are up only because their unit provides others that are needed. By name.
+    /// Returns targets that are up only because their unit provides others that are needed; sorted
+    /// by name.
     pub fn coincidental(&self) -> BTreeSet<TargetId> {
         let mut named: BTreeSet<TargetId> = BTreeSet::new();
         let (goals, roots) = self.goals();
@@ -99,7 +99,7 @@ impl Machine {
             .collect()
     }
 
-    /// A goal whose provider is failed in any way, masked or missing.
+    /// Returns true if a goal is masked, missing, or its provider is failed in any way.
     fn has_failed_goal(&self) -> bool {
         let (goals, roots) = self.goals();
         let goals = goals.iter().map(|name| self.graph.meant(&self.generation, name));
@@ -110,7 +110,7 @@ impl Machine {
         })
     }
 
-    /// The state of everything in one word.
+    /// Returns the state of the system.
     pub fn system(&self) -> System {
         if self.ending.is_some() {
             return System::Stopping;
@@ -131,7 +131,8 @@ impl Machine {
         System::Running
     }
 
-    /// Nothing is starting, stopping or waiting, but for retries past a verdict.
+    /// Returns true if no unit is starting, stopping or waiting, except for retries after a
+    /// verdict.
     pub fn is_settled(&self) -> bool {
         self.booted
             && self.all().into_iter().all(|ix| {

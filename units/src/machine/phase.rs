@@ -1,6 +1,6 @@
-//! The phases of a unit, each with the data that exists only in it: a run only
-//! where something is up, a deadline only where something is awaited. What an
-//! operator sees is computed from them in [`super::shown`].
+//! The phases of a unit. Each phase holds the data that exists only in it: a run exists only while
+//! the unit is up, a deadline only while something is awaited. [`super::shown`] computes the shown
+//! state from them.
 
 use super::run::Run;
 use super::timer::TimerKind;
@@ -9,21 +9,21 @@ use crate::spec::Exit;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// Where a unit stands.
+/// The phase of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Phase {
-    /// Down, and nothing is known against a start.
+    /// Down; may start when it is needed.
     #[default]
     Idle,
-    /// Its run is not ready.
+    /// The run is not ready.
     Starting(Box<Run>, Start),
-    /// Its run is active.
+    /// The run is active.
     Ready(Box<Run>, Form, /* since */ Time),
-    /// Its run was told to stop, or what is left of it was.
+    /// The run, or what is left of it, was told to stop.
     Stopping(Box<Run>, Stop),
-    /// Down until then.
+    /// Down until this time.
     Backoff(Time),
-    /// Down for good, as far as the machine goes.
+    /// Down; only a wish or a new definition starts the unit again.
     Failed(Reason),
 }
 
@@ -31,11 +31,11 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) reason: Reason,
-    /// Another try by itself would fail the same way: a missing file, a bad user.
+    /// A retry would fail the same way, for example because a file or a user is missing.
     pub(super) needs_change: bool,
-    /// How its main process ended, where that was the failure.
+    /// The exit of the main process, if that was the failure.
     pub(super) exit: Option<Exit>,
-    /// A command of the stop failed: it is shown of a unit that is not needed, too.
+    /// A stop command failed; shown even if the unit is not needed.
     #[serde(skip)]
     pub(super) of_stop: bool,
 }
@@ -46,68 +46,68 @@ impl Failure {
     }
 }
 
-/// A start under way.
+/// A start in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) began: Time,
-    /// `start-timeout`.
+    /// Deadline of `start-timeout`.
     pub(super) ready_by: Option<Time>,
-    /// Its place under `max-starting`, until it gives it back.
+    /// The run holds a slot of `max-starting` until this time.
     pub(super) slot_until: Option<Time>,
-    /// `ready-wait`, once it runs.
+    /// End of `ready-wait`, once the main command runs.
     pub(super) ready_at: Option<Time>,
-    /// It has said that it is ending: it is [`Form::Leaving`] once it counts as active.
+    /// The run has sent STOPPING=1: it becomes [`Form::Leaving`] when it is active.
     pub(super) leaves: bool,
 }
 
-/// The forms of active.
+/// The forms of an active run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Form {
     /// Working.
     Running {
-        /// When the next ping is due at the latest.
+        /// Deadline of the next watchdog ping.
         ping_by: Option<Time>,
     },
-    /// Taking in a new configuration.
+    /// Reloading its configuration.
     Reloading {
         /// See [`Form::Running`].
         ping_by: Option<Time>,
-        /// When it is given up.
+        /// Deadline of the reload.
         until: Option<Time>,
-        /// The service said so itself, and will say READY=1.
+        /// The service sent RELOADING=1 itself, and will send READY=1.
         announced: bool,
     },
-    /// Its process has ended as it should.
+    /// The main process has exited successfully.
     Exited {
-        /// How; None when it was skipped.
+        /// The exit; `None` if the run was skipped.
         exit: Option<Exit>,
         /// The condition that was not met.
         skipped: Option<String>,
-        /// `restart: always`: when it runs again.
+        /// The next run of `restart: always`.
         again: Option<Time>,
-        /// The unit does not remain: all of the run has ended, and nothing is left to stop.
+        /// The unit does not remain: the whole run has ended and nothing is left to stop.
         over: bool,
     },
-    /// It has said that it is ending, by itself.
+    /// The run has sent STOPPING=1 and ends by itself.
     Leaving {
-        /// It has failed then: `stop-timeout` from what it said on.
+        /// Deadline, `stop-timeout` after STOPPING=1; after it the run has failed.
         by: Option<Time>,
     },
 }
 
 impl Form {
-    /// The run says now that it is ending.
+    /// The form of a run that sends STOPPING=1 now.
     pub(super) fn leaving(run: &Run, now: Time) -> Form {
         Form::Leaving { by: run.definition.live.stop_timeout.map(|span| now.after(span)) }
     }
 
-    /// Its process has not ended.
+    /// The main process has not exited.
     pub(super) fn is_working(&self) -> bool {
         !matches!(self, Form::Exited { .. })
     }
 }
 
-/// A stop under way.
+/// A stop in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Stop {
     pub(super) kill: Kill,
@@ -117,14 +117,14 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Drops the failure of the run: it is not counted once the run is gone.
+    /// Drops the failure of the run, so that it is not counted when the run is gone.
     pub(super) fn forgive(&mut self) {
         if matches!(self.then, Then::Fail(_)) {
             self.then = Then::Idle;
         }
     }
 
-    /// A run that has ended well is followed by another one, for that was asked for meanwhile.
+    /// Lets another run follow a run that has succeeded, because one was requested meanwhile.
     pub(super) fn follow(&mut self) {
         if matches!(self.then, Then::Rest { .. }) {
             self.then = Then::Idle;
@@ -132,31 +132,33 @@ impl Stop {
     }
 }
 
-/// How far the stop has come.
+/// The progress of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kill {
-    /// Told; KILL follows then.
+    /// The run was told to stop; SIGKILL follows at this time.
     At(Option<Time>),
-    /// KILL sent; hopeless then.
+    /// SIGKILL was sent; the run is unkillable from this time on.
     Sent(Time),
-    /// It outlived KILL: can not be killed.
+    /// The run survived SIGKILL and is unkillable.
     Hopeless,
 }
 
-/// What comes when the run is gone.
+/// What happens when the run is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Then {
-    /// Idle; a unit that is still needed starts again.
+    /// The unit becomes idle; it starts again if it is still needed.
     Idle,
     /// The failure is counted.
     Fail(Box<Failure>),
-    /// `restart: always` after a success: again after the delay, uncounted.
+    /// `restart: always` after a success: the unit starts again after the delay, and nothing is
+    /// counted.
     Again,
-    /// The run has ended well and is over: the unit stays exited until a restart, a firing or a new need.
+    /// The run has succeeded and is over: the unit stays exited until a restart, a firing or a new
+    /// need.
     Rest {
-        /// How its main process ended.
+        /// The exit of the main process.
         exit: Exit,
-        /// Since when it was active.
+        /// The time at which the run became active.
         since: Time,
     },
 }
@@ -189,7 +191,7 @@ impl Phase {
         }
     }
 
-    /// The run, which leaves active now if it was.
+    /// Returns the run; if it was active, it leaves that state now.
     pub(super) fn into_ended(self, now: Time) -> Option<Box<Run>> {
         let since = match &self {
             Phase::Ready(_, _, since) => Some(*since),
@@ -216,7 +218,7 @@ impl Phase {
         matches!(self, Phase::Ready(_, Form::Exited { skipped: Some(_), .. }, _))
     }
 
-    /// The run has ended well, and its unit does not remain.
+    /// Returns true if the run has succeeded and the unit does not remain.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Phase::Ready(_, Form::Exited { over: true, .. }, _))
     }
@@ -229,7 +231,7 @@ impl Phase {
         matches!(self, Phase::Starting(_, Start { slot_until: Some(_), .. }))
     }
 
-    /// What is awaited in this phase.
+    /// Returns the deadlines of this phase.
     pub(super) fn deadlines(&self) -> [Option<(Time, TimerKind)>; 3] {
         let due = |at: Option<Time>, kind| at.map(|at| (at, kind));
         match self {

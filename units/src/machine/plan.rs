@@ -1,5 +1,5 @@
-//! What a wish will do, before it is done: the real machine, copied and run dry.
-//! Each start succeeds, each stop ends, each backoff comes to its end.
+//! The effects of a wish, computed on a copy of the machine. Each start succeeds, each stop ends,
+//! and each backoff ends.
 
 use super::phase::Phase;
 use super::{Ix, Machine};
@@ -12,43 +12,43 @@ use crate::text::time::Time;
 use crate::unit::generation::UnitId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Unit names, stops and starts in waves in the order they will happen.
+/// Names of units, with stops and starts in waves in the order in which they will happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Each wave is told when the one before is down.
+    /// Each wave is told to stop when the previous one is down.
     pub stop: Vec<Vec<Name>>,
-    /// Each wave is started when the one before is ready.
+    /// Each wave starts when the previous one is ready.
     pub start: Vec<Vec<Name>>,
-    /// Those that are both stopped and started, by name.
+    /// Units that are both stopped and started, by name.
     pub restart: Vec<Name>,
-    /// Up, needed, and left alone, by name.
+    /// Units that stay up unchanged, by name.
     pub keep: Vec<Name>,
 }
 
-/// A plan in the making.
+/// A plan under construction.
 #[derive(Default)]
 struct Draft {
     stops: Vec<Vec<Name>>,
     starts: Vec<Vec<Name>>,
     ending: Vec<RunId>,
     beginning: Vec<(RunId, Kind)>,
-    /// What triggers have begun and will be over by itself: no wish ends it.
+    /// Runs that triggers started and that end by themselves; no wish ends them.
     fired: BTreeMap<RunId, Name>,
     over: BTreeSet<RunId>,
 }
 
 impl Machine {
-    /// The plan of a wish, or its refusal. The machine itself is left alone.
+    /// Returns the plan of a wish, or its refusal. The machine itself does not change.
     pub fn plan(&self, now: Time, wish: Event) -> Result<Plan, Refusal> {
         self.plan_all(now, vec![wish])
     }
 
-    /// The plan of wishes that are told one after the other at once, or the first refusal.
+    /// Returns the plan of wishes that are made one after the other at once, or the first refusal.
     pub fn plan_all(&self, now: Time, wishes: Vec<Event>) -> Result<Plan, Refusal> {
         let mut dry = self.clone();
         let was_up = dry.names_up();
         let mut draft = Draft::default();
-        // What is under way ends well, too.
+        // Starts and stops in progress succeed, too.
         draft.take_up(&dry);
         for wish in wishes {
             let outcome = dry.step(now, wish);
@@ -73,14 +73,14 @@ impl Machine {
         Ok(draft.finish(&was_up, &dry.names_up()))
     }
 
-    /// Those that are up, and not to go.
+    /// Returns the units that are up and not told to stop.
     fn names_up(&self) -> BTreeSet<Name> {
         let stays = |ix: &Ix| !self.cell(*ix).phase.is_told();
         let up = self.all().into_iter().filter(stays).filter_map(|ix| self.cell(ix).phase.run());
         up.map(|run| run.definition.name.clone()).collect()
     }
 
-    /// Ends every backoff of a needed unit at once. False: there was none.
+    /// Ends every backoff of a needed unit at once. Returns false if there was none.
     fn skip_backoffs(&mut self, now: Time, draft: &mut Draft) -> bool {
         let due =
             |ix: &Ix| self.cell(*ix).needed && matches!(self.cell(*ix).phase, Phase::Backoff(_));
@@ -112,7 +112,7 @@ impl Draft {
         }
     }
 
-    /// The events that bring all that is under way to its end.
+    /// Returns the events that complete every start and stop in progress.
     fn events(&mut self) -> Vec<Event> {
         let gone = std::mem::take(&mut self.ending).into_iter().map(Event::Gone);
         let ready = std::mem::take(&mut self.beginning).into_iter().map(|(run, kind)| {
@@ -184,7 +184,7 @@ impl Draft {
     }
 }
 
-/// Into the present wave; into the next, when one of `before` is in it already.
+/// Adds a unit to the present wave, or to the next if the present wave holds one of `before`.
 fn push(waves: &mut Vec<Vec<Name>>, name: Name, before: &BTreeSet<Name>) {
     match waves.last_mut() {
         Some(wave) if !wave.iter().any(|other| before.contains(other)) => wave.push(name),
@@ -193,7 +193,7 @@ fn push(waves: &mut Vec<Vec<Name>>, name: Name, before: &BTreeSet<Name>) {
 }
 
 impl Machine {
-    /// The names of the units an ordering edge leads to, or comes from.
+    /// Returns the names of the units that an ordering edge leads to, or comes from.
     fn names_of(&self, unit: UnitId, providers: bool) -> BTreeSet<Name> {
         let units: Vec<UnitId> = if providers {
             let edges = self.graph.edges(unit).iter().filter(|edge| edge.kind.orders());

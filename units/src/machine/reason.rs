@@ -1,6 +1,5 @@
-//! Why a unit is in the state it is in, and why a wish was refused. `reason.kind`
-//! of the public JSON; the sentence is made here too, so that log, `why` and tests
-//! say the same.
+//! Reasons for the state of a unit, and refusals of wishes. They are `reason.kind` of the public
+//! JSON. The sentences are made here too, so that log, `why` and tests agree.
 
 use crate::spec::Exit;
 use crate::text::diagnostic::Place;
@@ -11,25 +10,25 @@ use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The states an operator sees.
+/// The shown state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Not needed.
+    /// The unit is not needed.
     Disabled,
-    /// For a dependency, a slot or its next try.
+    /// The unit waits for a dependency, a slot or its next try.
     Waiting,
-    /// Not ready yet.
+    /// The run is not ready yet.
     Starting,
-    /// Active.
+    /// The run is active.
     Running,
-    /// Active, taking in a new configuration.
+    /// The run is active and reloads its configuration.
     Reloading,
-    /// Active without a process.
+    /// The unit is active without a process.
     Exited,
-    /// See the reason.
+    /// The unit is failed; the reason says why.
     Failed,
-    /// On its way down.
+    /// The run is stopping.
     Stopping,
 }
 
@@ -48,7 +47,7 @@ impl State {
         }
     }
 
-    /// Running, reloading or exited.
+    /// Returns true for running, reloading and exited.
     pub fn is_active(self) -> bool {
         matches!(self, State::Running | State::Reloading | State::Exited)
     }
@@ -57,89 +56,89 @@ impl State {
 /// Why a unit is not simply running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// Its process ended.
+    /// The main process exited.
     Exit(Exit),
-    /// Not ready in time.
+    /// The run was not ready in time.
     StartTimeout,
-    /// Not gone in time.
+    /// The run did not stop in time.
     StopTimeout,
-    /// No ping in time.
+    /// No watchdog ping came in time.
     Watchdog,
-    /// Active for longer than its run-timeout.
+    /// The run was active for longer than its run-timeout.
     RunTimeout,
-    /// It could not be run.
+    /// The command could not be run.
     Exec(ExecFailure),
-    /// A provider is failed or past its verdict.
+    /// A provider is failed or has a verdict.
     Dependency {
-        /// By which target.
+        /// The target that the unit depends on.
         target: Name,
-        /// Which unit.
+        /// The provider.
         unit: Name,
     },
-    /// A provider that has to be active is not, and nothing brings it in.
+    /// A provider that must be active is not, and nothing starts it.
     Inactive {
-        /// By which target.
+        /// The target that the unit depends on.
         target: Name,
-        /// Which unit.
+        /// The provider.
         unit: Name,
     },
-    /// A provider is masked, or it is masked itself.
+    /// A provider or the unit itself is masked.
     Masked {
-        /// Which target.
+        /// The target.
         target: Name,
     },
-    /// Nobody provides it.
+    /// No unit provides the target.
     Missing {
-        /// Which target.
+        /// The target.
         target: Name,
     },
-    /// Its file.
+    /// The unit's file has an error.
     Config {
-        /// Where.
+        /// The place in the file.
         at: Place,
-        /// What.
+        /// The error.
         message: String,
     },
-    /// Another unit that may not be up with it came first.
+    /// A conflicting unit has precedence.
     Conflict {
-        /// Which target.
+        /// The target.
         target: Name,
     },
     /// A condition was not met.
     Skipped {
-        /// Which.
+        /// The condition.
         condition: String,
     },
-    /// The kernel killed it for want of memory.
+    /// The kernel killed the run because memory ran out.
     OutOfMemory,
-    /// It did not keep to its type's protocol.
+    /// The service violated the protocol of its type.
     Protocol {
-        /// How.
+        /// The violation.
         message: String,
     },
-    /// Waits for a free slot.
+    /// The unit waits for a free slot.
     Slot,
-    /// Waits for its next try.
+    /// The unit waits for its next try.
     Backoff {
-        /// Failures in a row.
+        /// Consecutive failures.
         attempt: u32,
-        /// When.
+        /// The time of the next try.
         at: Time,
     },
-    /// Waits for these targets.
+    /// The unit waits for targets.
     On {
-        /// Which.
+        /// The targets.
         targets: Vec<Name>,
     },
-    /// A process that can not be killed is left.
+    /// A process of the run is unkillable.
     Unkillable,
-    /// A bug of ours, contained.
+    /// An internal error that was contained.
     Internal,
 }
 
 impl fmt::Display for Reason {
-    /// The sentence, in lower case, without a full stop. Points in time are left to whoever
-    /// knows the wall clock.
+    /// Writes the sentence in lower case without a full stop. Points in time are left to callers
+    /// that know the wall clock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Exit(Exit::Code(code)) => write!(f, "its process exited with status {code}"),
@@ -185,20 +184,19 @@ impl fmt::Display for Reason {
     }
 }
 
-/// "cannot run /usr/local/bin/irc-bot (execve): No such file or directory".
-/// The state of everything, in one word.
+/// The state of the whole system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
-    /// Shutdown, reboot, exit.
+    /// Shutdown, reboot or exit is in progress.
     Stopping,
-    /// A goal's provider is failed.
+    /// The provider of a goal is failed.
     Failed,
-    /// Something needed is in its first start.
+    /// A needed unit is in its first start.
     Starting,
-    /// Something needed is not active, or degraded.
+    /// A needed unit is not active, or degraded.
     Degraded,
-    /// All is as it should be.
+    /// Everything needed is active.
     Running,
 }
 
@@ -215,22 +213,22 @@ impl System {
     }
 }
 
-/// Where a start broke off. Words for people are in [`Stage::as_str`].
+/// The stage at which a start failed. [`Stage::as_str`] has the words for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// The clone of PID 1.
+    /// Cloning PID 1.
     Fork,
     /// Making or entering the cgroup.
     Cgroup,
-    /// A setting of the cgroup, such as a limit.
+    /// A cgroup setting, such as a limit.
     Controller,
     /// A new session.
     Session,
     /// stdin, stdout, stderr.
     Stdio,
-    /// An assert-*: what has to be so is not. Final until `retry` or a new definition; errno is 0
-    /// and the path holds the assert as written.
+    /// An assert-* is not met. Final until `retry` or a new definition; errno is 0 and the path
+    /// holds the assert as written.
     Assert,
     /// Resource limits.
     Limits,
@@ -240,7 +238,7 @@ pub enum Stage {
     User,
     /// The working directory.
     WorkingDir,
-    /// A condition does not hold; init makes [`super::event::Event::Skipped`] of it.
+    /// A condition is not met; init turns it into [`super::event::Event::Skipped`].
     Condition,
     /// Making a directory.
     Directory,
@@ -252,20 +250,20 @@ pub enum Stage {
     Rights,
     /// Reading an env-file.
     EnvFile,
-    /// The words of the exec line.
+    /// Expanding the exec line.
     ExecLine,
     /// execve(2) itself.
     Execve,
-    /// The program is there, and the interpreter it names (`#!`, or an ELF loader) is not.
+    /// The program exists, but the interpreter it names (`#!` or an ELF loader) does not.
     Interpreter,
     /// A trigger's listening socket.
     Listen,
-    /// The notify socket can not be had.
+    /// Creating the notify socket.
     Notify,
 }
 
 impl Stage {
-    /// As shown: "cannot run X (execve): …".
+    /// Returns the word that is shown, as in "cannot run X (execve): …".
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Fork => "fork",
@@ -293,20 +291,20 @@ impl Stage {
     }
 }
 
-/// A start that could not be carried out.
+/// A failed start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecFailure {
-    /// Where.
+    /// The stage.
     pub stage: Stage,
     /// errno(3).
     pub errno: i32,
-    /// What was to be run, opened or entered.
+    /// The path that was to be run, opened or entered.
     pub path: String,
 }
 
 impl ExecFailure {
-    /// A want of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …), not of a file or a user:
-    /// an ordinary failure that is retried, no exec error.
+    /// Returns true for a shortage of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …) rather
+    /// than a missing file or user: an ordinary failure that is retried, not an exec error.
     pub fn is_transient(&self) -> bool {
         const TRANSIENT: [i32; 7] = [4, 11, 12, 16, 23, 24, 28]; // EINTR EAGAIN ENOMEM EBUSY ENFILE EMFILE ENOSPC
         TRANSIENT.contains(&self.errno)
@@ -360,13 +358,13 @@ const ENOENT: i32 = 2;
 const ESRCH: i32 = 3;
 const EINTR: i32 = 4;
 
-/// Why a wish was refused. Nothing changed.
+/// The reason why a wish was refused and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// A short stable word: `unknown-target`, `masked`, `broken`, `conflict`, `ring`, `double-claim`, `stopping` …
     pub kind: String,
     /// The fact.
     pub message: String,
-    /// What to do.
+    /// The hint: what to do.
     pub hint: String,
 }

@@ -1,6 +1,5 @@
-//! One life of one unit, as the machine remembers it: by which definition it was
-//! started, what was promised to it, and what has been decided about it. Its phase
-//! is in [`super::phase`]; its process is known to the shell only.
+//! A run as the machine remembers it: the definition it was started with, what was promised to it,
+//! and what was decided about it. [`super::phase`] has its phase; only init knows its processes.
 
 use crate::machine::event::RunId;
 use crate::spec::{Kind, Live, Readiness};
@@ -11,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a run was started as. Keys of class *live* follow the generation for as long as the run
-/// is not to stop; the rest stays.
+/// The definition a run was started with. Keys of class *live* follow the generation until the run
+/// has to stop; the others stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definition {
     pub(super) name: Name,
@@ -40,47 +39,47 @@ impl Definition {
     }
 }
 
-/// See [`super::held_targets`].
+/// Targets a run holds until it is gone, see [`super::held_targets`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hold {
-    /// The targets it provides, where they are not those that it is selected for.
+    /// The targets the run provides, if it is selected for others now.
     pub(super) targets: Option<Vec<Name>>,
-    /// The targets it conflicts with, where its definition says otherwise now.
+    /// The targets the run conflicts with, if its definition names others now.
     pub(super) against: Option<Vec<Name>>,
 }
 
-/// A run that is up.
+/// One run that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) definition: Arc<Definition>,
     /// The depends-on target whose provider left active. Never cleared.
     pub(super) lost: Option<Name>,
-    /// The operator asked for a restart, or a unit it restarts with was told to stop.
+    /// The operator requested a restart, or a unit this one restarts with was told to stop.
     pub(super) restart: bool,
-    /// The generation has another definition, which is to replace this run.
+    /// The generation has another definition, which replaces this run.
     pub(super) changed: bool,
-    /// The generation has another definition, and this run is kept all the same.
+    /// The generation has another definition, but this run is kept.
     pub(super) stale: bool,
-    /// How long it had been active when it left that.
+    /// The time the run was active, set when it leaves that state.
     pub(super) active_for: Option<Duration>,
-    /// A process of it may be left.
+    /// A process of the run may exist.
     pub(super) alive: bool,
-    /// The kernel killed one of its processes for want of memory.
+    /// The kernel killed a process of the run because memory ran out.
     pub(super) out_of_memory: bool,
-    /// Its last reload of itself failed or timed out.
+    /// The last reload failed or timed out.
     pub(super) reload_failed: bool,
-    /// The last STATUS= it sent.
+    /// The last STATUS= of the run.
     pub(super) status: String,
-    /// It has asked for time: its `run-timeout` does not strike before.
+    /// EXTEND_TIMEOUT_USEC: `run-timeout` does not end the run before this time.
     pub(super) extended: Option<Time>,
-    /// How often it has promised to ping.
+    /// The interval of watchdog pings that the run promised.
     pub(super) watchdog: Option<Duration>,
-    /// The providers its start waited for, once the present graph says otherwise.
+    /// The providers the start waited for, recorded when the present graph differs.
     pub(super) order: Option<Arc<[Name]>>,
-    /// What it has until it is gone, once the present graph says otherwise.
+    /// The held targets, recorded when the present graph differs.
     pub(super) hold: Option<Box<Hold>>,
-    /// depends-ms targets of this run that nobody provides any more.
+    /// depends-ms targets of this run that have no provider any more.
     pub(super) milestones_lost: Vec<Name>,
 }
 
@@ -106,7 +105,7 @@ impl Run {
         }
     }
 
-    /// When an active run that is active since then has been so for too long.
+    /// Returns the deadline of `run-timeout` for a run that is active since `since`.
     pub(super) fn run_by(&self, since: Time) -> Option<Time> {
         let limit = since.after(self.definition.live.run_timeout?);
         Some(self.extended.map_or(limit, |later| later.max(limit)))

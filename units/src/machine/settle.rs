@@ -1,6 +1,6 @@
-//! The second half of a step: what follows from what happened. Tell all that may
-//! stop, until nothing moves; then start all that may start, in order. Everything
-//! that is ordered is ordered here or in the answer to a fact ([`super::fact`]).
+//! Settles the machine: the second half of a step. It tells every unit to stop that may stop, until
+//! nothing changes, and then starts every unit that may start, in order. Actions are emitted here
+//! and in the answers to facts ([`super::fact`]), nowhere else.
 
 use super::mutant::Mutant;
 use super::phase::Failure;
@@ -19,15 +19,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A start counts against `max-starting` for so long at most.
+/// The longest time a start holds its slot of `max-starting`.
 const SLOT: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// See the module. Each unit is told at most once per run and started at most once per idle
-    /// phase, so the loop ends; the bound only contains a mistake of ours.
+    /// Settles the machine. Each unit is told at most once per run and started at most once per
+    /// idle phase, so the loop ends; the bound only contains a bug.
     pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
         let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
-        // Sweeps in the order of names: who becomes free behind the cursor waits for the next one.
+        // Sweeps in the order of names. A unit that becomes free behind the cursor waits for the
+        // next sweep.
         let mut cursor: Option<Key> = None;
         while bound > 0 {
             bound -= 1;
@@ -78,7 +79,7 @@ impl Machine {
         let Some(unit) = self.unit(ix) else { return };
         let id = before.unwrap_or(RunId(self.next_run));
         let run = Box::new(Run::new(id, unit));
-        // A socket unit has no process and needs no slot, and yet is active only once it listens.
+        // A socket unit has no process and needs no slot, but is active only when it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
         let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
@@ -97,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// The verdict ends with being active.
+    /// Handles a unit that became active: its verdict ends.
     pub(super) fn became_active(&mut self, ix: Ix) {
         let (keeps, fresh) =
             (self.planted(Mutant::VerdictOutlivesActive), self.planted(Mutant::FirstStartForEver));
@@ -107,7 +108,7 @@ impl Machine {
         self.mark(ix);
     }
 
-    /// Tells a run to stop, or to be gone where nothing is left of it.
+    /// Tells a run to stop, or forgets it if nothing of it is left.
     pub(super) fn tell(
         &mut self,
         now: Time,
@@ -124,7 +125,7 @@ impl Machine {
         self.disarm(ix, &phase);
         let Some(run) = phase.into_ended(now) else { return };
         let definition = Arc::clone(&run.definition);
-        // A skipped run never started, and of one that is over the exec-stop has been run.
+        // A skipped run has never started; a run that is over has already run its exec-stop.
         let nothing_left = exited && !run.alive && (skipped || over || !definition.has_exec_stop);
         let name = definition.name.clone();
         out.push(Action::Stop { name, run: run.id, reason, nothing_left });
@@ -147,12 +148,12 @@ impl Machine {
         let with = with.map(|back| back.dependent.0);
         let of_held = self.followers.get(&ix).cloned().unwrap_or_default();
         for other in with.chain(of_held) {
-            // A run that is stopping because it ended well is replaced, too, instead of staying over.
+            // A run that stops because it succeeded is replaced too, instead of staying over.
             self.ask_restart(other);
         }
     }
 
-    /// A run that was told to stop, or had ended, is no more.
+    /// Handles the end of a run that was told to stop or had exited.
     pub(super) fn gone(&mut self, now: Time, ix: Ix) {
         let (then, timed_out) = match &self.cell(ix).phase {
             Phase::Stopping(_, stop) => (stop.then.clone(), stop.timed_out),
@@ -164,7 +165,7 @@ impl Machine {
         };
         self.judge(ix);
         self.cell_mut(ix).must_stop = false;
-        // Nobody can be connected again: a failed run is told, and not counted.
+        // A connection cannot be made again, so the failure of its run is shown but not counted.
         let then = match then {
             then if !self.disconnected(ix) => then,
             Then::Fail(failure) => {
@@ -188,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// The run is over, and its success stands, unless the unit is to have no run or another one.
+    /// Keeps the success of a run that is over, unless the unit needs no run or another one.
     fn rest(&mut self, now: Time, ix: Ix, exit: Exit, (since, timed_out): (Time, bool)) {
         let cell = self.cell(ix);
         let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;
@@ -204,7 +205,7 @@ impl Machine {
         let is_stale = |run: &Run| {
             run.hold.is_some() || present.is_some_and(|live| run.definition.live != *live)
         };
-        // While it stopped it kept what an older definition gave it.
+        // While the run stopped, it kept the targets and keys of an older definition.
         self.search_due |= self.cell(ix).phase.run().is_some_and(is_stale);
         let form = Form::Exited { exit: Some(exit), skipped: None, again: None, over: true };
         self.amend(ix, |phase| {
@@ -214,13 +215,13 @@ impl Machine {
             }
         });
         self.became_active(ix);
-        // A provider that stops did not make it stop while it stopped by itself.
+        // The run stopped by itself, so a stopping provider had no effect on it yet.
         if self.provider_stops(ix) {
             self.require_stop(ix);
         }
     }
 
-    /// Why a unit in must_stop is told.
+    /// Returns the reason why a unit in must_stop is told to stop.
     fn stop_reason(&self, ix: Ix) -> StopReason {
         if self.ending.is_some() {
             return StopReason::Shutdown;

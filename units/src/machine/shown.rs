@@ -1,5 +1,5 @@
-//! What an operator sees of one unit: the first row of the state table that fits,
-//! and why. Computed, never stored.
+//! The shown state of a unit: the first row of the state table that fits, and the reason. Computed,
+//! never stored.
 
 use super::phase::{Form, Phase, Then};
 use super::propagation::{FAILED, closes, is_dead, is_hard, spoils};
@@ -11,12 +11,12 @@ use crate::unit::generation::UnitId;
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The row.
+    /// Returns the shown state.
     pub(super) fn shown(&self, ix: Ix) -> State {
         let cell = self.cell(ix);
         let is_removed = self.generation.units.len() <= ix as usize;
         match &cell.phase {
-            // With its last run the unit is forgotten, however that run ended.
+            // A removed unit is forgotten with its last run, however that run ended.
             phase if is_removed && !phase.is_up() => State::Disabled,
             phase if phase.is_hopeless() => State::Failed,
             Phase::Stopping(_, _) => State::Stopping,
@@ -38,7 +38,7 @@ impl Machine {
         }
     }
 
-    /// The reason for it.
+    /// Returns the reason for the shown state.
     pub(super) fn reason_of(&self, ix: Ix) -> Option<Reason> {
         let cell = self.cell(ix);
         match &cell.phase {
@@ -131,7 +131,7 @@ impl Machine {
         None
     }
 
-    /// The targets whose gates are closed, and those another run still holds.
+    /// Returns the targets whose gates are closed, and those another run still holds.
     fn waits_on(&self, ix: Ix) -> Vec<Name> {
         let edges = self.graph.edges(UnitId(ix)).iter().filter(|edge| match edge.provider {
             Some(provider) => closes(edge.kind, self.cell(provider.0).facets),
@@ -151,7 +151,7 @@ impl Machine {
             let before = targets.len();
             targets.extend(held.filter(|target| own.contains(target)).cloned());
             if targets.len() == before {
-                // It is not to be beside it.
+                // A conflicting run is still up.
                 targets.push(run.definition.name.clone());
             }
         }

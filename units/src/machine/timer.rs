@@ -1,43 +1,43 @@
-//! What the machine waits for in time. A timer is armed by a phase that has the
-//! deadline and disarmed with it, so none ever fires in vain. Timers of one moment
-//! fire in the order of the units' names.
+//! Timers of the machine. A phase with a deadline arms its timer and disarms it again, so no timer
+//! fires in vain. Timers of one moment fire in the order of the units' names.
 
 use super::Ix;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Which deadline. Of one unit and one moment the earlier in this list comes first.
+/// The kind of a deadline. Of two deadlines of one unit at one moment, the earlier in this list
+/// fires first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum TimerKind {
-    /// `ready-wait` is over.
+    /// End of `ready-wait`.
     ReadyWait,
-    /// The backoff is over.
+    /// End of a backoff.
     Retry,
-    /// `restart: always` of an exited oneshot.
+    /// Next run of an exited oneshot with `restart: always`.
     Again,
-    /// The start gives its slot back.
+    /// A start releases its slot.
     Slot,
-    /// A reload of itself has taken too long.
+    /// A reload timed out.
     Reload,
-    /// No ping in time.
+    /// A watchdog ping is overdue.
     Watchdog,
-    /// Active for too long.
+    /// `run-timeout` has passed.
     RunTimeout,
-    /// Not ready in time.
+    /// `start-timeout` has passed.
     StartTimeout,
-    /// Not gone in time.
+    /// `stop-timeout` has passed.
     Kill,
-    /// Not gone after KILL.
+    /// The run survived SIGKILL.
     Hopeless,
-    /// Not ended by itself, as it had said.
+    /// The run sent STOPPING=1 but did not exit.
     Leaving,
 }
 
-/// Where a unit stands in the order of names; see [`super::Machine::key`].
+/// Position of a unit in the order of names; see [`super::Machine::key`].
 pub(super) type Key = (u32, u32, Ix);
 
-/// All that is armed.
+/// All armed timers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Timers(BTreeSet<(Time, Key, TimerKind)>);
 
