@@ -1,11 +1,11 @@
-//! Mistakes made on purpose. Each breaks one rule of the law at the place in the
-//! machine where the rule stands; the simulator must find every one of them, or it
-//! proves nothing (`tests/src/bin/mutants.rs`). Chosen at run time, in a build with
-//! the feature `sim` only; without it [`Machine::planted`] is the constant false.
+//! Mutants: planted bugs. Each breaks one rule at the place in the machine that implements it. The
+//! simulator must find every one of them, or it proves nothing (`tests/src/bin/mutants.rs`). A
+//! mutant is chosen at run time, in builds with the feature `sim` only; otherwise
+//! [`Machine::planted`] is always false.
 
 use super::Machine;
 
-/// A rule, broken.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// may_stop: a provider is told before its dependents are down.
@@ -18,11 +18,11 @@ pub enum Mutant {
     StopDoesNotSpread,
     /// must_stop: a unit in must_stop is active for gates.
     GateOpenWhileStopping,
-    /// lost: a provider that leaves active loses nobody.
+    /// lost: a provider that leaves the active state affects no dependent.
     LossNotMarked,
     /// lost: cleared by the next change of goal.
     LossCleared,
-    /// lost: a changed provider or an added edge binds whoever it is.
+    /// lost: a changed provider or an added edge binds any provider.
     NewProviderBinds,
     /// depends-ms: a lost provider stops the dependent.
     MilestoneNotLatched,
@@ -30,13 +30,13 @@ pub enum Mutant {
     VerdictHoldsWaits,
     /// skipped: satisfies depends-on too.
     SkippedSatisfiesHard,
-    /// conflicts: holds for the unit that names it alone.
+    /// conflicts: applies only to the unit that names it.
     OneSidedConflict,
-    /// conflicts: a start beside a stopping unit.
+    /// conflicts: a unit starts while the conflicting one is stopping.
     ConflictBesideStopping,
-    /// restart-with: a provider that is masked or removed restarts nobody.
+    /// restart-with: a masked or removed provider restarts no unit.
     RestartWithForgotten,
-    /// conflicts: one that the graph has no more is forgotten.
+    /// conflicts: a conflict that left the graph is forgotten.
     ConflictForgotten,
     /// conflicts: a wish for both is granted.
     ConflictGranted,
@@ -44,11 +44,11 @@ pub enum Mutant {
     MaskedGranted,
     /// reload: a broken unit that takes connections of a needed socket is granted.
     PlacesUnchecked,
-    /// restart-with: a stop marks nobody.
+    /// restart-with: a stop marks no unit.
     RestartWithIgnored,
     /// restart-with: an exit by itself marks too.
     RestartWithOnExit,
-    /// may_start: a target still held does not matter.
+    /// may_start: a held target does not delay its next provider.
     TargetNotHeld,
     /// N: kept by counting who pulls.
     NeedByReferenceCounts,
@@ -72,7 +72,7 @@ pub enum Mutant {
     StartTimeoutForgiven,
     /// exit 0 of a supervised unit is a success.
     ExitZeroIsSuccess,
-    /// success-status is not asked.
+    /// success-status is ignored.
     SuccessStatusIgnored,
     /// restart always does nothing after a success.
     AlwaysIsOnFailure,
@@ -80,9 +80,9 @@ pub enum Mutant {
     AgainIsCounted,
     /// the classes of restart beside on-failure are on-failure.
     ClassesAreOnFailure,
-    /// restart-except and restart-also are not asked.
+    /// restart-except and restart-also are ignored.
     RestartListsIgnored,
-    /// a success is followed by a run whatever restart says.
+    /// a success is followed by a run whatever `restart` says.
     EverySuccessRestarts,
     /// run-timeout does nothing.
     RunsForEver,
@@ -90,13 +90,13 @@ pub enum Mutant {
     NeverIsOnFailure,
     /// an exec error is retried.
     ExecErrorRetried,
-    /// a start timeout has to be counted up to its verdict.
+    /// a start timeout is counted up to its verdict.
     StartTimeoutNoVerdict,
     /// verdict: off by one.
     VerdictOneLate,
     /// verdict: stands when the unit is active again.
     VerdictOutlivesActive,
-    /// restart-limit is not asked.
+    /// restart-limit is ignored.
     RestartLimitIgnored,
     /// on-failure: what it brought in is stopped with its cause in the middle of its work.
     CauseTakesHandlerAlong,
@@ -114,13 +114,13 @@ pub enum Mutant {
     DelayOneAhead,
     /// delay: no floor from the 10th failure on.
     NoFloor,
-    /// restart-reset: is not asked.
+    /// restart-reset: is ignored.
     FailuresNotAnswered,
     /// retry: does not set the count to 0.
     RetryKeepsCount,
     /// stop-timeout: no KILL follows.
     NeverKills,
-    /// what outlives KILL is never called unkillable.
+    /// a run that survives SIGKILL is never unkillable.
     HopesForEver,
     /// may_stop: an unkillable run counts as up.
     ImmortalHoldsUp,
@@ -128,17 +128,17 @@ pub enum Mutant {
     StopTimeoutNotShown,
     /// an extension of a timeout may shorten it.
     ExtensionShortens,
-    /// stop-promptly: its stop waits for its dependents all the same.
+    /// stop-promptly: the stop waits for dependents nevertheless.
     PromptStopWaits,
-    /// stop-promptly: its stop can be prolonged all the same.
+    /// stop-promptly: the stop can be prolonged nevertheless.
     PromptStopProlonged,
-    /// who says that it is ending has for ever.
+    /// STOPPING=1: the run has no deadline.
     LeavingForEver,
-    /// a watchdog's ping is not heard.
+    /// a watchdog ping is ignored.
     PingUnheard,
     /// a reload of its own that times out ends the unit.
     SlowReloadFails,
-    /// accept: a connection brings nobody in.
+    /// accept: a connection makes no unit needed.
     ConnectionPullsNothing,
     /// accept: a connection outlives the run it is for.
     ConnectionNeverEnds,
@@ -158,7 +158,7 @@ pub enum Mutant {
     GoalCoincidental,
     /// system: a masked goal does not count.
     MissingGoalIsWell,
-    /// overlay: --for is not looked at.
+    /// overlay: --for is ignored.
     WantNeverEnds,
     /// reload: a changed definition replaces no run.
     ReloadReplacesNothing,
@@ -170,7 +170,7 @@ pub enum Mutant {
     ShutdownTakesWishes,
     /// shutdown: the deadline kills nothing.
     DeadlineKillsNothing,
-    /// shutdown: done while one is left.
+    /// shutdown: finishes while one run is left.
     FinishesOneEarly,
     /// requires-active: opens at once.
     RequiresNothing,
@@ -192,7 +192,7 @@ pub enum Mutant {
     SleepingTriggerFires,
     /// a success does not end the activation.
     ActivationNeverEnds,
-    /// may_start: a start beside what can not be killed of an earlier run.
+    /// may_start: a unit starts beside an unkillable earlier run.
     BesideOwnRun,
     /// a want that is refused stays in the overlay.
     RefusalTaken,
@@ -204,11 +204,11 @@ pub enum Mutant {
     GoalReplacesAll,
     /// run: an id is given twice.
     RunIdTwice,
-    /// plan: what is only asked is carried out.
+    /// plan: a wish that is only planned is carried out.
     AskingActs,
-    /// a change of state is told twice.
+    /// a change of state is noted twice.
     NotedTwice,
-    /// of several timers due one fires.
+    /// only one of several due timers fires.
     OneTimerATick,
     /// delay: the next try comes at once.
     NoDelay,
@@ -216,15 +216,15 @@ pub enum Mutant {
     BackoffForEver,
     /// a crash and resume forgets how often units have failed.
     ResumeForgetsFailures,
-    /// runs that were begun before a crash get other numbers after it.
+    /// runs started before a crash get other numbers after it.
     RunsGetOtherNumbers,
-    /// of the runs of a unit that were begun before a crash only the last is known after it.
+    /// of a unit's runs started before a crash, only the last is known after it.
     OneRunBegunBefore,
-    /// masks: of a unit that is one thing each name has to be masked by itself.
+    /// masks: each name of a unit that is one thing must be masked by itself.
     NamesApart,
-    /// imported wishes: what pulls a unit in waits for it too.
+    /// imported wishes: a unit that pulls another in waits for it too.
     PullWaits,
-    /// imported wishes: what is installed into a unit is not pulled in by it.
+    /// imported wishes: a unit does not pull in those installed into it.
     PullForgotten,
     /// stopping: a skipped run is told to do its exec-stop.
     SkippedIsStopped,
@@ -234,13 +234,13 @@ pub enum Mutant {
     OverSatisfiesHard,
     /// remain: a run that is over is stopped once more.
     OverIsStopped,
-    /// on-failure: what it names runs once, however often the unit fails for good.
+    /// on-failure: its target runs once, however often the unit fails for good.
     OneAlarmForAll,
     /// a deadline beyond half of what the clock can count never comes.
     DeadlineSigned,
     /// records: this field is left out.
     NotRecorded(Field),
-    /// records: one unit that changed is not written again.
+    /// records: one changed unit is not written again.
     ChangeNotListed,
 }
 
@@ -288,26 +288,26 @@ pub enum Field {
 }
 
 impl Machine {
-    /// This rule is broken.
+    /// Returns true if this bug is planted.
     #[cfg(feature = "sim")]
     pub(super) fn planted(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
-    /// No rule is broken.
+    /// Returns false: no bug is planted in this build.
     #[cfg(not(feature = "sim"))]
     pub(super) const fn planted(&self, _: Mutant) -> bool {
         false
     }
 
-    /// Breaks a rule.
+    /// Plants a bug.
     #[cfg(feature = "sim")]
     pub fn plant(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
     }
 }
 
-/// Something outside the machine, for [`Mutant::Moody`].
+/// State outside the machine, for [`Mutant::Moody`].
 #[cfg(feature = "sim")]
 pub(super) fn mood() -> bool {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -315,7 +315,7 @@ pub(super) fn mood() -> bool {
     MOOD.fetch_add(1, Ordering::Relaxed).is_multiple_of(5)
 }
 
-/// There is none.
+/// Returns false: builds without the simulator have no such state.
 #[cfg(not(feature = "sim"))]
 pub(super) const fn mood() -> bool {
     false

@@ -1,8 +1,8 @@
-//! Every mistake made on purpose ([`super::mutant`]), and the rule that it breaks: what the table of the mutants says.
+//! The table of mutants ([`super::mutant`]) and the rules they break.
 
 use super::mutant::{Field, Mutant};
 
-/// Every mutant, and the rule it breaks.
+/// Every mutant with the rule it breaks.
 pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::NoStopOrder, "may_stop: a provider is told before its dependents are down"),
     (Mutant::SoftStopOrderDropped, "may_stop: only hard edges order stops"),

@@ -1,6 +1,6 @@
-//! Triggers: what a firing does to the unit it activates, and when the activation
-//! ends. A socket that accepts has *places* instead: units that are needed while a
-//! connection is theirs, each for one run.
+//! Triggers: the effect of a firing on the unit it activates, and the end of the activation. An
+//! accepting socket has *places* instead: units that are needed while they have a connection, for
+//! one run each.
 
 use super::failure;
 use super::mutant::Mutant;
@@ -11,21 +11,21 @@ use crate::text::time::Time;
 use crate::unit::generation::UnitId;
 
 impl Machine {
-    /// The unit a trigger activates, if there is one and it may be brought in.
+    /// Returns the unit that a trigger activates, if it has one and that unit may start.
     pub fn activates(&self, trigger: UnitId) -> Option<UnitId> {
         self.activated(trigger.0).map(UnitId)
     }
 
-    /// A firing of this trigger would be more than a repetition: the trigger is active, and what
-    /// it activates is neither up nor about to be. While this does not hold a socket is not
-    /// polled: what waits in it is the service's, or will be.
+    /// Returns true if a firing of this trigger would have an effect: the trigger is active, and
+    /// the unit it activates is neither up nor about to start. Otherwise init does not poll the
+    /// socket, because its data belongs to the service.
     pub fn awaits(&self, trigger: UnitId) -> bool {
         let cell = self.cell(trigger.0);
         if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must_stop || !cell.needed {
             return false;
         }
         if self.places(trigger.0).next().is_some() {
-            // Who comes is let in, or turned away.
+            // A new connection is accepted or refused.
             return true;
         }
         let Some(ix) = self.activated(trigger.0) else { return false };
@@ -41,30 +41,30 @@ impl Machine {
         }
     }
 
-    /// Units of which each takes one connection of a socket.
+    /// Returns the places of a socket: units that take one connection each.
     fn places(&self, socket: Ix) -> impl Iterator<Item = Ix> {
         let edges = self.graph.edges(UnitId(socket)).iter();
         let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
         accepts.filter_map(|edge| edge.provider.map(|unit| unit.0))
     }
 
-    /// Units of this socket of which each could take a connection now.
+    /// Returns the places of this socket that can take a connection now.
     pub fn free_places(&self, socket: UnitId) -> impl Iterator<Item = UnitId> {
         let free = |ix: &Ix| self.is_free(*ix) && !self.cell(*ix).broken;
         self.places(socket.0).filter(free).map(UnitId)
     }
 
-    /// A connection is this unit's, until its run is over.
+    /// Returns true if the unit has a connection, which it keeps until its run is over.
     pub fn has_connection(&self, unit: UnitId) -> bool {
         self.is_connected(unit.0)
     }
 
-    /// It runs for connections of a socket.
+    /// Returns true if the unit is a place of a socket.
     pub fn is_place(&self, unit: UnitId) -> bool {
         self.graph.back(unit).iter().any(|back| back.kind == DependencyKind::Accepts)
     }
 
-    /// A connection has been accepted for this unit, and its run has not ended.
+    /// Returns true if a connection was accepted for this unit and its run has not ended.
     pub(super) fn is_connected(&self, ix: Ix) -> bool {
         self.cell(ix).triggered
             && !self.is_trigger(ix)
@@ -80,8 +80,8 @@ impl Machine {
         cell.phase.run().is_none() && !cell.needed && !cell.triggered
     }
 
-    /// A connection came for this unit. Nobody it could come from, or the unit is taken: it
-    /// is nobody's.
+    /// Gives the unit a connection. Ignored if no active socket could have accepted it, or if the
+    /// unit has a run already.
     fn connected(&mut self, ix: Ix) {
         let listens = |socket: Ix| {
             let cell = self.cell(socket);
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// A run is over: the connection it was for is, too. True: there was one.
+    /// Ends the connection of a run that is over. Returns true if there was one.
     pub(super) fn disconnected(&mut self, ix: Ix) -> bool {
         let over = self.cell(ix).triggered
             && !self.is_trigger(ix)
@@ -113,21 +113,21 @@ impl Machine {
         over
     }
 
-    /// The unit a trigger activates.
+    /// Returns the unit that a trigger activates.
     pub(super) fn activated(&self, trigger: Ix) -> Option<Ix> {
         let target = self.unit(trigger)?.activates?;
         self.graph.provider(target).unit().map(|unit| unit.0)
     }
 
-    /// It is up for a trigger that fired, or for a connection.
+    /// Returns true if the unit is up because of a fired trigger or a connection.
     pub(super) fn was_fired(&self, ix: Ix) -> bool {
         let by =
             |trigger: &Ix| self.cell(*trigger).triggered && self.activated(*trigger) == Some(ix);
         self.cell(ix).triggered || self.triggers.iter().any(by)
     }
 
-    /// A trigger fired. One that is not needed and active can not. Of a unit that is none: a
-    /// connection came for it.
+    /// Handles the firing of a trigger; ignored unless the trigger is needed and active. If the
+    /// unit is no trigger, a connection came for it.
     pub(super) fn fired(&mut self, now: Time, trigger: Ix) {
         if !self.is_trigger(trigger) {
             return self.connected(trigger);
@@ -151,7 +151,8 @@ impl Machine {
                 return;
             }
             Phase::Failed(_) if cell.needed => {
-                // The delay does not grow: a timer's own times limit how often its unit is tried.
+                // The delay does not grow, because the timer itself limits how often the unit is
+                // tried.
                 let timed = self.unit(trigger).is_some_and(|unit| unit.kind == Kind::Timer);
                 let timed = timed && !self.planted(Mutant::TimerBacksOff);
                 let wait = self.live(ix).map(|live| match timed {
@@ -176,19 +177,20 @@ impl Machine {
         self.search_due = true;
     }
 
-    /// The triggers whose firing holds this unit. A walk over all triggers: they are few.
+    /// Returns the fired triggers that keep this unit needed. Walks over all triggers, which are
+    /// few.
     fn firing(&self, ix: Ix) -> Vec<Ix> {
         let fired = self.triggers.iter().copied().filter(|trigger| self.cell(*trigger).triggered);
         fired.filter(|trigger| self.activated(*trigger) == Some(ix)).collect()
     }
 
-    /// A socket's firing holds this unit: exit 0 is success.
+    /// Returns true if the firing of a socket keeps this unit needed: exit 0 is a success then.
     pub(super) fn is_served(&self, ix: Ix) -> bool {
         let is_socket = |ix: &Ix| self.unit(*ix).is_some_and(|unit| unit.kind == Kind::Socket);
         self.is_connected(ix) || self.firing(ix).iter().any(is_socket)
     }
 
-    /// The run of an activated unit has succeeded.
+    /// Handles the success of an activated unit: its activation ends.
     pub(super) fn activation_ended(&mut self, ix: Ix) {
         if self.planted(Mutant::ActivationNeverEnds) {
             return;
@@ -200,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// Of the present generation.
+    /// Finds the triggers of the present generation.
     pub(super) fn find_triggers(&self) -> Vec<Ix> {
         let units = self.generation.unit_ids().zip(&self.generation.units);
         units.filter(|(_, unit)| unit.kind.is_trigger()).map(|(UnitId(ix), _)| ix).collect()

@@ -1,4 +1,4 @@
-//! What may be asked of a machine. Nothing here changes it.
+//! Queries of the machine. None of them changes it.
 
 use super::Machine;
 use super::cell::Cell;
@@ -15,23 +15,23 @@ use crate::unit::policy::Policy;
 use std::sync::Arc;
 
 impl Machine {
-    /// The present set of units.
+    /// Returns the present generation.
     pub fn generation(&self) -> &Arc<Generation> {
         &self.generation
     }
 
-    /// The present graph.
+    /// Returns the present graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The present policy, without the overlay's masks.
+    /// Returns the present policy, without the masks of the overlay.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What the overlay drops that keeps this target, or the unit of that name, from being
-    /// started; None where the policy masks it all the same.
+    /// Returns the name in the overlay's masks that keeps this target, or the unit of that name,
+    /// from starting. Returns `None` if the policy masks it anyway.
     pub fn dropped(&self, target: &Name) -> Option<&Name> {
         let found = self.generation.find_target(target.as_str());
         let found = found.and_then(|target| self.generation.target(target));
@@ -50,22 +50,23 @@ impl Machine {
         names.into_iter().find_map(|name| self.wish.drop.get(name))
     }
 
-    /// The goal and the overlay.
+    /// Returns the goal and the overlay.
     pub fn wish(&self) -> &Wish {
         &self.wish
     }
 
-    /// The end under way.
+    /// Returns the shutdown in progress.
     pub fn ending(&self) -> Option<Shutdown> {
         self.ending.map(|ending| ending.how)
     }
 
-    /// In N.
+    /// Returns true if the unit is needed.
     pub fn is_needed(&self, unit: UnitId) -> bool {
         self.cell(unit.0).needed
     }
 
-    /// A dependency of this kind makes the provider needed now, provided that the unit is.
+    /// Returns true if a dependency of this kind makes the provider needed now, given that the unit
+    /// is needed.
     pub fn brings_in(&self, unit: UnitId, kind: DependencyKind, provider: UnitId) -> bool {
         let stands = |occasion| {
             let of = if occasion == Occasion::Connected { provider } else { unit };
@@ -74,42 +75,42 @@ impl Machine {
         kind.pulls_in() || Occasion::of(kind).is_some_and(stands)
     }
 
-    /// What an operator sees.
+    /// Returns the shown state.
     pub fn state(&self, unit: UnitId) -> State {
         self.shown(unit.0)
     }
 
-    /// Why.
+    /// Returns the reason for the shown state.
     pub fn reason(&self, unit: UnitId) -> Option<Reason> {
         self.reason_of(unit.0)
     }
 
-    /// Since when it is shown so.
+    /// Returns the start of the shown state.
     pub fn since(&self, unit: UnitId) -> Time {
         self.cell(unit.0).since
     }
 
-    /// Failures in a row.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self, unit: UnitId) -> u32 {
         self.cell(unit.0).failures
     }
 
-    /// Its failures count for others until it is active again.
+    /// Returns true if the unit counts as failed for its dependents until it is active again.
     pub fn has_verdict(&self, unit: UnitId) -> bool {
         self.cell(unit.0).verdict
     }
 
-    /// Its last failure, until it is forgiven.
+    /// Returns the last failure, until it is forgiven.
     pub fn last_failure(&self, unit: UnitId) -> Option<&Reason> {
         self.cell(unit.0).last.as_deref()
     }
 
-    /// A trigger that has fired, and whose activation has not ended.
+    /// Returns true for a trigger that has fired and whose activation has not ended.
     pub fn has_fired(&self, unit: UnitId) -> bool {
         self.cell(unit.0).triggered
     }
 
-    /// Runs that were killed and are not gone.
+    /// Returns runs that were killed but are not gone.
     pub fn killed(&self) -> Vec<RunId> {
         let killed = |cell: &Cell| match &cell.phase {
             Phase::Stopping(run, Stop { kill: Kill::Sent(_) | Kill::Hopeless, .. }) => Some(run.id),
@@ -123,52 +124,53 @@ impl Machine {
         self.cells.iter().filter_map(killed).collect()
     }
 
-    /// Its present run.
+    /// Returns the present run.
     pub fn run(&self, unit: UnitId) -> Option<RunId> {
         self.cell(unit.0).phase.run().map(|run| run.id)
     }
 
-    /// It failed and is not tried again by itself.
+    /// Returns true if the unit failed and is not retried.
     pub fn has_failed_for_good(&self, unit: UnitId) -> bool {
         matches!(self.cell(unit.0).phase, Phase::Failed(_))
     }
 
-    /// Starting, active or stopping.
+    /// Returns true if the unit is starting, active or stopping.
     pub fn is_up(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.is_up()
     }
 
-    /// Up, and it has to stop.
+    /// Returns true if the unit is up and has to stop.
     pub fn must_stop(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.is_up() && self.cell(unit.0).must_stop
     }
 
-    /// Its run has another definition than the generation.
+    /// Returns true if the run has another definition than the generation.
     pub fn is_stale(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.run().is_some_and(|run| run.stale || run.changed)
     }
 
-    /// The last STATUS= of its run; may be empty.
+    /// Returns the last STATUS= of the run; may be empty.
     pub fn status(&self, unit: UnitId) -> &str {
         self.cell(unit.0).phase.run().map_or("", |run| run.status.as_str())
     }
 
-    /// Its last reload of itself failed or timed out.
+    /// Returns true if the last reload failed or timed out.
     pub fn reload_failed(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
     }
 
-    /// It has failed for good: only a wish or a new definition starts it again.
+    /// Returns true if only a wish or a new definition starts the failed unit again.
     pub fn gives_up(&self, unit: UnitId) -> bool {
         matches!(self.cell(unit.0).phase, Phase::Failed(_))
     }
 
-    /// Its run has ended well and is over: it is exited, and nothing of it is left to stop.
+    /// Returns true if the run has succeeded and is over: the unit is exited, and nothing is left
+    /// to stop.
     pub fn is_over(&self, unit: UnitId) -> bool {
         self.cell(unit.0).phase.is_over()
     }
 
-    /// When a failed unit is tried again by itself, or an exited one runs again.
+    /// Returns the time of the next retry of a failed unit, or of the next run of an exited one.
     pub fn next_try(&self, unit: UnitId) -> Option<Time> {
         match &self.cell(unit.0).phase {
             Phase::Backoff(at) => Some(*at),
@@ -185,13 +187,13 @@ impl Machine {
         }
     }
 
-    /// The type a run was started with; None when it is no more.
+    /// Returns the type that a run was started with, or `None` if the run is gone.
     pub fn kind_of_run(&self, run: RunId) -> Option<Kind> {
         let ix = self.unit_of(run)?;
         self.cell(ix).phase.run().map(|run| run.definition.kind)
     }
 
-    /// How an exited run ended.
+    /// Returns the exit of an exited run.
     pub fn exit(&self, unit: UnitId) -> Option<Exit> {
         match &self.cell(unit.0).phase {
             Phase::Ready(_, Form::Exited { exit, .. }, _) => *exit,
@@ -208,24 +210,25 @@ impl Machine {
         }
     }
 
-    /// Up runs of units that are no longer in the generation, by name, and their state.
+    /// Returns up runs of removed units, by name, and their state.
     pub fn removed(&self) -> Vec<(Name, RunId, State)> {
         let removed = self.removed_ixs().into_iter();
         let run = |ix| Some((self.name(ix), self.cell(ix).phase.run()?.id, self.shown(ix)));
         removed.filter_map(run).collect()
     }
 
-    /// The unit and state a run belongs to; None when it is no more.
+    /// Returns the name of the run's unit, or `None` if the run is gone.
     pub fn name_of_run(&self, run: RunId) -> Option<Name> {
         self.unit_of(run).map(|ix| self.name(ix))
     }
 
-    /// How many units the last step looked at.
+    /// Returns the number of units that the last step visited.
     pub fn visited(&self) -> usize {
         self.visited
     }
 
-    /// No end, no run: [`Machine::step`] has said `Finish`, or nothing was ever started.
+    /// Returns true if nothing is up: [`Machine::step`] has returned `Finish`, or nothing was ever
+    /// started.
     pub fn is_down(&self) -> bool {
         self.runs.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Why a unit is as it is: the chain of reasons from it to the root cause.
+//! The chain of reasons from a unit to the root cause of its state.
 
 use super::propagation::{ACTIVE, is_hard};
 use super::{Ix, Machine};
@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// One link of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who; None: nobody provides the target.
+    /// The unit; `None` if no unit provides the target.
     pub unit: Option<UnitId>,
-    /// By which name the link before depends on it; of the first, the unit's own name.
+    /// The name by which the previous link depends on it; in the first link, the unit's own name.
     pub target: Name,
-    /// Its state.
+    /// The shown state.
     pub state: State,
-    /// Why.
+    /// The reason.
     pub reason: Option<Reason>,
 }
 
 impl Machine {
-    /// The chain, root cause last; empty for a unit that is not there.
+    /// Returns the chain, root cause last; empty if the unit does not exist.
     pub fn why(&self, unit: UnitId) -> Vec<Link> {
         let Some(name) = self.generation.unit(unit).map(|unit| unit.name.clone()) else {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Machine {
         chain
     }
 
-    /// Whom a reason points at.
+    /// Returns the unit that a reason points to.
     fn behind(&self, unit: UnitId, reason: &Reason) -> Option<(UnitId, Name)> {
         match reason {
             Reason::Dependency { target, unit } | Reason::Inactive { target, unit } => {
@@ -74,7 +74,7 @@ impl Machine {
                     let id = self.generation.find_target(target.as_str())?;
                     Some((self.graph.provider(id).unit()?, target.clone()))
                 };
-                // What is failed or in backoff says more than what merely waits.
+                // A failed provider, or one in backoff, explains more than a waiting one.
                 let named: Vec<_> = targets.iter().filter_map(provider).collect();
                 let telling = named.iter().find(|(unit, _)| {
                     let last = self.cell(unit.0).last.is_some();
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// The hard provider whose own stop takes this unit with it.
+    /// Returns the hard provider whose stop makes this unit stop.
     fn stopping_provider(&self, unit: UnitId) -> Option<(UnitId, Name)> {
         let edges = self.graph.edges(unit).iter().filter(|edge| is_hard(edge.kind));
         edges
@@ -114,8 +114,8 @@ impl Machine {
             .and_then(|(unit, target)| Some((unit, self.generation.target(target)?.name.clone())))
     }
 
-    /// The way from an active unit to the nearest thing amiss, if there is one: a unit, or a
-    /// milestone that nobody provides any more.
+    /// Returns the path from an active unit to the nearest unit that is amiss, or milestone that no
+    /// unit provides any more.
     fn amiss_below(&self, from: UnitId, seen: &mut BTreeSet<UnitId>) -> Vec<Link> {
         let mut came: BTreeMap<UnitId, (UnitId, Name)> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);
@@ -146,7 +146,7 @@ impl Machine {
         path
     }
 
-    /// Of an active unit.
+    /// Returns the lost milestone of an active unit.
     fn lost_milestone(&self, unit: UnitId) -> Option<Link> {
         let run = self.cell(unit.0).phase.run().filter(|_| self.is_active(unit.0))?;
         let target = run.milestones_lost.first()?.clone();

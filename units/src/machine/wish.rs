@@ -1,5 +1,5 @@
-//! The operator's wishes: each is considered on the side, refused with a reason or
-//! taken whole. A refusal changes nothing.
+//! The operator's wishes. Each is checked on a copy, and then granted as a whole or refused with a
+//! reason. A refusal changes nothing.
 
 use super::Machine;
 use super::apply_generation::{Next, is_same};
@@ -18,7 +18,7 @@ use crate::unit::policy::Policy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What would hold if the wish were granted.
+/// The state that results if the wish is granted.
 struct Candidate {
     generation: Arc<Generation>,
     policy: Policy,
@@ -40,15 +40,15 @@ pub(super) fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
 }
 
 impl Machine {
-    /// What `-y` drops is a mask until the next boot.
+    /// Returns the policy with the overlay's `-y` names as masks, which last until the next boot.
     pub(super) fn effective(policy: &Policy, wish: &Wish) -> Policy {
         let mut policy = policy.clone();
         policy.mask.extend(wish.drop.iter().cloned());
         policy
     }
 
-    /// What the graph is to be resolved from: a broken rule of the graph is broken here, in what
-    /// it is told.
+    /// Returns the generation from which the graph is resolved. A planted bug of the graph is
+    /// planted here, in its input.
     fn told_to_the_graph(&self, generation: &Arc<Generation>) -> Arc<Generation> {
         let apart = self.planted(Mutant::NamesApart);
         let waits = self.planted(Mutant::PullWaits);
@@ -82,7 +82,7 @@ impl Machine {
             if occasion == Occasion::Unfinished && wish.goal != self.wish.goal {
                 return false;
             }
-            // A changed definition clears the verdict.
+            // A changed definition clears the verdict of the unit.
             let was = self.unit(ix).map(|unit| (&*self.generation, unit));
             let kept = same || was.is_some_and(|was| is_same(was, (&**generation, there)));
             self.stands(ix, occasion) && (kept || occasion != Occasion::Failed)
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// A target that is asked for must be somebody's who can be used.
+    /// Refuses a target that no usable unit provides.
     fn check_root(&self, candidate: &Candidate, name: &Name) -> Result<(), Refusal> {
         match candidate.graph.meant(&candidate.generation, name) {
             Provider::Masked if self.planted(Mutant::MaskedGranted) => Ok(()),
@@ -126,8 +126,8 @@ impl Machine {
         }
     }
 
-    /// Two units that may not be up together, needed by the operator's wish. With `only_new`
-    /// those that the wish has at odds already do not count.
+    /// Refuses a wish that needs two conflicting units. With `only_new`, conflicts that the wish
+    /// had before do not count.
     fn check_conflicts(&self, candidate: &Candidate, only_new: bool) -> Result<(), Refusal> {
         let name = |unit: UnitId| candidate.generation.unit(unit).map(|unit| unit.name.clone());
         let present = if only_new { self.search() } else { NeededSet::default() };
@@ -151,8 +151,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The units whose mistakes matter: those that are needed, and those that take the connections
-    /// of a needed socket. These are not needed before there is a connection.
+    /// Returns the units whose errors matter: needed units, and places of a needed socket, which
+    /// are not needed before a connection comes.
     fn concerned(&self, candidate: &Candidate) -> BTreeSet<UnitId> {
         let needed = candidate.generation.unit_ids().filter(|unit| candidate.need.has(*unit));
         let mut concerned: BTreeSet<UnitId> = needed.collect();
@@ -166,8 +166,8 @@ impl Machine {
         concerned
     }
 
-    /// No needed unit may become unusable that was not, and no unit may become needed that names a
-    /// missing target: a reload would be refused for it.
+    /// Refuses if a needed unit becomes unusable, or if a unit becomes needed that names a missing
+    /// target, because a reload would be refused for it.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let concerned = self.concerned(candidate);
         let worse = |unit: &UnitId| {
@@ -186,11 +186,11 @@ impl Machine {
                 return Err(said(fault));
             }
         }
-        // A unit of a tangle of rings is broken even where the ring that was shown passes it by.
+        // A unit in several rings is broken even if the shown ring does not contain it.
         candidate.generation.unit_ids().filter(worse).try_for_each(|u| check_usable(candidate, u))
     }
 
-    /// Anything wrong in what is needed of the unit directories rejects a new generation.
+    /// Refuses a new generation if a needed unit of the unit directories has an error.
     fn check_generation(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let generation = &candidate.generation;
         let concerned = self.concerned(candidate);
@@ -209,7 +209,7 @@ impl Machine {
                 return Err(said(fault));
             }
         }
-        // A unit of a tangle of rings is broken even where the ring that was shown passes it by.
+        // A unit in several rings is broken even if the shown ring does not contain it.
         generation
             .unit_ids()
             .filter(concerns)
@@ -248,7 +248,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Then it is the emergency target.
+    /// Falls back to the emergency target at boot if the goal cannot be reached.
     fn see_whether_the_goal_is_dead(&mut self, now: Time, out: &mut Vec<Action>) {
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
@@ -372,13 +372,13 @@ impl Machine {
         Err(unknown(generation, name))
     }
 
-    /// Wishes whose time is over.
+    /// Removes wishes whose time is over.
     pub(super) fn expire(&mut self, now: Time) {
         self.wish.want.retain(|_, until| until.is_none_or(|until| until > now));
         self.search_due = true;
     }
 
-    /// All goals: given, laid over, and those of the sources.
+    /// Returns all goals: those of the goal and overlay, and those of the sources.
     pub(super) fn goals(&self) -> (Vec<&Name>, Vec<TargetId>) {
         if self.ending.is_some() {
             return (Vec::new(), Vec::new());
