@@ -1,6 +1,6 @@
-//! What depends on what: the lists of the units' files made into links, `before`
-//! turned round, `wanted-by` and `required-by` turned into the other unit's edges.
-//! Missing targets are found here. Rings are looked for in [`super::ring`].
+//! Turns the dependency lists of unit files into links: `before` is reversed, and `wanted-by` and
+//! `required-by` become edges of the other unit. Missing targets are found here, rings in
+//! [`super::ring`].
 
 use super::{Edge, Fault, Provider};
 use crate::limit;
@@ -19,15 +19,15 @@ pub(super) struct Link {
     pub(super) target: TargetId,
     pub(super) provider: Option<UnitId>,
     pub(super) optional: bool,
-    /// Whose file.
+    /// The unit whose file has the line.
     pub(super) by: UnitId,
     pub(super) line: u32,
-    /// An imported after or before: dropped rather than be part of a ring.
+    /// An imported after or before, which is dropped if it is part of a ring.
     pub(super) droppable: bool,
 }
 
 impl Link {
-    /// A dependency that nothing can satisfy for now.
+    /// A dependency without a provider.
     fn to_nobody(from: UnitId, target: TargetId, line: u32) -> Link {
         Link {
             from,
@@ -46,7 +46,7 @@ impl Link {
         Edge { kind, target, provider, optional }
     }
 
-    /// The line in the file.
+    /// Returns the place in the file.
     pub(super) fn place(&self, generation: &Generation) -> Place {
         match generation.unit(self.by) {
             Some(unit) => Place { file: unit.at.file.clone(), line: self.line, column: 1 },
@@ -69,7 +69,8 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Copy> Rows<T> {
-    /// `place` says in whose row an item stands, and as what. The order within a row is kept.
+    /// Builds the rows. `place` returns the row and the value of an item; items of a row keep their
+    /// order.
     pub(super) fn new<I>(count: usize, items: &[I], place: impl Fn(&I) -> (UnitId, T)) -> Rows<T> {
         let mut placed: Vec<(UnitId, T)> = items.iter().map(place).collect();
         placed.sort_by_key(|(unit, _)| *unit);
@@ -98,7 +99,7 @@ struct Collector<'a> {
     links: Vec<Link>,
 }
 
-/// All links of all usable units.
+/// Collects the links of all usable units.
 pub(super) fn collect(
     generation: &Generation,
     policy: &Policy,
@@ -110,7 +111,7 @@ pub(super) fn collect(
     let mut missing = Vec::new();
     for (id, unit) in generation.unit_ids().zip(&generation.units) {
         let masked = masked.get(id.index()).copied().unwrap_or(false);
-        // Of a unit that can not be used what it names is checked all the same: all mistakes at once.
+        // The names in an unusable unit are checked too, so that all errors are reported at once.
         let usable = unit.fault.is_none();
         for dependency in &unit.dependencies {
             if usable {
@@ -122,7 +123,7 @@ pub(super) fn collect(
         }
         if let Some(target) = unit.activates {
             let provider = collector.provider(target);
-            // A trigger has nothing to trigger while its unit is masked or missing.
+            // A trigger has no effect while its unit is masked or missing.
             if usable && provider.unit().is_none() {
                 collector.links.push(Link::to_nobody(id, target, unit.at.line));
             }
@@ -130,7 +131,7 @@ pub(super) fn collect(
                 missing.push((id, target, unit.at.line, None));
             }
         }
-        // Who wants a broken unit wants it all the same: a reload that breaks it is refused for that.
+        // A broken unit stays wanted, so that a reload that breaks it is refused.
         if !masked && is_enabled(generation, policy, unit) {
             collector.add_wanted(id, unit, DependencyKind::WaitsFor, &unit.wanted_by);
             collector.add_wanted(id, unit, DependencyKind::DependsMs, &unit.required_by);
@@ -142,7 +143,7 @@ pub(super) fn collect(
     collector.links
 }
 
-/// The policy's word for a unit's `wanted-by` and `required-by`.
+/// Returns true if the policy enables the unit's `wanted-by` and `required-by`.
 fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
     let named = |names: &std::collections::BTreeSet<crate::text::name::Name>| {
         names.contains(&unit.name)
@@ -163,7 +164,7 @@ impl Collector<'_> {
         self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
     }
 
-    /// Who needs beside itself what it may not be beside.
+    /// Reports units that need a unit they conflict with.
     fn report_at_odds(&self, faults: &mut Vec<Fault>) {
         let written = |of: &UnitId| {
             let unit = self.generation.unit(*of);
@@ -171,7 +172,7 @@ impl Collector<'_> {
             all.iter().filter(|dependency| !dependency.imported)
         };
         for id in self.generation.unit_ids() {
-            // Of each provider the first that is written; looked for where there is a conflict alone.
+            // The first edge to each provider; computed only if there is a conflict.
             let mut needed = None;
             for conflict in written(&id).filter(|it| it.kind == DependencyKind::Conflicts) {
                 let Provider::Unit(other) = self.provider(conflict.target) else { continue };
@@ -275,7 +276,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The name by which others see this unit.
+    /// Returns the target by which other units name this unit.
     fn own_target(&self, id: UnitId, otherwise: TargetId) -> TargetId {
         self.generation
             .unit(id)
@@ -296,7 +297,7 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let key = kind.map_or("activates", DependencyKind::as_str);
         let at = Place { file: unit.at.file.clone(), line, column: 1 };
         let message = format!("nobody provides `{}`, named in {key} of {}", target.name, unit.name);
-        // A file of systemd's may name a service that a link to /dev/null masks.
+        // A systemd file may name a service that is masked by a link to /dev/null.
         let diagnostic = match (kind, unit.is_one) {
             (None, true) => Diagnostic::warning("missing-target", at, message),
             (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),

@@ -1,15 +1,14 @@
-//! The graph: who provides which target, and who depends on whom, for one
-//! generation under one policy.
+//! The graph of one generation under one policy: the provider of each target, and the dependencies
+//! between units.
 //!
-//! The same code serves the loader, `initctl check` and PID 1, which proves each
-//! generation anew before it takes it. It always resolves *tolerantly*: a mistake
-//! breaks the units involved and is reported as a [`Fault`]; whether a fault is a
-//! reason to refuse is for the caller, who knows what is needed
-//! ([`crate::machine`]). What is promised: ids are in range, at most one unit is
-//! selected for a target, no ring is left over the ordering edges.
+//! The loader, `initctl check` and PID 1 use the same code; PID 1 checks each generation again
+//! before it applies it. Resolving is always *tolerant*: an error breaks the units involved and is
+//! reported as a [`Fault`]. The caller knows which units are needed ([`crate::machine`]) and
+//! decides whether a fault is a reason to refuse. Guarantees: ids are in range, each target has at
+//! most one provider, and the ordering edges have no ring.
 //!
-//! Read on: [`provider`] (who is selected), [`edge`] (what depends on what),
-//! [`ring`] (rings and how imported ones are opened).
+//! Read on: [`provider`] (selection), [`edge`] (dependencies), [`ring`] (rings, and how imported
+//! ones are opened).
 
 pub mod edge;
 pub mod provider;
@@ -24,19 +23,19 @@ use edge::{Link, Rows};
 use provider::Selection;
 use std::collections::BTreeMap;
 
-/// Who stands behind a target.
+/// Returns the provider of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// This unit. It may be broken: of a contested target the first claimant stands for all.
+    /// This unit, which may be broken: the first claimant stands for a contested target.
     Unit(UnitId),
-    /// Masked by the policy: counts as nobody.
+    /// The target is masked by the policy and has no provider.
     Masked,
-    /// No unit says that it provides it.
+    /// No unit provides the target.
     Nobody,
 }
 
 impl Provider {
-    /// The unit, if there is one.
+    /// Returns the unit, if there is one.
     pub fn unit(self) -> Option<UnitId> {
         match self {
             Provider::Unit(unit) => Some(unit),
@@ -48,46 +47,46 @@ impl Provider {
 /// One dependency of a unit, with `before` already turned round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Never [`DependencyKind::Before`].
+    /// The kind; never [`DependencyKind::Before`].
     pub kind: DependencyKind,
-    /// By which name.
+    /// The target that the unit names.
     pub target: TargetId,
-    /// Who stands behind it; None: nobody, or masked.
+    /// The provider of the target; `None` if there is none or it is masked.
     pub provider: Option<UnitId>,
-    /// Written `t?`.
+    /// The dependency is optional, written `t?`.
     pub optional: bool,
 }
 
 /// The other end of an [`Edge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
-    /// Who depends.
+    /// The dependent.
     pub dependent: UnitId,
-    /// How.
+    /// The kind of dependency.
     pub kind: DependencyKind,
 }
 
-/// Why a unit can not be used.
+/// The reason why a unit is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Where.
+    /// The place of the error.
     pub at: Place,
-    /// What.
+    /// The error.
     pub message: String,
-    /// A unit of a source that claims somebody else's target: the target.
+    /// The target, if a source's unit claims the target of another unit.
     pub claims: Option<Name>,
 }
 
-/// A mistake, and the units it concerns.
+/// An error in the graph, and the units it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Whose.
+    /// The units concerned.
     pub units: Vec<UnitId>,
-    /// How it is said. Warnings break nothing.
+    /// The message. Warnings break nothing.
     pub diagnostic: Diagnostic,
 }
 
-/// See the module.
+/// The resolved graph.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     providers: Vec<Provider>,
@@ -99,7 +98,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Resolves one generation under one policy. Costs what the generation is long.
+    /// Resolves one generation under one policy. The cost grows with the generation.
     pub fn resolve(generation: &Generation, policy: &Policy) -> (Graph, Vec<Fault>) {
         let mut faults = Vec::new();
         let Selection { providers, masked, mut broken } =
@@ -118,38 +117,39 @@ impl Graph {
         (Graph { providers, masked, broken, out, back, order }, faults)
     }
 
-    /// Who stands behind a target.
+    /// Returns the provider of a target.
     pub fn provider(&self, target: TargetId) -> Provider {
         self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
     }
 
-    /// What a unit depends on, in the order of its file; wanted-by edges after them.
+    /// Returns the dependencies of a unit, in the order of its file, with wanted-by edges after
+    /// them.
     pub fn edges(&self, unit: UnitId) -> &[Edge] {
         self.out.row(unit)
     }
 
-    /// Who depends on a unit. A conflict is found on both sides.
+    /// Returns the dependents of a unit. A conflict is listed on both sides.
     pub fn back(&self, unit: UnitId) -> &[Back] {
         self.back.row(unit)
     }
 
-    /// All of this unit's targets are masked, or it is itself.
+    /// Returns true if the unit, or all of its targets, are masked.
     pub fn is_masked(&self, unit: UnitId) -> bool {
         self.masked.get(unit.index()).copied().unwrap_or(false)
     }
 
-    /// Why it can not be used, if it can not.
+    /// Returns the reason why a unit is unusable, if it is.
     pub fn broken(&self, unit: UnitId) -> Option<&Broken> {
         self.broken.get(&unit)
     }
 
-    /// All units, every provider of an ordering edge before its dependents.
+    /// Returns all units, with every provider of an ordering edge before its dependents.
     pub fn order(&self) -> &[UnitId] {
         &self.order
     }
 
-    /// The unit an operator means: the provider of the target of that name, or, where no target
-    /// has the name, the unit of that name.
+    /// Returns the unit that an operator means: the provider of the target of that name or, if
+    /// there is no such target, the unit of that name.
     pub fn meant(&self, generation: &Generation, name: &Name) -> Provider {
         match generation.find_target(name.as_str()) {
             Some(target) => match self.provider(target) {

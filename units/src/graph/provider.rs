@@ -1,7 +1,7 @@
-//! Who is selected for each target: the one unmasked candidate, or of several the
-//! one the policy prefers. Never by file order, never by what happens to run.
-//! A source's unit never takes a target from the unit directories, nor from a source whose
-//! name comes before its own: one controller can not stop what another one runs.
+//! Selects the provider of each target: the only unmasked candidate, or the one of several that the
+//! policy prefers. Neither file order nor running units matter. A source's unit never takes a
+//! target from the unit directories, nor from a source whose name sorts earlier, so that one
+//! controller cannot stop what another one runs.
 
 use super::{Broken, Fault, Provider};
 use crate::text::diagnostic::Diagnostic;
@@ -9,7 +9,7 @@ use crate::unit::generation::{Generation, Target, UnitId};
 use crate::unit::policy::Policy;
 use std::collections::BTreeMap;
 
-/// What [`select`] finds.
+/// The result of [`select`].
 pub(super) struct Selection {
     pub(super) providers: Vec<Provider>,
     pub(super) masked: Vec<bool>,
@@ -37,8 +37,8 @@ pub(super) fn select(
     Selection { providers, masked, broken }
 }
 
-/// A name in `mask` means the target of that name; and the unit of that name, where no target
-/// has it or the unit provides it.
+/// Returns true if a name in `mask` masks this unit: it means the target of that name, and the unit
+/// of that name if the unit provides the target or no such target exists.
 fn is_masked(generation: &Generation, policy: &Policy, id: UnitId) -> bool {
     let Some(unit) = generation.unit(id) else { return false };
     let names = || unit.provides.iter().filter_map(|target| generation.target(*target));
@@ -99,8 +99,8 @@ impl Selector<'_> {
         candidates.contains(&preferred).then_some(preferred)
     }
 
-    /// Units of a source that claim a target of the unit directories, or of a source before
-    /// theirs, are broken.
+    /// Breaks units of a source that claim a target of the unit directories or of an earlier
+    /// source.
     fn without_intruders(&mut self, target: &Target, candidates: Vec<UnitId>) -> Vec<UnitId> {
         let source = |id: &UnitId| self.generation.unit(*id).map(|unit| &unit.source);
         let first = candidates.iter().filter_map(source).min();

@@ -1,5 +1,5 @@
-//! Rings over the ordering edges: found without recursion, shown whole, opened
-//! where only an imported order stands in the way. What is left is broken.
+//! Rings over the ordering edges. They are found without recursion and reported whole. A ring is
+//! opened if it contains an imported order-only link; otherwise its units are broken.
 
 use super::edge::{Link, Rows};
 use super::{Broken, Edge, Fault};
@@ -10,11 +10,11 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One ordering link as rings see it: to which unit, and which link it was.
+/// One ordering link: the unit it leads to, and its number.
 type Step = (UnitId, u32);
 
-/// Drops imported order-only links, last by file name and line first, until no ring is left;
-/// units on the rings that remain are broken.
+/// Drops imported order-only links, the last by file name and line first, until no ring is left,
+/// and breaks the units on rings that remain.
 pub(super) fn break_rings(
     generation: &Generation,
     links: &mut Vec<Link>,
@@ -54,15 +54,15 @@ fn droppable(generation: &Generation, links: &[Link], component: &[u32]) -> Vec<
     order
 }
 
-/// The component that both ends of an ordering link are in.
+/// Returns the component that holds both ends of an ordering link.
 fn ring_of(component: &[u32], link: &Link) -> Option<u32> {
     let ring = at(component, link.from);
     let inside = ring != 0 && link.provider.is_some_and(|p| at(component, p) == ring);
     (inside && link.kind.orders()).then_some(ring)
 }
 
-/// An ordering link while it is decided which links go: its ends, and its place in the order of
-/// the droppable links from 1; 0: it stays.
+/// An ordering link while links are selected for dropping: its ends, and its rank among the
+/// droppable links from 1, or 0 if it is not droppable.
 #[derive(Clone, Copy)]
 struct Arrow {
     from: u32,
@@ -70,21 +70,21 @@ struct Arrow {
     rank: u32,
 }
 
-/// Links that have to be looked at together: some of them are dropped at the ranks from `low` to
-/// `high`.
+/// Links that are examined together: some of them are dropped at the ranks from `low` to `high`.
 struct Task {
     low: u32,
     high: u32,
     arrows: Vec<Arrow>,
 }
 
-/// The droppable links that go, the last first, and the arrows that all passes have looked at.
+/// Returns the droppable links to drop, the last first, and the number of arrows that all passes
+/// examined.
 ///
-/// A link goes if it closes a ring with those that stay by nature and the droppable ones before
-/// it: with these present its ends are in one component. The rank at which the ends of a link
-/// come into one component is found for all links at once by halving the ranks. Those in one
-/// component at the middle belong to the lower half; of the others, whose ends are contracted,
-/// the upper half decides. So a link is looked at once for each halving.
+/// A link is dropped if it closes a ring with the links that are not droppable and the droppable
+/// ones before it: with these present, its ends are in one component. Halving the ranks finds, for
+/// all links at once, the rank at which the ends of a link come into one component. Links whose
+/// ends are in one component at the middle belong to the lower half. For the others, with
+/// contracted ends, the upper half decides. Each halving therefore examines a link once.
 fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, usize) {
     let mut ranks = vec![0u32; links.len()];
     for (rank, index) in (1u32..).zip(order) {
@@ -98,7 +98,7 @@ fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, u
     let mut tasks = vec![Task { low: 0, high, arrows: arrows.collect() }];
     let (mut drops, mut looks) = (Vec::new(), 0);
     while let Some(Task { low, high, arrows }) = tasks.pop() {
-        // Droppable links of lower ranks only fill the graph here: they are decided.
+        // Droppable links of lower ranks are decided already and only complete the graph.
         if !arrows.iter().any(|arrow| arrow.rank >= low.max(1)) {
             continue;
         }
@@ -118,8 +118,8 @@ fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, u
     (drops, looks)
 }
 
-/// The arrows up to rank `middle` whose ends are in one component when all of these are present,
-/// and the others, each end replaced by a number of its component.
+/// Returns the arrows up to rank `middle` whose ends are in one component when all of these are
+/// present, and the other arrows, each end replaced by the number of its component.
 fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
     let mut units: Vec<u32> = arrows.iter().flat_map(|arrow| [arrow.from, arrow.to]).collect();
     units.sort_unstable();
@@ -133,7 +133,7 @@ fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
         })
         .collect();
     let component = components(units.len(), &Rows::new(units.len(), &items, |item| *item));
-    // Units on no ring keep numbers of their own.
+    // Units on no ring get numbers of their own.
     let rings = component.iter().copied().max().unwrap_or(0);
     let number = |unit: u32| {
         let at = local(unit);
@@ -174,11 +174,12 @@ fn steps(
     Rows::new(count, &items, |item| *item)
 }
 
-/// For each unit the number of its ring component, in order of their first units, or 0 when it is on no ring.
+/// Returns the number of each unit's ring component, in order of their first units, or 0 if it is
+/// on no ring.
 fn components(count: usize, steps: &Rows<Step>) -> Vec<u32> {
     let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
     let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(count, 0);
-    // There are fewer of them than it has indices.
+    // The graph has more indices than there are units.
     ids().for_each(|_| _ = graph.try_add_node(()));
     for unit in ids() {
         for (next, _) in steps.row(unit) {
@@ -214,8 +215,8 @@ fn put<T>(values: &mut [T], unit: UnitId, value: T) {
     }
 }
 
-/// What is said of the dropped links, the last first: one fault for each unit that loses some,
-/// for there may be as many links as units squared.
+/// Reports the dropped links, the last first: one fault for each unit that loses links, because
+/// there may be as many links as units squared.
 fn opened(generation: &Generation, links: &[Link], drops: &[usize], faults: &mut Vec<Fault>) {
     let name = |id: UnitId| generation.unit(id).map_or("", |unit| unit.name.as_str());
     let mut shown: BTreeMap<(UnitId, UnitId), (usize, u32)> = BTreeMap::new();
@@ -235,7 +236,7 @@ fn opened(generation: &Generation, links: &[Link], drops: &[usize], faults: &mut
     }
 }
 
-/// Breaks every unit on a ring; shows disjoint rings, one diagnostic each.
+/// Breaks every unit on a ring, and reports disjoint rings with one diagnostic each.
 fn report(
     generation: &Generation,
     links: &[Link],
@@ -278,8 +279,8 @@ fn report(
     }
 }
 
-/// The shortest way from a unit back to itself within its component past no used unit: each
-/// member with the link that leads on. Empty when there is none.
+/// Returns the shortest path from a unit back to itself within its component that avoids used
+/// units: each member with the link that leads on. Empty if there is none.
 fn shortest_ring(
     steps: &Rows<Step>,
     component: &[u32],
@@ -334,7 +335,7 @@ fn said(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Faul
     Fault { units: path.iter().map(|(unit, _)| *unit).collect(), diagnostic }
 }
 
-/// All units, providers of ordering edges first, else by name. Kahn's algorithm.
+/// Returns all units, providers of ordering edges first, otherwise by name (Kahn's algorithm).
 pub(super) fn order(count: usize, out: &Rows<Edge>) -> Vec<UnitId> {
     let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
     let providers =
