@@ -58,7 +58,7 @@ pub struct Size {
     pub services: usize,
     /// Times of disorder, with a rest after each.
     pub rounds: usize,
-    /// What the rng begin with.
+    /// The seed of the rng.
     pub seed: u64,
     /// There are cgroups.
     pub has_cgroups: bool,

@@ -107,7 +107,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// The units as they are to be, and the rng that change them.
+/// The units as they should be, and the rng that changes them.
 struct Edits {
     size: Size,
     chance: Rng,

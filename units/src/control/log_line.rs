@@ -8,14 +8,14 @@
 //! 2026-11-21T05:12:27.001Z - 12 lines lost: No space left on device
 //! ```
 //!
-//! Time, run, text. The run is that of the pipe the text came through, so no service can
-//! write a line in another's name; `-` stands for the logger itself. A level of syslog(3) stands
-//! behind the run where the unit sets one by its keys: a line without it is of the level info. The
-//! text is the bytes between two newlines, without the prefix that a unit with `log-level-prefix`
-//! gives its lines, and otherwise unchanged: what a terminal would act on is made harmless when it
-//! is shown ([`printable`]), not when it is stored.
+//! Time, run, text. The run is that of the pipe the text came through, so that no service can write
+//! a line in another's name; `-` is the logger itself. A syslog(3) level follows the run if a key
+//! of the unit sets one; a line without a level has level info. The text is the bytes between two
+//! newlines, without the prefix that `log-level-prefix` removes, and otherwise unchanged.
+//! Characters that act on a terminal are escaped when a line is shown ([`printable`]), not when it
+//! is stored.
 //!
-//! Pure: who writes the files is `init`'s logger, who reads them `initctl` too.
+//! Pure: init's logger writes the files; it and `initctl` read them.
 
 use crate::machine::event::RunId;
 use crate::text::encoding;
@@ -29,21 +29,21 @@ use std::fmt::Write;
 /// One stored line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
-    /// When the logger read it.
+    /// The time at which the logger read the line.
     pub time: WallTime,
-    /// Whose output; None: a note of the logger's own.
+    /// The run; `None` for a note of the logger.
     pub run: Option<RunId>,
-    /// Its level, 0 to 7; None: info, or of a note notice.
+    /// The level, 0 to 7. `None` means info, or notice for a note of the logger.
     pub level: Option<u8>,
-    /// The line was too long for one: the next stored line of this run goes on with it.
+    /// The line is too long: the next stored line of this run continues it.
     pub continued: bool,
-    /// Without the newline.
+    /// The text without the newline.
     pub text: &'a [u8],
 }
 
 impl<'a> LogLine<'a> {
-    /// Reads one stored line, with or without its newline. None: not a stored line (a torn
-    /// one after a power loss, say).
+    /// Reads one stored line, with or without its newline. Returns `None` for anything else, such
+    /// as a line torn by a power loss.
     pub fn parse(stored: &'a [u8]) -> Option<LogLine<'a>> {
         let stored = stored.strip_suffix(b"\n").unwrap_or(stored);
         let (time, rest) = split_at_space(stored)?;
@@ -68,7 +68,7 @@ impl<'a> LogLine<'a> {
         Some(LogLine { time, run: Some(RunId(number.parse().ok()?)), level, continued, text })
     }
 
-    /// Its level; a note of the logger is a notice.
+    /// Returns the level; a note of the logger has level notice.
     pub fn priority(&self) -> u8 {
         priority(self.run, self.level)
     }
@@ -98,12 +98,12 @@ fn level_in(mark: &[u8]) -> Option<u8> {
     }
 }
 
-/// The level that a line begins with, as `<3>`: sd-daemon(3).
+/// The level at the start of a line, as in `<3>`: sd-daemon(3).
 pub fn level_prefix(head: &[u8]) -> Option<u8> {
     head.strip_prefix(b"<").and_then(level_in)
 }
 
-/// What stands before the text, made once for all lines of one read.
+/// The prefix of a stored line, made once for all lines of one read.
 #[derive(Clone, Debug)]
 pub struct Prefix {
     /// Time and run.
@@ -112,7 +112,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// For lines read at `time` from `run`.
+    /// Creates the prefix for lines read at `time` from `run`.
     pub fn new(time: WallTime, run: Option<RunId>) -> Prefix {
         let head = match run {
             Some(RunId(run)) => format!("{time} {run}"),
@@ -121,7 +121,7 @@ impl Prefix {
         Prefix { head, is_note: run.is_none() }
     }
 
-    /// Appends it, the space before the text included.
+    /// Appends the prefix, including the space before the text.
     pub fn put(&self, level: Option<u8>, continued: bool, to: &mut Vec<u8>) {
         to.extend_from_slice(self.head.as_bytes());
         if !self.is_note {
@@ -134,13 +134,13 @@ impl Prefix {
     }
 }
 
-/// The longest name of a unit that is the name of its file as it stands: NAME_MAX less
-/// `.log` and what rotation adds (`.4294967295`).
+/// The longest unit name that is used unchanged as a file name: NAME_MAX less `.log` and the suffix
+/// of rotation (`.4294967295`).
 const PLAIN_NAME: usize = 255 - 4 - 11;
 
-/// The file of a unit's log, in the log directory: `UNIT.log`; the rotated ones are
-/// `UNIT.log.1` (the youngest) and so on. A name too long for a file is cut short, with a
-/// `~` (which no unit's name holds) and a number computed from the whole.
+/// The file name of a unit's log in the log directory: `UNIT.log`; rotated files are `UNIT.log.1`
+/// (the youngest) and so on. A name too long for a file is cut and gets a `~`, which no unit name
+/// contains, and a hash of the whole name.
 pub fn file_name(unit: &Name) -> String {
     let name = unit.as_str();
     if name.len() <= PLAIN_NAME {
@@ -154,28 +154,29 @@ pub fn file_name(unit: &Name) -> String {
     format!("{head}~{hash:016x}.log")
 }
 
-/// One line as `log.sock` and `initctl logs --json` say it.
+/// One line in the form of `log.sock` and `initctl logs --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownLine {
     /// RFC 3339, UTC, milliseconds.
     pub time: String,
     /// The unit.
     pub unit: String,
-    /// Null: a note of the logger's own.
+    /// The run; null for a note of the logger.
     pub run: Option<RunId>,
     /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`.
     pub stream: Cow<'static, str>,
-    /// The level of syslog(3), 0 to 7, where the unit sets one; without: info, or of a note notice.
+    /// The syslog(3) level, 0 to 7, if the unit sets one. Absent means info, or notice for a note
+    /// of the logger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
-    /// The text; what is not UTF-8 is U+FFFD.
+    /// The text; invalid UTF-8 becomes U+FFFD.
     pub line: String,
-    /// The next line of this run goes on with this one.
+    /// The next line of this run continues this one.
     pub continued: bool,
 }
 
 impl ShownLine {
-    /// For a stored line of `unit`.
+    /// Creates the shown form of a stored line of `unit`.
     pub fn new(unit: &str, line: &LogLine<'_>) -> ShownLine {
         ShownLine {
             time: line.time.to_string(),
@@ -188,20 +189,20 @@ impl ShownLine {
         }
     }
 
-    /// Its level; a note of the logger is a notice.
+    /// Returns the level; a note of the logger has level notice.
     pub fn priority(&self) -> u8 {
         priority(self.run, self.level)
     }
 }
 
-/// A tab is none of it here: what services write has columns.
+/// A tab does not count, because services use tabs for columns.
 fn acts(c: char) -> bool {
     encoding::acts(c) && c != '\t'
 }
 
-/// The text with everything a terminal would act on made visible: control characters but
-/// tab, C1 ones too, and bytes that are no UTF-8 become `\xNN` (a carriage return at the
-/// very end is dropped: half the world ends its lines so). What is printable stays.
+/// Returns the text with everything escaped that acts on a terminal: control characters except tab,
+/// C1 controls too, and invalid UTF-8 become `\xNN`. A carriage return at the very end is dropped,
+/// because many programs end lines with one.
 pub fn printable(text: &[u8]) -> Cow<'_, str> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     if let Ok(clean) = std::str::from_utf8(text)
@@ -225,7 +226,7 @@ pub fn printable(text: &[u8]) -> Cow<'_, str> {
 
 fn escape(to: &mut String, bytes: &[u8]) {
     for byte in bytes {
-        // Writing to a String can not fail.
+        // Writing to a String cannot fail.
         let _ = write!(to, "\\x{byte:02x}");
     }
 }

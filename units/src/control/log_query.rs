@@ -1,5 +1,5 @@
-//! What is asked on `log.sock`: one JSON object a line, of the same outer shape as on the
-//! control socket. Request: `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
+//! Requests of `log.sock`: one JSON object a line, in the same outer form as on the control socket,
+//! for example `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
 //! "follow":true,"since":"2026-11-21T05:12:26.123Z"}`.
 //!
 //! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
@@ -11,25 +11,25 @@ use crate::control::answer::{Failure, PROTOCOL};
 use crate::limit;
 use serde::{Deserialize, Serialize};
 
-/// One request. Unknown fields are passed over, as on the control socket.
+/// One request. Unknown fields are ignored, as on the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogQuery {
     /// [`PROTOCOL`].
     pub v: u32,
-    /// Chosen by the client, given back in each answer.
+    /// Chosen by the client and repeated in each answer.
     pub id: u64,
-    /// What is asked.
+    /// The verb.
     pub verb: LogVerb,
-    /// Targets or units; a target is looked for first. Empty: all units.
+    /// Targets or units; a target precedes a unit of the same name. Empty means all units.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// The last so many lines of each; left out: 10, or all there are after `since`.
+    /// The number of last lines of each unit. Absent means 10, or all lines after `since`.
     #[serde(default)]
     pub n: Option<u64>,
-    /// New lines as they come, until the client closes.
+    /// Send new lines as they come until the client closes the connection.
     #[serde(default)]
     pub follow: bool,
-    /// No line before this: RFC 3339, UTC, milliseconds (24 characters,
+    /// Send no line before this time: RFC 3339, UTC, milliseconds (24 characters,
     /// [`WallTime`](crate::text::wall_clock::WallTime)).
     #[serde(default)]
     pub since: Option<String>,
@@ -41,7 +41,7 @@ pub struct LogQuery {
 pub enum LogVerb {
     /// Lines of units.
     Logs,
-    /// Is somebody there. Answered by an `End`.
+    /// Checks that the logger answers, with an `End`.
     Ping,
 }
 
@@ -49,7 +49,7 @@ impl LogQuery {
     /// Reads one line, with or without its newline.
     ///
     /// # Errors
-    /// The caller's id where it could be told, and what is wrong.
+    /// The caller's id if it could be read, and the error.
     pub fn parse(line: &[u8]) -> Result<LogQuery, (u64, Box<Failure>)> {
         #[derive(Deserialize)]
         struct Head {

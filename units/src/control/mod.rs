@@ -1,7 +1,7 @@
-//! What goes over the control socket: one JSON object a line, both ways.
+//! The protocol of the control socket: one JSON object a line in both directions.
 //!
-//! Here are only the words. Who listens and who may is in `init`; who asks and
-//! prints is in `ctl`.
+//! Only the messages are defined here. `init` implements the server and its access checks, `ctl`
+//! the client.
 
 pub mod log_line;
 pub mod log_query;

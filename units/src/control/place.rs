@@ -1,36 +1,37 @@
-//! Where init and initctl look for things when nobody said: the one rule, so that
-//! both find the same socket. Reads no environment: what is set comes in as arguments.
+//! Default paths of init and initctl, so that both find the same socket. Nothing here reads the
+//! environment: variables come in as arguments.
 
 /// The directories and files of one init.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// `init.yaml`.
+    /// The file `init.yaml`.
     pub config: String,
-    /// Unit directories, earlier hides later; `RUNTIME-DIR/units` is the second.
+    /// Unit directories; files of an earlier one hide those of a later one. `RUNTIME-DIR/units` is
+    /// the second.
     pub unit_dirs: Vec<String>,
-    /// Sockets and what lasts until the next boot.
+    /// Directory of sockets and of files that last until the next boot.
     pub runtime_dir: String,
-    /// Log files.
+    /// Directory of log files.
     pub log_dir: String,
-    /// What outlives a boot: when persistent timers last fired.
+    /// Directory of state that survives a boot: the last firing of persistent timers.
     pub state_dir: String,
-    /// `policy.yaml`.
+    /// The file `policy.yaml`.
     pub policy: String,
 }
 
 /// Unit directory of the distribution, for the init of a machine or a container.
 pub const VENDOR_UNITS: &str = "/usr/lib/groundstate/units";
 
-/// Unit directory of the distribution for instances of users. It is another one, so that an
-/// instance of a user does not start the boot set of the machine.
+/// Unit directory of the distribution for user instances. It is a separate one, so that a user
+/// instance does not start the boot set of the machine.
 pub const USER_VENDOR_UNITS: &str = "/usr/lib/groundstate/user-units";
 
 /// Runtime directory of the init of this machine or container.
 pub const SYSTEM_RUNTIME: &str = "/run/groundstate";
 
 impl Places {
-    /// The defaults of PID 1 of a machine or container: what root has, whatever its uid. Another user than
-    /// root can seldom write there, so its logs and states stay in its own places.
+    /// The defaults of PID 1 of a machine or container: those of root, whatever its uid. Other
+    /// users can rarely write there, so their logs and state stay in their own directories.
     pub fn of_first(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Places {
         let system = Places::of(0, &variable);
         if uid == 0 {
@@ -87,14 +88,14 @@ impl Places {
     }
 }
 
-/// A directory of this uid's own below `$TMPDIR` (`/tmp`). Also the runtime directory of a PID 1 that
-/// cannot write to [`SYSTEM_RUNTIME`], in a container with a read-only root.
+/// A private directory of this uid below `$TMPDIR` (`/tmp`). Also the runtime directory of a PID 1
+/// that cannot write to [`SYSTEM_RUNTIME`], as in a container with a read-only root.
 pub fn private_dir(uid: u32, variable: impl Fn(&str) -> Option<String>) -> String {
     let set = variable("TMPDIR").filter(|value| value.starts_with('/'));
     format!("{}/groundstate-{uid}", set.unwrap_or_else(|| "/tmp".to_string()))
 }
 
-/// The unit directory that lasts until the next boot; always among the directories.
+/// The unit directory that lasts until the next boot; always one of the unit directories.
 pub fn runtime_units(runtime_dir: &str) -> String {
     format!("{runtime_dir}/units")
 }
@@ -104,17 +105,17 @@ pub fn runtime_policy(runtime_dir: &str) -> String {
     format!("{runtime_dir}/policy.yaml")
 }
 
-/// Where what sources hold is kept until the next boot.
+/// The directory of the sources' units, which lasts until the next boot.
 pub fn sources(runtime_dir: &str) -> String {
     format!("{runtime_dir}/sources")
 }
 
-/// Where requests go.
+/// The path of the control socket.
 pub fn control_socket(runtime_dir: &str) -> String {
     format!("{runtime_dir}/control.sock")
 }
 
-/// Where the logger is asked.
+/// The path of the logger's socket.
 pub fn log_socket(runtime_dir: &str) -> String {
     format!("{runtime_dir}/log.sock")
 }

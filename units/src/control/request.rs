@@ -1,11 +1,11 @@
-//! Requests of the control socket: the verbs, what each takes, and who may ask.
+//! Requests of the control socket: the verbs, their arguments, and the role each verb needs.
 //!
 //! A request is one line `{"v":1,"id":n,"verb":"status",…}`. The answer is one line
 //! `{"v":1,"id":n,"ok":{…}}` or `{"v":1,"id":n,"error":{"kind","message","hint"}}`;
 //! streams (`events` with `follow`) send many `ok` lines with the same id. Unknown
 //! fields are passed over, so that an older init understands a newer initctl.
 //!
-//! What the answers hold is in the other files of this folder.
+//! The other files of this folder define the answers.
 
 use crate::limit;
 use crate::text::name::Name;
@@ -16,7 +16,7 @@ use std::fmt;
 /// The version of the protocol spoken here.
 pub const VERSION: u32 = 1;
 
-/// What a caller has to be to ask for something.
+/// The role that a caller needs for a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -24,19 +24,19 @@ pub enum Role {
     Read,
     /// Root, init's uid, the group `log-readers`.
     Logs,
-    /// Root, init's uid, the uid named for the source in question.
+    /// Root, init's uid, and the uid that owns the source.
     Source,
     /// Root and init's uid.
     Control,
 }
 
-/// Declares the verbs once; the enum, the table of names and roles, and the look-up
-/// of one verb's role follow from it, so that no verb can be without a rule.
+/// Declares the verbs once. The enum, the table of names and roles, and the role of one verb follow
+/// from it, so that no verb can lack a rule.
 macro_rules! verbs {
     ($($(#[$doc:meta])* $variant:ident $word:literal $role:ident {
         $($(#[$field_doc:meta])* $field:ident : $type:ty),* $(,)?
     })*) => {
-        /// A verb with what it takes.
+        /// A verb with its arguments.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "verb", rename_all_fields = "kebab-case")]
         pub enum Verb {
@@ -52,7 +52,7 @@ macro_rules! verbs {
                 match self { $(Verb::$variant { .. } => $word),* }
             }
 
-            /// What the caller has to be.
+            /// Returns the role that the verb needs.
             pub fn role(&self) -> Role {
                 match self { $(Verb::$variant { .. } => Role::$role),* }
             }
@@ -70,10 +70,10 @@ verbs! {
     }
     /// The chain of reasons of one target.
     Why "why" Read {
-        /// Whose.
+        /// The target.
         target: Name,
     }
-    /// What a `set-target` or a `reload` would do.
+    /// The plan of a `set-target` or a `reload`.
     Plan "plan" Read {
         /// As in `set-target`; empty: the targets of the present goal.
         #[serde(default)] targets: Vec<Name>,
@@ -84,36 +84,39 @@ verbs! {
         /// Plan a reload instead.
         #[serde(default)] reload: bool,
     }
-    /// Units, targets and edges of the present generation, with states: what tree, graph and check-chains are drawn from.
+    /// Units, targets and edges of the present generation with states; tree, graph and check-chains
+    /// are drawn from it.
     Graph "graph" Read {}
-    /// Per unit: when its last start began and when it was ready.
+    /// For each unit, the time its last start began and the time it was ready.
     Blame "blame" Read {}
-    /// Timer units: when each fires next, and when it last did.
+    /// Timer units with their next and last firing.
     Timers "timers" Read {}
-    /// Socket units: where each listens.
+    /// Socket units with their addresses.
     Sockets "sockets" Read {}
     /// The event log; with `follow` a stream.
     Events "events" Read {
-        /// Go on with what comes.
+        /// Continue with new events.
         #[serde(default)] follow: bool,
         /// Only events with a greater `seq`.
         #[serde(default)] after: u64,
     }
-    /// Answered when nothing is starting, stopping or waiting, but for retries past a verdict: `{"system":…}`.
+    /// Waits until nothing is starting, stopping or waiting, except for retries after a verdict:
+    /// `{"system":…}`.
     Wait "wait" Read {}
-    /// Where a unit's text stands: `{"unit","file","line"}`. The file is read by who asks.
+    /// The place of a unit's text: `{"unit","file","line"}`. The client reads the file.
     Cat "cat" Read {
         /// A target or a unit.
         target: Name,
     }
-    /// Whose process this is: `{"pid","unit":name|null,"run":n|null,"role":"main|helper|child"|null}`.
+    /// The unit of a process:
+    /// `{"pid","unit":name|null,"run":n|null,"role":"main|helper|child"|null}`.
     Whose "whose" Read {
-        /// In init's pid namespace.
+        /// The pid in init's pid namespace.
         pid: i32,
     }
     /// Figures about init itself.
     Stats "stats" Read {}
-    /// A new goal; the overlay is replaced.
+    /// Sets a new goal, which replaces the overlay.
     SetTarget "set-target" Control {
         /// At least one.
         targets: Vec<Name>,
@@ -122,97 +125,97 @@ verbs! {
         /// `-y`.
         #[serde(default)] drop: Vec<Name>,
     }
-    /// One more wish.
+    /// Adds a wish to the overlay.
     Want "want" Control {
         /// The target.
         target: Name,
         /// Milliseconds from now until the wish ends by itself.
         #[serde(default)] for_ms: Option<u64>,
     }
-    /// One wish less.
+    /// Removes a wish from the overlay.
     Unwant "unwant" Control {
         /// The target.
         target: Name,
     }
-    /// The policy as a whole, as it now stands in the files; taken at once.
+    /// Applies the complete policy at once, as it is now in the files.
     Policy "policy" Control {
-        /// Files merged.
+        /// The merged policy.
         policy: Policy,
     }
-    /// Load the unit files anew.
+    /// Reloads the unit files.
     Reload "reload" Control {
         /// Changed units keep their run and are shown as stale.
         #[serde(default)] no_restart: bool,
     }
-    /// Replace the runs of these.
+    /// Replaces the runs of these units.
     Restart "restart" Control {
         /// Targets or units.
         targets: Vec<Name>,
     }
-    /// Let these reload their own configuration.
+    /// Makes these units reload their own configuration.
     ReloadUnit "reload-unit" Control {
         /// Targets or units.
         targets: Vec<Name>,
     }
-    /// A signal to the processes of these.
+    /// Sends a signal to processes of these units.
     Kill "kill" Control {
         /// Targets or units.
         targets: Vec<Name>,
-        /// A signal number; left out: TERM.
+        /// The signal number; TERM if absent.
         #[serde(default)] signal: Option<u8>,
-        /// Every process of the unit, not the main one alone.
+        /// Signals all processes of the unit instead of the main process only.
         #[serde(default)] all: bool,
     }
-    /// Forget failures and try again now.
+    /// Forgets failures and retries now.
     Retry "retry" Control {
         /// Targets or units.
         targets: Vec<Name>,
     }
-    /// Replace what a source holds. What by stands in a sealed memfd that is passed in the same
-    /// message as this line (SCM_RIGHTS): see [`super::source_set`].
+    /// Replaces the units of a source. The new set is in a sealed memfd that is passed with this
+    /// line (SCM_RIGHTS): see [`super::source_set`].
     SourcePut "source-put" Source {
-        /// Which source.
+        /// The source.
         source: Name,
-        /// Answer with the plan too, which costs as much as a `plan` does.
+        /// Include the plan in the answer, at the cost of a `plan` request.
         #[serde(default)] plan: bool,
     }
-    /// Sources: `{"sources":[{"source","uid","revision","files":[…],"roots":[…]}]}`; all of them
-    /// for root and init's uid, its own for a source's.
+    /// Lists sources: `{"sources":[{"source","uid","revision","files":[…],"roots":[…]}]}`. Root and
+    /// init's uid see all of them, the owner of a source its own.
     SourceList "source-list" Source {}
-    /// Forget what a source holds. Its revision counts on.
+    /// Forgets the units of a source. Its revision continues to count.
     SourceDrop "source-drop" Source {
-        /// Which source.
+        /// The source.
         source: Name,
         /// As in `source-put`.
         #[serde(default)] plan: bool,
     }
-    /// Stop everything, switch off.
+    /// Stops everything and powers off.
     Poweroff "poweroff" Control {}
-    /// Stop everything, start anew.
+    /// Stops everything and reboots.
     Reboot "reboot" Control {}
-    /// Stop everything, stop the machine.
+    /// Stops everything and halts the machine.
     Halt "halt" Control {}
-    /// Stop everything, end with this status.
+    /// Stops everything and exits with this status.
     Exit "exit" Control {
-        /// Left out: 0.
+        /// The exit status; 0 if absent.
         #[serde(default)] code: u8,
     }
-    /// An end under way is not waited for any more: what is left is killed, disks are written and
-    /// unmounted. Refused where no end is under way.
+    /// Cuts a shutdown in progress short: the remaining processes are killed, and file systems are
+    /// synced and unmounted. Refused if no shutdown is in progress.
     Hasten "hasten" Control {
-        /// Not even that: the kernel ends everything as it is.
+        /// Skip even that: the kernel ends everything at once.
         #[serde(default)] at_once: bool,
     }
-    /// Go on as another binary of init.
+    /// Re-executes init from a binary.
     Upgrade "upgrade" Control {
-        /// Left out: the one that runs.
+        /// The binary; the running one if absent.
         #[serde(default)] binary: Option<String>,
     }
-    /// Go on in another root, as the init that is there: from an initramfs.
+    /// Continues as the init of another root, from an initramfs.
     SwitchRoot "switch-root" Control {
-        /// A folder where something is mounted.
+        /// A mount point.
         root: String,
-        /// As that root has it; left out: `/sbin/init`.
+        /// The path of init in that root; `/sbin/init` if absent.
         #[serde(default)] init: Option<String>,
     }
 }
@@ -222,14 +225,14 @@ verbs! {
 pub struct Request {
     /// Chosen by the caller, repeated in each answer.
     pub id: u64,
-    /// What is asked.
+    /// The verb.
     pub verb: Verb,
 }
 
-/// Why a line is no request; `id` is what could be read of it.
+/// The error of a malformed request; `id` is set if it could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The caller's id, when it could be told.
+    /// The caller's id, if it could be read.
     pub id: Option<u64>,
     /// `protocol`, `version` or `unknown-verb`.
     pub kind: &'static str,
@@ -317,7 +320,7 @@ impl Request {
     }
 }
 
-/// How deep the brackets of a JSON text go, at most. Brackets within strings do not count.
+/// Returns the greatest depth of brackets in a JSON text. Brackets within strings do not count.
 fn depth(text: &[u8]) -> usize {
     let (mut deepest, mut now, mut quoted, mut escaped) = (0usize, 0usize, false, false);
     for byte in text {

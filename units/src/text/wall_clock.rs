@@ -1,4 +1,4 @@
-//! WallTime-clock time for people and files: milliseconds since 1970 in UTC, written as
+//! Wall-clock time for people and files: milliseconds since 1970 in UTC, written as
 //! RFC 3339 (`2026-11-21T05:12:26.123Z`). Nothing is decided by it; what decides is
 //! [`crate::text::time::Time`].
 

@@ -12,7 +12,7 @@ pub struct Event {
     /// Counted from 1.
     #[serde(default)]
     pub seq: u64,
-    /// WallTime clock.
+    /// Wall-clock time.
     #[serde(default)]
     pub time: String,
     /// CLOCK_MONOTONIC, microseconds.
