@@ -1,45 +1,44 @@
-//! `blame`: how long starts took.
-//! See [`super`].
+//! `blame`: the duration of starts. See [`super`].
 
 use serde::{Deserialize, Serialize};
 
-/// Answer of `blame`, which `critical-chain` and `plot` are drawn from too.
+/// Answer of `blame`; `critical-chain` and `plot` are drawn from it too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Blame {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// Units that have been started, or have failed for the sake of another; by name.
+    /// Units that were started, or failed because of another unit; by name.
     #[serde(default)]
     pub units: Vec<Timing>,
 }
 
-/// How long one unit's latest start took. CLOCK_MONOTONIC, microseconds.
+/// Times of one unit's latest start: CLOCK_MONOTONIC, microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Timing {
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
-    /// When it became needed, or was next tried.
+    /// The time at which the unit became needed, or was next tried.
     #[serde(default)]
     pub waited_from_us: u64,
-    /// When it was started; null: never, it failed for the sake of another.
+    /// The time of the start; null if the unit failed because of another one.
     #[serde(default)]
     pub started_us: Option<u64>,
-    /// When it became ready; null: not yet.
+    /// The time at which the unit became ready; null if it is not.
     #[serde(default)]
     pub ready_us: Option<u64>,
-    /// When it had first failed so that what waits for it went on; null: it had not, or was ready
-    /// before.
+    /// The time of the first failure that let waiting units continue; null if there was none, or
+    /// the unit was ready before.
     #[serde(default)]
     pub failed_us: Option<u64>,
     /// The provider whose becoming ready let it start.
     #[serde(default)]
     pub after: Option<String>,
-    /// How often init has restarted it by itself since it was last started or restarted by hand.
+    /// Number of automatic restarts since the last start or restart by hand.
     #[serde(default)]
     pub restarts: u32,
-    /// Its first start that became ready, where it has been started again since.
+    /// The first start that became ready, if the unit has started again since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Box<Timing>>,
 }

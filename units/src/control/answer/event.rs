@@ -1,5 +1,4 @@
-//! `events`: one line of what happened.
-//! See [`super`].
+//! `events`: one line of the event log. See [`super`].
 
 use super::Reason;
 use crate::machine::reason::State;
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Event {
-    /// Counted from 1.
+    /// Sequence number, from 1.
     #[serde(default)]
     pub seq: u64,
     /// Wall-clock time.
@@ -18,21 +17,22 @@ pub struct Event {
     /// CLOCK_MONOTONIC, microseconds.
     #[serde(default)]
     pub mono_us: u64,
-    /// Whose; null: init itself.
+    /// The unit; null for init itself.
     pub unit: Option<String>,
-    /// Which run.
+    /// The run.
     #[serde(default)]
     pub run: Option<u64>,
-    /// `state`; of a trigger `fire`; for init itself `boot`, `set-target`, `reload`, `crash` …
+    /// The kind: `state`, `fire` of a trigger, or `boot`, `set-target`, `reload`, `crash` … of init
+    /// itself.
     #[serde(default)]
     pub event: String,
-    /// The state before.
+    /// The previous state.
     #[serde(default)]
     pub from: Option<State>,
-    /// The state after.
+    /// The new state.
     #[serde(default)]
     pub to: Option<State>,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: Option<Reason>,
     /// The event that led to this one.

@@ -27,15 +27,15 @@ pub struct Graph {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Node {
-    /// Its name.
+    /// The unit's name.
     pub unit: String,
-    /// Its type.
+    /// The unit's type.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Its targets.
+    /// The targets the unit provides.
     #[serde(default)]
     pub provides: Vec<String>,
-    /// Its state; null offline.
+    /// The unit's state; null offline.
     #[serde(default)]
     pub state: Option<State>,
     /// See [`super::UnitStatus::degraded`].
@@ -57,12 +57,12 @@ pub struct Edge {
     pub from: String,
     /// The target.
     pub target: String,
-    /// Its provider; null: nobody.
+    /// The provider; null if there is none.
     #[serde(default)]
     pub to: Option<String>,
-    /// In which list.
+    /// The kind of the dependency.
     pub kind: DependencyKind,
-    /// Written `t?`: it may be missing.
+    /// The dependency is optional, written `t?`.
     #[serde(default)]
     pub optional: bool,
 }

@@ -1,6 +1,5 @@
-//! About init itself, and about whose things are: `stats`, `ping`, `wait`, `source-list`,
-//! `whose`, `cat`.
-//! See [`super`].
+//! Answers about init itself, sources and processes: `stats`, `ping`, `wait`, `source-list`,
+//! `whose`, `cat`. See [`super`].
 
 use super::{Plan, Said, System};
 use crate::unit::generation::{FileRecord, Stamp};
@@ -30,47 +29,50 @@ pub struct Stats {
     /// Runs that are up.
     #[serde(default)]
     pub runs: u64,
-    /// How the processes of a run are found: `cgroup2` or `process-group`.
+    /// The process tracking: `cgroup2` or `process-group`.
     #[serde(default)]
     pub tracking: String,
-    /// What was not dealt with, because it was too much, not allowed or of no use.
+    /// Counts of dropped input and output.
     #[serde(default)]
     pub dropped: Dropped,
 }
 
-/// What init has dropped since it began. All count on to their end, and stay there. Over an upgrade and a
-/// crash `callers-turned-away`, `messages-refused` and `messages-unusable` count on; the others begin at 0.
+/// Counts of what init has dropped since it started. They only grow, and stay at their maximum.
+/// `callers-turned-away`, `messages-refused` and `messages-unusable` survive an upgrade and a
+/// crash; the others restart at 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Dropped {
-    /// Connections to the control socket for which there was no room, or that gave way to another.
+    /// Connections to the control socket that were refused for lack of room, or closed in favour of
+    /// another.
     #[serde(default)]
     pub callers_turned_away: u64,
-    /// Those that were cut off: what they were sent they did not read, or began a line and did not end it.
+    /// Connections that were cut because the client did not read its answers, or did not complete a
+    /// line.
     #[serde(default)]
     pub callers_cut_off: u64,
-    /// Datagrams on the notify socket from processes that may not speak for a unit.
+    /// Notify datagrams from processes that may not notify for a unit.
     #[serde(default)]
     pub messages_refused: u64,
-    /// Datagrams that were too long, or without a sender.
+    /// Notify datagrams that were too long or had no sender.
     #[serde(default)]
     pub messages_unusable: u64,
-    /// Descriptors that came along on either socket and were closed.
+    /// Descriptors that were passed on either socket and closed.
     #[serde(default)]
     pub descriptors_closed: u64,
-    /// Lines of init's own that were not said: too many at once, or nobody took them.
+    /// Log lines of init that were lost: too many at once, or no reader.
     #[serde(default)]
     pub lines_not_said: u64,
-    /// Lines of units that a way out (a console, a log) did not get because it stood still.
+    /// Log lines of units that a blocked output (a console, a log) did not get.
     #[serde(default)]
     pub lines_not_shown: u64,
-    /// What was told of runs that were over by then.
+    /// Reports about runs that were over already.
     #[serde(default)]
     pub events_too_late: u64,
 }
 
 impl Dropped {
-    /// Each with its name in the answer.
+    /// Returns the counts with their names in the answer.
     #[must_use]
     pub fn all(&self) -> [(&'static str, u64); 8] {
         [
@@ -93,49 +95,49 @@ pub struct Pong {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// init's version.
+    /// The version of init.
     #[serde(default)]
     pub version: String,
-    /// Its pid in its own namespace.
+    /// The pid of init in its own namespace.
     #[serde(default)]
     pub pid: u32,
-    /// When it began.
+    /// The time at which init started.
     #[serde(default)]
     pub boot: String,
-    /// What it is in charge of: `machine`, `container` or `supervisor`.
+    /// The mode: `machine`, `container` or `supervisor`.
     #[serde(default)]
     pub mode: String,
     /// `seq` of the latest event.
     #[serde(default)]
     pub seq: u64,
-    /// Since when events are counted, of CLOCK_MONOTONIC in microseconds. Another init process counts from 1
-    /// again, and says another time. 0: an init that does not say so.
+    /// Start of the event count, CLOCK_MONOTONIC in microseconds. Another init process counts from
+    /// 1 again and reports another time. 0 if init does not report it.
     #[serde(default)]
     pub seq_mono_us: u64,
-    /// Where it reads and writes.
+    /// The paths of this init.
     pub paths: Paths,
 }
 
-/// Where this init reads and writes.
+/// The paths that init reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Paths {
-    /// `init.yaml`.
+    /// The file `init.yaml`.
     #[serde(default)]
     pub config: String,
-    /// `policy.yaml`.
+    /// The file `policy.yaml`.
     #[serde(default)]
     pub policy: String,
-    /// The one that lasts until the next boot; null without a runtime directory.
+    /// The policy that lasts until the next boot; null without a runtime directory.
     #[serde(default)]
     pub runtime_policy: Option<String>,
-    /// Sockets and what lasts until the next boot; null where there is none that can be written.
+    /// Directory of sockets and of files that last until the next boot; null if none is writable.
     #[serde(default)]
     pub runtime_dir: Option<String>,
-    /// Log files.
+    /// Directory of log files.
     #[serde(default)]
     pub log_dir: String,
-    /// Earlier hides later.
+    /// Unit directories; files of an earlier one hide those of a later one.
     #[serde(default)]
     pub unit_dirs: Vec<String>,
 }
@@ -146,7 +148,7 @@ pub struct Settled {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// How it ended.
+    /// The state of the system.
     pub system: System,
 }
 
@@ -156,7 +158,7 @@ pub struct Sources {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// By name.
+    /// The sources, by name.
     #[serde(default)]
     pub sources: Vec<Source>,
 }
@@ -164,19 +166,19 @@ pub struct Sources {
 /// One source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// Its name.
+    /// The name of the source.
     #[serde(default)]
     pub source: String,
-    /// Who may put it, besides root and init's uid.
+    /// The uid that may put the source, besides root and init's uid.
     #[serde(default)]
     pub uid: u32,
-    /// Counted up by each put; 0: nothing was put yet.
+    /// The revision, which each put increments; 0 before the first put.
     #[serde(default)]
     pub revision: u64,
-    /// Names of its files.
+    /// Names of the source's files.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Its roots.
+    /// The roots of the source.
     #[serde(default)]
     pub roots: Vec<String>,
 }
@@ -187,19 +189,19 @@ pub struct Put {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// Which source.
+    /// The source.
     #[serde(default)]
     pub source: String,
-    /// The one it is at now: what the next put may expect.
+    /// The present revision, which the next put may expect.
     #[serde(default)]
     pub revision: u64,
-    /// The generation that holds now.
+    /// The present generation.
     #[serde(default)]
     pub generation: u32,
-    /// What will happen; null where it was not asked for.
+    /// The plan; null if it was not requested.
     #[serde(default)]
     pub plan: Option<Plan>,
-    /// What was found in the files of the source.
+    /// Diagnostics about the files of the source.
     #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
@@ -210,12 +212,12 @@ pub struct Whose {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// As asked.
+    /// The pid of the request.
     #[serde(default)]
     pub pid: u32,
-    /// The unit; null: none of ours.
+    /// The unit; null if the process belongs to none.
     pub unit: Option<String>,
-    /// Its targets.
+    /// The targets of the unit.
     #[serde(default)]
     pub targets: Vec<String>,
     /// The run.
@@ -226,7 +228,7 @@ pub struct Whose {
     pub role: Option<String>,
 }
 
-/// Answer of `cat`: init has no text, only the place of it.
+/// Answer of `cat`: the place of the text, because init does not keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Located {
@@ -235,22 +237,22 @@ pub struct Located {
     pub schema: u32,
     /// The unit.
     pub unit: String,
-    /// Where its text is.
+    /// The file with the unit's text.
     #[serde(default)]
     pub file: String,
-    /// The line it begins at.
+    /// The first line of the text.
     #[serde(default)]
     pub line: u32,
-    /// What was laid over it, in order.
+    /// The drop-ins, in order.
     #[serde(default)]
     pub drop_ins: Vec<String>,
-    /// The file and what was laid over it, as they were when they were read.
+    /// Stamps of the file and the drop-ins at the time they were read.
     #[serde(default)]
     pub stamps: Vec<Stamp>,
 }
 
 impl Located {
-    /// The place of a unit by the record of its file.
+    /// Returns the place of a unit from the record of its file.
     pub fn of(unit: &str, record: &FileRecord) -> Located {
         let drop_ins = &record.drop_ins;
         Located {
@@ -263,8 +265,8 @@ impl Located {
         }
     }
 
-    /// The drop-ins that are laid over this unit, in order, with their stamps. The record of the
-    /// file also holds links that enable the unit and, for a template, drop-ins of all instances.
+    /// Returns the drop-ins of this unit, in order, with their stamps. The record of the file also
+    /// holds links that enable the unit and, for a template, drop-ins of all instances.
     #[cfg(feature = "text")]
     pub fn drop_ins_of_unit(&self) -> Vec<(&str, Stamp)> {
         use crate::import::systemd::{UnitName, instance_of_drop_in};
@@ -278,7 +280,8 @@ impl Located {
             if is_link || instance.is_some_and(|owner| !names.iter().any(|name| name == owner)) {
                 continue;
             }
-            // The template's come first in the record; the instance's hides one of the same name.
+            // Drop-ins of the template precede those of the instance in the record; a drop-in of
+            // the instance hides one of the same name.
             if instance.is_some() {
                 found.retain(|(known, _)| file_of(known) != file_of(path));
             }

@@ -1,22 +1,21 @@
-//! One line of the socket, and how a failure is said in it.
-//! See [`super`].
+//! One line of the socket, and the form of a failure. See [`super`].
 
 use super::{PROTOCOL, Report};
 use serde::{Deserialize, Serialize};
 
-/// One line from init to a client. Exactly one of `ok` and `error` is there; the other is
-/// left out. A stream that is not followed ends with an `ok` of [`End`].
+/// One line from init to a client, with exactly one of `ok` and `error`. A stream that is not
+/// followed ends with an `ok` of [`End`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line<T> {
     /// [`PROTOCOL`].
     pub v: u32,
-    /// The `id` of the request; 0 (or null) where it could not be read.
+    /// The `id` of the request; 0 or null if it could not be read.
     #[serde(default, deserialize_with = "number_or_null")]
     pub id: u64,
     /// The answer, or one object of a stream.
     #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
     pub ok: Option<T>,
-    /// Why there is none.
+    /// The failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
 }
@@ -26,12 +25,12 @@ fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::E
 }
 
 impl<T> Line<T> {
-    /// An answer.
+    /// Creates a line with an answer.
     pub fn ok(id: u64, answer: T) -> Line<T> {
         Line { v: PROTOCOL, id, ok: Some(answer), error: None }
     }
 
-    /// A failure.
+    /// Creates a line with a failure.
     pub fn error(id: u64, failure: Failure) -> Line<T> {
         Line { v: PROTOCOL, id, ok: None, error: Some(failure) }
     }
@@ -44,43 +43,43 @@ pub struct End {
     pub end: bool,
 }
 
-/// Why a request was not done. `kind` is a short stable word; those of
-/// [`crate::machine::reason::Refusal`] and the constants here.
+/// The failure of a request. `kind` is a short stable word: one of
+/// [`crate::machine::reason::Refusal`] or of the constants here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The word.
+    /// The kind.
     pub kind: String,
-    /// The fact.
+    /// The message.
     pub message: String,
-    /// What to do; may be empty.
+    /// The hint: what to do; may be empty.
     pub hint: String,
-    /// The diagnostics of a refused reload; left out otherwise.
+    /// The diagnostics of a refused reload; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub report: Option<Report>,
 }
 
 impl Failure {
-    /// The request is not one this init understands. Exit 64.
+    /// Init does not understand the request. Exit 64.
     pub const USAGE: &'static str = "usage";
     /// The name belongs to no target and no unit.
     pub const UNKNOWN_TARGET: &'static str = "unknown-target";
-    /// The caller may not ask this. Exit 77.
+    /// The caller may not make this request. Exit 77.
     pub const DENIED: &'static str = "denied";
     /// The unit files were refused; `report` says why. Exit 65.
     pub const REFUSED: &'static str = "refused";
-    /// It took too long. Exit 2.
+    /// The request timed out. Exit 2.
     pub const TIMEOUT: &'static str = "timeout";
-    /// Nobody is at the socket. Exit 69.
+    /// No init answers at the socket. Exit 69.
     pub const NO_INIT: &'static str = "no-init";
-    /// Known, but not in this release. Exit 1.
+    /// The request is known but not supported in this release. Exit 1.
     pub const UNSUPPORTED: &'static str = "unsupported";
     /// init is busy or out of some resource. Exit 1.
     pub const BUSY: &'static str = "busy";
 
-    /// Another put of the source came before. Exit 1.
+    /// Another put of the source came first. Exit 1.
     pub const REVISION: &'static str = "revision";
 
-    /// Without a report.
+    /// Creates a failure without a report.
     pub fn new(kind: &str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure { kind: kind.to_string(), message: message.into(), hint: hint.into(), report: None }
     }

@@ -11,37 +11,37 @@ pub struct Plan {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// Units in the order they will be told: waves, sorted within.
+    /// Units to stop, in waves in the order in which they are told, sorted within a wave.
     #[serde(default)]
     pub stop: Vec<Vec<String>>,
-    /// Likewise.
+    /// Units to start, in the same form.
     #[serde(default)]
     pub start: Vec<Vec<String>>,
-    /// Those in both lists that were and stay needed.
+    /// Units in both lists that were needed and stay needed.
     #[serde(default)]
     pub restart: Vec<String>,
-    /// Up, and left alone.
+    /// Units that stay up unchanged.
     #[serde(default)]
     pub keep: Vec<String>,
-    /// Those of all these that come from a source, with its name.
+    /// Units of these lists that come from a source, with its name.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
 }
 
-/// Answer of `set-target`, `want`, `unwant`, `reload` and the policy verbs: what was
-/// set going.
+/// Answer of `set-target`, `want`, `unwant`, `reload` and the policy verbs: the effects of the
+/// request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// The generation that holds now.
+    /// The present generation.
     #[serde(default)]
     pub generation: u32,
-    /// What will happen.
+    /// The plan.
     #[serde(default)]
     pub plan: Plan,
-    /// What was found in the unit files of a reload that was taken all the same.
+    /// Diagnostics about the unit files of a reload that was accepted.
     #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
@@ -52,10 +52,10 @@ pub struct Told {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// The units that were told.
+    /// The units concerned.
     #[serde(default)]
     pub units: Vec<String>,
-    /// Of these, to be restarted, those that were not up: each starts as soon as it may.
+    /// Units to restart that were not up; each starts as soon as it may.
     #[serde(default)]
     pub idle: Vec<String>,
 }
