@@ -1,10 +1,9 @@
-//! The answers of the control socket, which are also what `initctl --json` prints:
-//! every field always there, `null` when it has no value. Fields may be added, none
-//! renamed or dropped. Made from a machine in [`crate::control::view`]; the questions are not
-//! here but in `request`.
+//! The answers of the control socket, which `initctl --json` prints too. Every field is always
+//! present; it is `null` without a value. Fields may be added, but not renamed or removed.
+//! [`crate::control::view`] makes the answers from a machine; `request` has the requests.
 //!
-//! All points in time are texts, RFC 3339 in UTC with milliseconds; all names are
-//! plain texts, so that an old `initctl` reads the answer of a newer init.
+//! Points in time are strings (RFC 3339 in UTC with milliseconds) and names are plain strings, so
+//! that an old `initctl` can read the answers of a newer init.
 
 mod blame;
 mod event;

@@ -1,10 +1,10 @@
-//! One unit in systemd's words: its full name, and the three states LOAD, ACTIVE, SUB.
+//! A unit in systemd's terms: its full name and the three states LOAD, ACTIVE and SUB.
 
 use super::answer::{Cause, UnitStatus};
 use crate::machine::reason::State;
 use crate::spec::Kind;
 
-/// What a unit's name ends in, systemd.unit(5).
+/// The suffixes of unit names, systemd.unit(5).
 pub const SUFFIXES: [&str; 11] = [
     "service",
     "socket",
@@ -19,23 +19,23 @@ pub const SUFFIXES: [&str; 11] = [
     "scope",
 ];
 
-/// A unit, or the want of one, as `list-units` shows it.
+/// A unit, or a missing one, as `list-units` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// With suffix.
+    /// The full name with suffix.
     pub name: String,
     /// `loaded`, `masked`, `error`, `not-found`.
     pub load: &'static str,
     /// `active`, `reloading`, `inactive`, `failed`, `activating`, `deactivating`.
     pub active: &'static str,
-    /// The finer state.
+    /// The SUB state.
     pub sub: &'static str,
-    /// For people.
+    /// The description.
     pub description: String,
 }
 
 impl Shown {
-    /// Of a unit init knows.
+    /// Creates the entry of a unit that init knows.
     pub fn of(unit: &UnitStatus, masked: bool) -> Shown {
         let name = full_name(unit);
         let broken =
@@ -64,12 +64,13 @@ fn kind_of(name: &str) -> &str {
     name.rsplit_once('.').map_or("service", |(_, suffix)| suffix)
 }
 
-/// The name ends in one of systemd's suffixes.
+/// Returns true if the name ends in one of systemd's suffixes.
 pub fn has_suffix(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix))
 }
 
-/// The name systemd would have for it: its own, or a target of it, or made from its type.
+/// Returns the name that systemd would use: the unit's own, one of its targets, or one made from
+/// its type.
 pub fn full_name(unit: &UnitStatus) -> String {
     let names = std::iter::once(&unit.unit).chain(&unit.provides);
     if let Some(name) = names.into_iter().find(|name| has_suffix(name)) {
@@ -78,7 +79,7 @@ pub fn full_name(unit: &UnitStatus) -> String {
     format!("{}.{}", unit.unit, suffix_of(unit.kind))
 }
 
-/// The suffix for a unit of this type whose name has none.
+/// Returns the suffix for a unit of this type whose name has none.
 pub fn suffix_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Virtual => "target",
@@ -98,7 +99,7 @@ fn states(unit: &UnitStatus, suffix: &str, broken: bool) -> (&'static str, &'sta
     let skipped = matches!(cause, Some(Cause::Skipped { .. }));
     match unit.state {
         State::Failed if broken => ("inactive", "dead"),
-        // A connection whose run failed: systemd keeps its instance so until it is reset.
+        // The run of a connection failed: systemd keeps its instance as failed until a reset.
         State::Disabled if broke_off(cause) => ("failed", "failed"),
         State::Disabled => ("inactive", "dead"),
         State::Waiting if matches!(cause, Some(Cause::Backoff { .. })) => {
@@ -119,7 +120,7 @@ fn states(unit: &UnitStatus, suffix: &str, broken: bool) -> (&'static str, &'sta
             _ => ("deactivating", "stop-sigterm"),
         },
         State::Failed => match cause {
-            // Not its own failure: systemd's job would have been cancelled.
+            // The failure is another unit's: systemd would have cancelled the job.
             Some(Cause::Dependency { .. } | Cause::Missing { .. } | Cause::Masked { .. }) => {
                 ("inactive", "dead")
             }
@@ -128,7 +129,7 @@ fn states(unit: &UnitStatus, suffix: &str, broken: bool) -> (&'static str, &'sta
     }
 }
 
-/// It is not needed, and yet its last run failed by itself.
+/// Returns true if the unit is not needed, but its last run failed by itself.
 fn broke_off(cause: Option<&Cause>) -> bool {
     match cause {
         Some(
@@ -156,7 +157,7 @@ fn resting(kind: Kind, suffix: &str) -> &'static str {
     }
 }
 
-/// The name holds a pattern's characters.
+/// Returns true if the name contains characters of a pattern.
 pub fn is_glob(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }

@@ -1,6 +1,6 @@
-//! What `source-put` carries: the files, roots and expected revision of one source, as
-//! one JSON object in a sealed memfd beside the request line, so that thousands of units
-//! are one request and PID 1 never parses them. The loader does.
+//! The payload of `source-put`: the files, roots and expected revision of one source. It is one
+//! JSON object in a sealed memfd that is passed with the request line. Thousands of units thus are
+//! one request, and only the loader parses them, never PID 1.
 //!
 //! `{"files":{NAME:TEXT,…},"roots":[TARGET,…],"expected":REVISION|null}`
 
@@ -10,16 +10,17 @@ use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One source as its controller wants it.
+/// The complete content of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSet {
     /// File name (`web.yaml`, `web.service`) → text.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Targets that are to be up.
+    /// Targets that should be up.
     #[serde(default)]
     pub roots: Vec<Name>,
-    /// Refused when the source is at another revision; left out: any.
+    /// The expected revision: the request is refused if the source has another one. Absent means
+    /// any.
     #[serde(default)]
     pub expected: Option<u64>,
 }
@@ -29,10 +30,10 @@ fn refused(kind: &str, message: String, hint: String) -> Refusal {
 }
 
 impl SourceSet {
-    /// From the bytes of the memfd.
+    /// Parses the bytes of the memfd.
     ///
     /// # Errors
-    /// They are no such object, or beyond a limit.
+    /// The bytes are no such object, or exceed a limit.
     pub fn parse(bytes: &[u8]) -> Result<SourceSet, Refusal> {
         if bytes.len() > limit::SOURCE_BYTES {
             let most = limit::SOURCE_BYTES / 1024 / 1024;
@@ -43,7 +44,7 @@ impl SourceSet {
             let hint = r#"{"files":{NAME:TEXT},"roots":[TARGET],"expected":REVISION}"#.to_string();
             refused("protocol", format!("what the memfd holds is no source: {what}"), hint)
         };
-        // A list would be taken for the fields in their order.
+        // Serde would accept a list as the fields in their order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(wrong("not a JSON object".to_string()));
         }
@@ -74,7 +75,7 @@ impl SourceSet {
     }
 }
 
-/// One name in one directory (NAME_MAX of Linux), and not a hidden one.
+/// Returns true for the name of one file (NAME_MAX of Linux) that is not hidden.
 pub fn is_file_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 255

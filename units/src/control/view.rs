@@ -1,6 +1,5 @@
-//! A machine as an operator sees it: the answers of [`crate::control::answer`] made from
-//! a [`Machine`] and the few facts only the shell knows. Pure, and the same for `init`,
-//! the simulator and tests. Decides nothing.
+//! Makes the answers of [`crate::control::answer`] from a [`Machine`] and a few facts that only
+//! init knows. Pure, and the same for `init`, the simulator and tests.
 
 mod cause;
 mod location;
@@ -27,29 +26,29 @@ use crate::unit::generation::{TargetId, Unit, UnitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the shell knows and the machine does not.
+/// Facts that init knows and the machine does not.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The clock.
+    /// The present time of the machine's clock.
     pub now: Time,
-    /// The wall clock at that moment, since 1970.
+    /// The wall clock at that time, since 1970.
     pub wall: Duration,
-    /// When init began.
+    /// The time at which init started.
     pub booted: Time,
-    /// Crashes survived.
+    /// Number of crashes that init survived.
     pub crashes: u32,
-    /// When init last came back from one.
+    /// The time of the last recovery from a crash.
     pub resumed: Option<Time>,
-    /// How the processes of a run are found: `cgroup2` or `process-group`.
+    /// The process tracking: `cgroup2` or `process-group`.
     pub tracking: String,
-    /// What each active trigger waits for, in words.
+    /// The event that each active trigger waits for, in words.
     pub waits: BTreeMap<RunId, String>,
     /// The main process of each run that has one.
     pub main_pids: BTreeMap<RunId, u32>,
 }
 
 impl Facts {
-    /// A point of the clock on the wall; RFC 3339.
+    /// Converts a time of the machine's clock to RFC 3339.
     pub fn wall_of(&self, at: Time) -> String {
         let then = if at > self.now {
             self.wall.saturating_add(at.since(self.now))
@@ -60,10 +59,10 @@ impl Facts {
     }
 }
 
-/// Answer of `status` for these targets or units; for none of them: all.
+/// Answer of `status` for these targets or units; for all of them if the list is empty.
 ///
 /// # Errors
-/// The first name that is nobody's.
+/// The first name that belongs to no target or unit.
 pub fn status(machine: &Machine, facts: &Facts, names: &[Name]) -> Result<Status, Failure> {
     let view = View::new(machine, facts);
     let (units, targets) = view.chosen(names)?;
@@ -99,7 +98,7 @@ pub fn status(machine: &Machine, facts: &Facts, names: &[Name]) -> Result<Status
 /// Answer of `why`.
 ///
 /// # Errors
-/// The name is nobody's.
+/// The name belongs to no target or unit.
 pub fn why(machine: &Machine, facts: &Facts, name: &Name) -> Result<Why, Failure> {
     let view = View::new(machine, facts);
     let (units, targets) = view.chosen(std::slice::from_ref(name))?;
@@ -176,13 +175,13 @@ fn unknown(machine: &Machine, name: &Name) -> Failure {
     Failure::new(Failure::UNKNOWN_TARGET, format!("no target and no unit is named `{name}`"), hint)
 }
 
-/// A machine with its facts, and what is computed once for all units.
+/// A machine with its facts, and values computed once for all units.
 struct View<'a> {
     machine: &'a Machine,
     facts: &'a Facts,
     degraded: BTreeSet<UnitId>,
     coincidental: BTreeSet<TargetId>,
-    /// Targets that something needed names, and nobody provides.
+    /// Targets that needed units name and no unit provides.
     missed: BTreeSet<TargetId>,
     goal: BTreeSet<UnitId>,
 }
@@ -214,7 +213,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The units and targets behind names, each in the order of names.
+    /// Returns the units and targets of names, each in the order of names.
     fn chosen(&self, names: &[Name]) -> Result<(Vec<UnitId>, Vec<TargetId>), Failure> {
         let generation = self.machine.generation();
         if names.is_empty() {
@@ -228,7 +227,7 @@ impl<'a> View<'a> {
             targets.extend(target);
             let found = match self.machine.graph().meant(generation, name) {
                 Provider::Unit(unit) => Some(unit),
-                // Who would provide it, were it not masked.
+                // The unit that would provide the target if it were not masked.
                 Provider::Masked | Provider::Nobody => {
                     let claims = target.and_then(|target| generation.target(target));
                     let claims = claims.map(|target| target.candidates.as_slice());
@@ -283,7 +282,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// A reason in words; of a wait for the next try with what made the last one fail.
+    /// Returns a reason in words. A wait for the next try includes the reason of the last failure.
     fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
         let mut told = present(self.machine, why, self.facts, pid);
         if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
@@ -292,7 +291,7 @@ impl<'a> View<'a> {
         told
     }
 
-    /// Runs of units that are no longer there, on their way down.
+    /// Returns stopping runs of removed units.
     fn removed(&self) -> Vec<UnitStatus> {
         let removed = self.machine.removed().into_iter();
         removed
@@ -359,7 +358,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Why no unit stands behind a target.
+    /// Returns the reason why a target has no provider.
     fn nobody(&self, id: TargetId) -> Option<Reason> {
         let target = self.machine.generation().target(id)?.name.clone();
         match self.machine.graph().provider(id) {
@@ -369,7 +368,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A target that nobody provides, or that is masked.
+    /// Returns the status of a target that is masked or has no provider.
     fn why_nobody(&self, name: &Name, state: State) -> Why {
         let target = self.machine.generation().find_target(name.as_str());
         let why = target.and_then(|target| self.nobody(target));

@@ -1,12 +1,11 @@
-//! `reason`: why a unit is as it is, with its kind and values.
-//! See [`super`].
+//! `reason`: the reason for a unit's state, with its kind and values. See [`super`].
 
 use serde::{Deserialize, Serialize};
 
-/// `reason` of a unit, a link of a chain, an event.
+/// The `reason` of a unit, of a link of a chain, or of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The sentence for people; the same in log, `why` and here.
+    /// The sentence, the same as in log and `why`.
     pub text: String,
     /// The fields for programs.
     #[serde(flatten)]
@@ -17,69 +16,69 @@ pub struct Reason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Cause {
-    /// Its process ended.
+    /// The main process exited.
     Exit {
-        /// exit(3)'s.
+        /// The exit status.
         code: u8,
     },
-    /// A signal ended it.
+    /// A signal killed the main process.
     Signal {
-        /// Its number.
+        /// The signal number.
         signal: u8,
-        /// It dumped core.
+        /// The process dumped core.
         core: bool,
     },
-    /// Not ready in time.
+    /// The run was not ready in time.
     StartTimeout,
-    /// Not gone in time.
+    /// The run did not stop in time.
     StopTimeout,
-    /// No ping in time.
+    /// No watchdog ping came in time.
     Watchdog,
-    /// Active for longer than its run-timeout.
+    /// The run was active for longer than its run-timeout.
     RunTimeout,
-    /// It could not be run.
+    /// The command could not be run.
     Exec {
-        /// Where it broke off.
+        /// The stage that failed.
         stage: String,
         /// errno(3).
         errno: i32,
-        /// What was to be run, opened or entered.
+        /// The path that was to be run, opened or entered.
         path: String,
     },
-    /// A provider is failed or past its verdict.
+    /// A provider is failed or has a verdict.
     Dependency {
-        /// By which target.
+        /// The target.
         target: String,
-        /// Which unit.
+        /// The provider.
         unit: String,
     },
-    /// A provider is masked, or it is masked itself.
+    /// A provider or the unit itself is masked.
     Masked {
-        /// Which target.
+        /// The target.
         target: String,
-        /// What the goal leaves out (`-TARGET`), where no policy masks it.
+        /// The name that the goal leaves out (`-TARGET`), if no policy masks it.
         #[serde(default)]
         dropped: Option<String>,
     },
-    /// Nobody provides it.
+    /// No unit provides the target.
     Missing {
-        /// Which target.
+        /// The target.
         target: String,
     },
-    /// Its file is wrong.
+    /// The unit's file has an error.
     Config {
-        /// Which file.
+        /// The file.
         file: String,
-        /// From 1.
+        /// The line, from 1.
         line: u32,
-        /// From 1; 0 where the whole line is meant.
+        /// The column, from 1; 0 for the whole line.
         column: u32,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
-    /// Another unit that may not be up with it came first.
+    /// A conflicting unit has precedence.
     Conflict {
-        /// By which target.
+        /// The target.
         target: String,
     },
     /// A condition was not met.
@@ -87,35 +86,35 @@ pub enum Cause {
         /// Which.
         condition: String,
     },
-    /// The kernel killed it for want of memory.
+    /// The kernel killed the run because memory ran out.
     Oom,
-    /// It did not keep to its type's protocol.
+    /// The service violated the protocol of its type.
     Protocol {
-        /// How.
+        /// The violation.
         message: String,
     },
-    /// Waits for a free slot.
+    /// The unit waits for a free slot.
     Slot,
-    /// Waits for its next try.
+    /// The unit waits for its next try.
     Backoff {
-        /// Failures in a row.
+        /// Consecutive failures.
         attempt: u32,
-        /// When.
+        /// The time of the next try.
         at: String,
     },
-    /// Waits for these targets.
+    /// The unit waits for targets.
     On {
         /// Which.
         targets: Vec<String>,
     },
-    /// A process that can not be killed is left.
+    /// A process of the run is unkillable.
     Unkillable {
-        /// Which, where it is known.
+        /// The pid, if known.
         pid: Option<u32>,
     },
-    /// A bug of ours, contained.
+    /// An internal error that was contained.
     Internal,
-    /// A kind this `initctl` does not know yet.
+    /// A kind that this `initctl` does not know.
     #[serde(other)]
     Other,
 }

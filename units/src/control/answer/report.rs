@@ -1,23 +1,22 @@
-//! `check`, and what a refused reload comes with.
-//! See [`super`].
+//! `check`, and the report of a refused reload. See [`super`].
 
 use super::SCHEMA;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use serde::{Deserialize, Serialize};
 
-/// Answer of `check`, and what a refused reload comes with.
+/// Answer of `check`, and the report of a refused reload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// How many.
+    /// Number of errors.
     #[serde(default)]
     pub errors: usize,
-    /// How many.
+    /// Number of warnings.
     #[serde(default)]
     pub warnings: usize,
-    /// All of them.
+    /// All diagnostics.
     #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
@@ -25,30 +24,30 @@ pub struct Report {
 /// One diagnostic of a [`Report`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Said {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// A short stable word.
+    /// The code, a short stable word.
     #[serde(default)]
     pub code: String,
-    /// As given.
+    /// The path as given.
     #[serde(default)]
     pub file: String,
-    /// From 1; 0: the whole file.
+    /// The line, from 1; 0 for the whole file.
     #[serde(default)]
     pub line: u32,
-    /// From 1; 0: the whole line.
+    /// The column, from 1; 0 for the whole line.
     #[serde(default)]
     pub column: u32,
-    /// The fact.
+    /// The message.
     #[serde(default)]
     pub message: String,
-    /// What to do; may be empty.
+    /// The hint: what to do; may be empty.
     #[serde(default)]
     pub hint: String,
-    /// Other places that belong to it.
+    /// Related places.
     #[serde(default)]
     pub related: Vec<Spot>,
-    /// The line of the file, cut short; empty when it is not at hand.
+    /// The line of the file, shortened; empty if not available.
     #[serde(default)]
     pub excerpt: String,
 }
@@ -56,19 +55,19 @@ pub struct Said {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spot {
-    /// As given.
+    /// The path as given.
     #[serde(default)]
     pub file: String,
-    /// From 1; 0: the whole file.
+    /// The line, from 1; 0 for the whole file.
     #[serde(default)]
     pub line: u32,
-    /// From 1; 0: the whole line.
+    /// The column, from 1; 0 for the whole line.
     #[serde(default)]
     pub column: u32,
 }
 
 impl Report {
-    /// Counts and copies.
+    /// Creates a report from diagnostics.
     pub fn new(diagnostics: &[Diagnostic]) -> Report {
         let count = |severity| diagnostics.iter().filter(|d| d.severity == severity).count();
         Report {

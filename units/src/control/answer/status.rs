@@ -6,16 +6,16 @@ use crate::machine::reason::{State, System};
 use crate::spec::Kind;
 use serde::{Deserialize, Serialize};
 
-/// What was added to and taken from the goal by hand.
+/// The overlay: changes of the goal by hand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overlay {
-    /// `+x`, `want x`.
+    /// Targets added with `+x` or `want x`.
     #[serde(default)]
     pub want: Vec<String>,
-    /// `-y`.
+    /// Targets masked with `-y`.
     #[serde(default)]
     pub drop: Vec<String>,
-    /// For each of `want`, in the same order: when it ends; null: never.
+    /// The end of each wish in `want`, in the same order; null for no end.
     #[serde(default)]
     pub until: Vec<Option<String>>,
 }
@@ -26,7 +26,7 @@ pub struct Status {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// Number of the present set of units.
+    /// Number of the present generation.
     #[serde(default)]
     pub generation: u32,
     /// The goal's targets, without the overlay.
@@ -37,44 +37,45 @@ pub struct Status {
     /// Sources that were put, by name.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
-    /// In one word.
+    /// The state of the system.
     pub system: System,
-    /// Nothing is starting, stopping or waiting, but for retries past a verdict: what `--wait` waits for.
+    /// True if nothing is starting, stopping or waiting, except for retries after a verdict.
+    /// `--wait` waits for this.
     #[serde(default)]
     pub settled: bool,
-    /// How the processes of a run are found: `cgroup2` or `process-group`.
+    /// The process tracking: `cgroup2` or `process-group`.
     #[serde(default)]
     pub tracking: String,
-    /// Crashes of PID 1 so far that it survived.
+    /// Number of crashes that PID 1 survived.
     #[serde(default)]
     pub crashes: u32,
-    /// When it last came back from one.
+    /// The time of the last recovery from a crash.
     #[serde(default)]
     pub resumed: Option<String>,
-    /// When init began.
+    /// The time at which init started.
     #[serde(default)]
     pub booted: String,
-    /// init's clock at this answer.
+    /// The time of this answer.
     #[serde(default)]
     pub now: String,
-    /// Units asked for, or all; by name.
+    /// The requested units, or all; by name.
     #[serde(default)]
     pub units: Vec<UnitStatus>,
-    /// Targets asked for, or all; by name.
+    /// The requested targets, or all; by name.
     #[serde(default)]
     pub targets: Vec<TargetStatus>,
 }
 
-/// One source of a [`Status`]: its roots are goals beside those given.
+/// One source of a [`Status`]. Its roots are goals beside the given ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// Its name.
     #[serde(default)]
     pub source: String,
-    /// How often it was put.
+    /// The revision: the number of puts.
     #[serde(default)]
     pub revision: u64,
-    /// Its roots.
+    /// The roots of the source.
     #[serde(default)]
     pub roots: Vec<String>,
 }
@@ -85,67 +86,67 @@ pub struct SourceStatus {
 pub struct UnitStatus {
     /// Its name.
     pub unit: String,
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Its description; may be empty.
+    /// The description; may be empty.
     #[serde(default)]
     pub description: String,
-    /// Its targets.
+    /// The targets the unit provides.
     #[serde(default)]
     pub provides: Vec<String>,
-    /// What an operator sees.
+    /// The shown state.
     pub state: State,
-    /// Active, but something it needs softly is not.
+    /// The unit is active, but a soft dependency is not.
     #[serde(default)]
     pub degraded: bool,
-    /// Where there is one.
+    /// The pid of the main process, if there is one.
     #[serde(default)]
     pub main_pid: Option<u32>,
-    /// The present run, where there is one.
+    /// The present run, if there is one.
     #[serde(default)]
     pub run: Option<u64>,
-    /// Since when it is in this state.
+    /// The start of this state.
     #[serde(default)]
     pub since: String,
-    /// Failures in a row.
+    /// Consecutive failures.
     #[serde(default)]
     pub attempt: u32,
-    /// When it is tried again by itself; null: it is not.
+    /// The time of the next automatic try; null if there is none.
     #[serde(default)]
     pub next_try: Option<String>,
-    /// Its failures count for what waits for it, also while it is tried again.
+    /// The unit counts as failed for its dependents, even while it is retried.
     #[serde(default)]
     pub verdict: bool,
-    /// It runs with an older definition.
+    /// The run has an older definition.
     #[serde(default)]
     pub stale: bool,
-    /// The goal, or something the goal needs, needs it.
+    /// The goal needs the unit, directly or indirectly.
     #[serde(default)]
     pub needed: bool,
-    /// Targets of needed units and goals that pull it in: at most a handful, for show.
+    /// Targets of needed units and goals that pull the unit in: a handful at most, for display.
     #[serde(default)]
     pub needed_by: Vec<String>,
-    /// The last STATUS= it sent; may be empty.
+    /// The last STATUS= of the run; may be empty.
     #[serde(default)]
     pub status: String,
-    /// Why it is not simply running.
+    /// The reason why the unit is not simply running.
     #[serde(default)]
     pub reason: Option<Reason>,
-    /// It can be told to take in its configuration anew.
+    /// The unit can reload its configuration.
     #[serde(default)]
     pub can_reload: bool,
-    /// The last time that was tried it failed, or took too long.
+    /// The last reload failed or timed out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reload_failed: bool,
-    /// An exited run counts as active. False: it is over, and the unit is inactive though its
-    /// success stands.
+    /// The exited run counts as active. False if it is over, so that the unit is inactive although
+    /// its success stands.
     #[serde(default = "yes")]
     pub remains: bool,
-    /// The file of its definition; may be empty for built-in units.
+    /// The file of the definition; may be empty for built-in units.
     #[serde(default)]
     pub file: String,
-    /// The source it came from.
+    /// The source of the unit.
     #[serde(default)]
     pub source: Option<String>,
 }
@@ -159,17 +160,18 @@ fn yes() -> bool {
 pub struct TargetStatus {
     /// Its name.
     pub target: String,
-    /// Who provides it; null: nobody.
+    /// The provider; null if there is none.
     pub unit: Option<String>,
-    /// Its provider's; without one, `failed` where it is needed and else `disabled`.
+    /// The state of the provider. Without a provider, `failed` if the target is needed and
+    /// `disabled` otherwise.
     pub state: State,
-    /// Its provider's flag.
+    /// The `degraded` flag of the provider.
     #[serde(default)]
     pub degraded: bool,
-    /// Up only because of another target of its provider.
+    /// The target is up only because of another target of its provider.
     #[serde(default)]
     pub coincidental: bool,
-    /// Why it has no provider: it is `masked`, or `missing`. Null where it has one.
+    /// The reason for a missing provider: `masked` or `missing`. Null if there is a provider.
     #[serde(default)]
     pub reason: Option<Reason>,
 }

@@ -1,5 +1,4 @@
-//! `timers` and `sockets`: what triggers wait for.
-//! See [`super`].
+//! `timers` and `sockets`: the events that triggers wait for. See [`super`].
 
 use crate::machine::reason::State;
 use serde::{Deserialize, Serialize};
@@ -10,10 +9,10 @@ pub struct Timers {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// init's clock at this answer.
+    /// The time of this answer.
     #[serde(default)]
     pub now: String,
-    /// One for each unit.
+    /// The entries, one per unit.
     #[serde(default)]
     pub timers: Vec<TimerStatus>,
 }
@@ -21,17 +20,17 @@ pub struct Timers {
 /// One timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerStatus {
-    /// Its unit.
+    /// The unit.
     pub unit: String,
-    /// Its state.
+    /// The state of the unit.
     pub state: State,
-    /// When it fires next; null: it is not active, or nothing makes it fire.
+    /// The next firing; null if the timer is inactive or has no next firing.
     #[serde(default)]
     pub next: Option<String>,
-    /// When it last fired.
+    /// The last firing.
     #[serde(default)]
     pub last: Option<String>,
-    /// The target it brings in.
+    /// The target that the timer activates.
     #[serde(default)]
     pub activates: Option<String>,
 }
@@ -42,7 +41,7 @@ pub struct Sockets {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// One for each unit.
+    /// The entries, one per unit.
     #[serde(default)]
     pub sockets: Vec<SocketStatus>,
 }
@@ -50,24 +49,24 @@ pub struct Sockets {
 /// One socket unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SocketStatus {
-    /// Its unit.
+    /// The unit.
     pub unit: String,
-    /// Its state.
+    /// The state of the unit.
     pub state: State,
-    /// The key and the address of each: `listen-stream /run/x.sock`.
+    /// Key and address of each listener: `listen-stream /run/x.sock`.
     #[serde(default)]
     pub listen: Vec<String>,
-    /// init waits for somebody to connect; false: what it activates is up, or it is not active.
+    /// Init waits for connections. False if the activated unit is up, or the socket is inactive.
     #[serde(default)]
     pub waits: bool,
-    /// It fired too often, or there was no descriptor for a connection: until then it takes
-    /// none. RFC 3339; null: it does not rest.
+    /// Until this time the socket accepts no connection, because it fired too often or a descriptor
+    /// was missing. RFC 3339; null if it is not paused.
     #[serde(default, rename = "rests-until")]
     pub rests_until: Option<String>,
-    /// The target it brings in; with `socket-accept` the template of the instances.
+    /// The target that the socket activates; with `socket-accept`, the template of the instances.
     #[serde(default)]
     pub activates: Option<String>,
-    /// What has become of its connections; null: it accepts none.
+    /// Counts of its connections; null if it does not accept them itself.
     #[serde(default)]
     pub accepts: Option<Accepts>,
 }
@@ -75,40 +74,40 @@ pub struct SocketStatus {
 /// Connections that init accepts itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepts {
-    /// So many may be open at once.
+    /// The limit of open connections.
     pub most: u32,
-    /// Since it listens.
+    /// Accepted connections since the socket listens.
     pub accepted: u64,
-    /// Of those turned away.
+    /// Refused connections.
     pub refused: u64,
-    /// Of those whose run failed.
+    /// Connections whose run failed.
     #[serde(default)]
     pub failed: u64,
-    /// The last of them; null: there was none.
+    /// The last connection whose run failed; null if there was none.
     #[serde(default, rename = "last-failure")]
     pub last_failure: Option<BrokenOff>,
-    /// Those that are open.
+    /// The open connections.
     pub connections: Vec<Connection>,
 }
 
 /// A connection whose run failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenOff {
-    /// The unit it was served by.
+    /// The unit of the run.
     pub unit: String,
-    /// From where.
+    /// The peer.
     pub peer: String,
-    /// When the run was over.
+    /// The end of the run.
     pub time: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// One that is open.
+/// One open connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// The unit it is served by.
+    /// The unit of the connection.
     pub unit: String,
-    /// From where: an address and a port, or a uid and a pid.
+    /// The peer: an address and a port, or a uid and a pid.
     pub peer: String,
 }

@@ -1,5 +1,4 @@
-//! `why`: the chain of reasons, and what hangs on it.
-//! See [`super`].
+//! `why`: the chain of reasons, and the units that depend on it. See [`super`].
 
 use super::{Reason, UnitStatus};
 use crate::machine::reason::State;
@@ -13,29 +12,29 @@ pub struct Why {
     /// [`super::SCHEMA`].
     #[serde(default)]
     pub schema: u32,
-    /// As asked.
+    /// The name in the request.
     pub target: String,
-    /// Who provides it.
+    /// The provider.
     pub unit: Option<String>,
-    /// As in [`super::TargetStatus`].
+    /// The state, as in [`super::TargetStatus`].
     pub state: State,
     /// See [`UnitStatus::degraded`].
     #[serde(default)]
     pub degraded: bool,
-    /// From the unit itself to the root cause, which is last. Each link's `reason` says why it is
-    /// as it is, its `target` the name by which the link before it depends on it.
+    /// The chain from the unit itself to the root cause, which is last. The `reason` of a link
+    /// explains its state; its `target` is the name by which the previous link depends on it.
     #[serde(default)]
     pub chain: Vec<Link>,
-    /// Who needs it: pulling edges into it, from the nearest to the goal.
+    /// Pulling edges to the unit, from the nearest to the goal.
     #[serde(default)]
     pub needed_by: Vec<Need>,
-    /// Triggers that bring it in when they fire: what waits for an hour, a connection, a file.
+    /// Triggers that start the unit when they fire: timers, sockets and paths.
     #[serde(default)]
     pub activated_by: Vec<Affected>,
-    /// Needed units that are not active, or degraded, because of it.
+    /// Needed units that are not active, or degraded, because of this unit.
     #[serde(default)]
     pub affects: Vec<Affected>,
-    /// The unit itself, as in `status`; null where nobody provides the target.
+    /// The unit itself, as in `status`; null if no unit provides the target.
     #[serde(default)]
     pub detail: Option<UnitStatus>,
 }
@@ -44,23 +43,22 @@ pub struct Why {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Link {
-    /// Who; null where nobody provides the target.
+    /// The unit; null if no unit provides the target.
     pub unit: Option<String>,
-    /// By which name.
+    /// The name by which the previous link depends on the unit.
     pub target: String,
     /// Its state.
     pub state: State,
     /// See [`UnitStatus::degraded`].
     #[serde(default)]
     pub degraded: bool,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: Option<Reason>,
     /// See [`UnitStatus::next_try`].
     #[serde(default)]
     pub next_try: Option<String>,
-    /// It has failed for good: nothing but `retry` or a new definition starts it again. Null
-    /// where there is no unit.
+    /// Only `retry` or a new definition starts the failed unit again. Null if there is no unit.
     #[serde(default)]
     pub gives_up: Option<bool>,
 }
@@ -68,14 +66,14 @@ pub struct Link {
 /// One edge of [`Why::needed_by`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Need {
-    /// The unit that names it; null: the goal itself.
+    /// The unit that names the target; null for the goal itself.
     pub unit: Option<String>,
-    /// The target named.
+    /// The target.
     pub target: String,
-    /// In which list; null: the goal itself.
+    /// The kind of the dependency; null for the goal itself.
     #[serde(default)]
     pub kind: Option<DependencyKind>,
-    /// With no unit: the source whose root it is; null: the goal itself.
+    /// The source whose root the target is, if there is no unit; null for the goal itself.
     #[serde(default)]
     pub source: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A [`reason::Reason`] as it is answered: its sentence, its kind, its values.
+//! Converts a [`reason::Reason`] into its answer: sentence, kind and values.
 
 use super::Facts;
 use crate::control::answer::{Cause, Reason};
@@ -6,7 +6,8 @@ use crate::machine::{Machine, reason};
 use crate::spec::Exit;
 use crate::text::name::Name;
 
-/// The same of a machine as it is now: what the goal leaves out is told from what is masked.
+/// Converts a reason of the present machine, which tells names that the goal leaves out from masked
+/// ones.
 pub(super) fn present(
     machine: &Machine,
     why: &reason::Reason,
@@ -24,7 +25,7 @@ pub(super) fn present(
     told
 }
 
-/// A reason as it is answered. `pid`: of the unit's process, where one is known.
+/// Converts a reason. `pid` is the pid of the unit's process, if known.
 pub fn reason(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Reason {
     Reason { text: reason.to_string(), cause: cause(reason, facts, pid) }
 }

@@ -1,14 +1,14 @@
-//! Where the text of a unit is: the answer of `cat`.
+//! The place of a unit's text: the answer of `cat`.
 
 use super::{Facts, View, unknown};
 use crate::control::answer::{Failure, Located, SCHEMA};
 use crate::machine::Machine;
 use crate::text::name::Name;
 
-/// Answer of `cat`: where the text of a unit is.
+/// Answer of `cat`: the place of a unit's text.
 ///
 /// # Errors
-/// The name is nobody's.
+/// The name belongs to no target or unit.
 pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     let facts = Facts::default();
     let (units, _) = View::new(machine, &facts).chosen(std::slice::from_ref(name))?;

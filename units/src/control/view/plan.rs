@@ -1,4 +1,4 @@
-//! A plan as it is answered.
+//! Converts a plan into its answer. `generations` are those that contain its units.
 
 use crate::control::answer::{Plan, SCHEMA};
 use crate::machine::plan;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A plan as it is answered. `generations`: those in which its units are.
 pub fn plan(plan: &plan::Plan, generations: &[&Generation]) -> Plan {
     let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
-    // Most sets have no source: nothing is looked for by name then.
+    // Most generations have no source, so no lookup by name is needed.
     let mut of_sources = BTreeMap::new();
     for generation in generations.iter().rev() {
         let units = generation.units.iter();

@@ -1,4 +1,4 @@
-//! Who needs a unit, and whom its trouble reaches.
+//! The units that need a unit, and the units that its failure affects.
 
 use super::View;
 use crate::control::answer::{Affected, Need, SourceStatus};
@@ -7,12 +7,12 @@ use crate::text::name::Name;
 use crate::unit::generation::{Generation, TargetId, UnitId};
 use std::collections::BTreeSet;
 
-/// Names in one `needed-by`.
+/// Limit of names in one `needed-by`.
 const NEEDED_BY: usize = 8;
-/// Units in one `affects`.
+/// Limit of units in one `affects`.
 const AFFECTS: usize = 64;
 
-/// Sources that were put, with what they want.
+/// Returns the sources with their roots.
 pub(super) fn sources(generation: &Generation) -> Vec<SourceStatus> {
     let roots = |source: &Name| {
         let of_it = generation.roots.iter().filter(move |(name, _)| name == source);
@@ -29,7 +29,7 @@ pub(super) fn sources(generation: &Generation) -> Vec<SourceStatus> {
 }
 
 impl View<'_> {
-    /// What it says of itself; of a trigger, what it waits for.
+    /// Returns the status text of a run, or the event that a trigger waits for.
     pub(super) fn says(&self, unit: UnitId) -> String {
         let waits = self.machine.run(unit).and_then(|run| self.facts.waits.get(&run));
         waits.map_or_else(|| self.machine.status(unit).to_string(), String::clone)
@@ -39,7 +39,8 @@ impl View<'_> {
         self.machine.next_try(unit).map(|at| self.facts.wall_of(at))
     }
 
-    /// Needed units that pull it in, by name; `goal` first where it is in the goal itself.
+    /// Returns needed units that pull the unit in, by name; `goal` is first if the goal itself
+    /// does.
     pub(super) fn needed_by(&self, unit: UnitId) -> Vec<String> {
         let generation = self.machine.generation();
         let mut names = Vec::new();
@@ -104,7 +105,7 @@ impl View<'_> {
         needs
     }
 
-    /// Sources of which it is a root, with the target that is.
+    /// Returns the sources that have the unit as a root, with the target.
     fn rooting(&self, unit: UnitId) -> Vec<(String, String)> {
         let generation = self.machine.generation();
         let is_its = |root: &&TargetId| self.machine.graph().provider(**root).unit() == Some(unit);
@@ -115,7 +116,7 @@ impl View<'_> {
         generation.roots.iter().filter_map(of_one).collect()
     }
 
-    /// Needed units above it that are not as they should be while it is not.
+    /// Returns needed dependents, direct or indirect, that are amiss while this unit is.
     pub(super) fn affects(&self, unit: UnitId) -> Vec<Affected> {
         if self.machine.state(unit).is_active() && !self.degraded.contains(&unit) {
             return Vec::new();
@@ -125,7 +126,7 @@ impl View<'_> {
         let mut affected = BTreeSet::new();
         while let Some(below) = open.pop() {
             for (above, kind) in self.pulling(below) {
-                // What is there because another failed takes nothing with it.
+                // A unit that runs because another one failed affects no dependents.
                 if !kind.pulls_in() || !seen.insert(above) {
                     continue;
                 }
@@ -138,7 +139,7 @@ impl View<'_> {
         affected.into_iter().take(AFFECTS).filter_map(|id| self.affected(id)).collect()
     }
 
-    /// Triggers whose firing brings this unit in.
+    /// Returns the triggers that activate this unit.
     pub(super) fn activated_by(&self, unit: UnitId) -> Vec<Affected> {
         let units = self.machine.generation().unit_ids();
         let triggers = units.filter(|trigger| self.machine.activates(*trigger) == Some(unit));
