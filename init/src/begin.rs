@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
 use crate::record::Record;
+use crate::run::effects::Effects;
 use crate::run::table::Runs;
 use crate::shutdown::Ending;
 use crate::signals::Signals;
@@ -73,6 +74,10 @@ impl Init {
             machine: new_machine(mode),
             runs: Runs::default(),
             facts: VecDeque::new(),
+            orders: VecDeque::new(),
+            effects: Effects::default(),
+            reaped: VecDeque::new(),
+            closing: Vec::new(),
             spawner: insist(Spawner::new)?,
             reports: VecDeque::new(),
             null: insist(Null::open)?,

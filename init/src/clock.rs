@@ -32,13 +32,6 @@ pub(crate) fn ticks() -> u64 {
     nanos(ClockId::CLOCK_BOOTTIME) / (1_000_000_000 / A_SECOND)
 }
 
-/// The tick in which that was, at the latest.
-pub(crate) fn ticks_at(then: Time) -> u64 {
-    const A_TICK: u128 = 10_000_000;
-    let ago = now().since(then).as_nanos() / A_TICK;
-    ticks().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)).saturating_add(1)
-}
-
 /// CLOCK_REALTIME, since 1970.
 pub(crate) fn wall() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))

@@ -1,6 +1,5 @@
-//! A bug on purpose, in debug builds alone: `initctl restart crash-test`, of whoever may restart
-//! units at all, panics where a bug of the machine would. What follows is [`crate::step`]'s and
-//! [`crate::replay`]'s; a build as it is shipped knows no such name.
+//! A bug on purpose, in debug builds alone: `initctl restart crash-test` panics where a bug of the machine
+//! would. [`crate::resume`] goes on after it. A build as it is shipped knows no such name.
 
 use groundstate_units::machine::event::Event;
 

@@ -22,12 +22,16 @@ use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
 use crate::record::Record;
+use crate::run::effects::Effects;
+use crate::run::reap::Reaped;
 use crate::run::table::Runs;
 use crate::scribe;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
-use crate::sys::{Pid, memory, notes, signal};
+use crate::step::Order;
+use crate::sys::bell::Bell;
+use crate::sys::{Pid, memory, signal};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
@@ -41,6 +45,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Tokens of the poll: connections, and what runs are watched by, come last.
@@ -97,8 +102,16 @@ pub(crate) struct Init {
     pub(crate) on_the_wall: clock::OnTheWall,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
-    /// Told and not yet put through the machine.
+    /// Facts that the machine has not been told.
     pub(crate) facts: VecDeque<Event>,
+    /// Orders that are not carried out yet.
+    pub(crate) orders: VecDeque<Order>,
+    /// Starts and signals that wait for a commit.
+    pub(crate) effects: Effects,
+    /// Processes that were reaped and whose runs are not told yet.
+    pub(crate) reaped: VecDeque<Reaped>,
+    /// Descriptors that the committed state names: closed after the next commit.
+    pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
     /// Tokens of reports that were not readable yet when the child was cloned, oldest first.
     pub(crate) reports: VecDeque<usize>,
@@ -164,8 +177,6 @@ impl Init {
             self.wait(&mut events);
             self.now = clock::now();
             self.wakeups = self.wakeups.saturating_add(1);
-            // What is read as they are sorted is of this turn.
-            notes::turn(self.wakeups, self.now.as_nanos());
             self.sort(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();
@@ -179,6 +190,12 @@ impl Init {
     fn wait(&mut self, events: &mut Events) {
         self.voice.flush();
         self.commit();
+        // The signals of this turn were obeyed.
+        Bell::committed();
+        if let Some(logger) = &mut self.logger {
+            // After the commit: a pipe that the logger has is never another run's after a crash.
+            logger.flush(self.now);
+        }
         let (deadline, now) = (self.deadline(), clock::now());
         let more = self.more_to_reap
             || self.tracker.has_more()
@@ -308,7 +325,6 @@ impl Init {
     }
 
     fn on_time(&mut self) {
-        self.note_time();
         self.runs_due();
         self.loader_due();
         self.upgrade_due();
@@ -328,16 +344,12 @@ impl Init {
 
     /// The end of a turn: what there is to say is said.
     fn after(&mut self) {
-        let now = self.now;
         self.stream_events();
         self.answer_waits();
         self.look_at_ending();
         self.open_log_files();
         self.send_answers();
         foreign::close_left();
-        if let Some(logger) = &mut self.logger {
-            logger.flush(now);
-        }
         if let Some(record) = &mut self.record {
             // A full disk is noticed by the next write.
             let _ = record.flush();

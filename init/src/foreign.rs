@@ -60,21 +60,14 @@ pub(crate) fn begin() {
 
 /// Closes what an earlier image had open and this one does not use.
 pub(crate) fn close_rest() {
-    close_rest_but(|_| false);
-}
-
-/// The same, but for the descriptors that `stays` names. The caller gets these.
-pub(crate) fn close_rest_but(stays: impl Fn(&OwnedFd) -> bool) -> Vec<OwnedFd> {
     begin();
     let asks_nobody = |fd: &OwnedFd| {
         // A listening socket is closed at once: its address may be needed again.
         is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
     };
-    let (staying, rest): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(stays);
-    let (at_once, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(asks_nobody);
+    let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
     drop((at_once, Foreign::all(others)));
     close_left();
-    staying
 }
 
 /// No message with descriptors can wait in such a socket.

@@ -13,8 +13,8 @@
 mod composed;
 #[path = "../../tests/fuzz/src/corpus.rs"]
 mod corpus;
-#[path = "../../tests/fuzz/src/journal_notes.rs"]
-mod journal_notes;
+#[path = "../../tests/fuzz/src/inbox.rs"]
+mod inbox;
 #[path = "../../tests/fuzz/src/notification.rs"]
 mod notification;
 #[path = "../../tests/fuzz/src/parcel.rs"]
@@ -26,7 +26,7 @@ use crate::sys::{process, wait};
 use corpus::{Target, targets};
 use groundstate_units::spec::Exit;
 
-const TARGETS: &[(&str, Target)] = targets!(journal_notes, state_records, notification, parcel);
+const TARGETS: &[(&str, Target)] = targets!(inbox, state_records, notification, parcel);
 
 /// All of it goes through, in a child.
 fn survived(target: &str, work: impl FnOnce()) {

@@ -60,14 +60,13 @@ pub(crate) const STATUS_TEXT: usize = 1024;
 pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
 /// Cgroups made ahead for units that wait.
 pub(crate) const CGROUPS_AHEAD: usize = 256;
-/// After a crash what is begun waits for those to end that were killed as nobody's: so long at most from then on, and in all.
-pub(crate) const DYING: Duration = Duration::from_millis(500);
-/// And for so many of them.
-pub(crate) const DYING_KNOWN: usize = 1024;
 /// Reads of what the kernel tells of cgroups in one turn: all that its queue holds by default.
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Between two looks at cgroups that are waited for and can not be watched.
 pub(crate) const CGROUP_PAUSE: Duration = Duration::from_millis(100);
+/// Effects that wait at most for the commit after which they are carried out; a commit costs less than one
+/// start.
+pub(crate) const EFFECTS_A_COMMIT: usize = 16;
 /// Children reaped in one turn.
 pub(crate) const REAPS_A_TURN: usize = 1024;
 /// Lines of the event log kept in memory.

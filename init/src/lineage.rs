@@ -3,13 +3,11 @@
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
 use crate::boot::limits::Given;
-use crate::journal::learnt::Known;
-use crate::journal::started::Started;
 use crate::loader::Asker;
 use crate::resume::Begins;
 use crate::state::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{fault, inherit, memfd, notes};
+use crate::sys::{fault, inbox, inherit, memfd};
 use crate::upgrade::Upgrade;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
@@ -27,10 +25,6 @@ pub(crate) struct Lineage {
     pub(crate) crashes: u32,
     /// When the state was committed that it went on with, as [`crate::clock::ticks`] has it.
     pub(crate) kept: u64,
-    /// What was begun since then is noted, all of it, and heeded.
-    pub(crate) has_all_begun: bool,
-    /// Of that something could not be taken up and is being killed; this is when the first of it began.
-    pub(crate) killed_since: Option<u64>,
     /// When it went on after the last of them.
     pub(crate) resumed: Option<Time>,
     /// The binary that runs, to be executed when its file is gone.
@@ -39,14 +33,10 @@ pub(crate) struct Lineage {
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state, as the next image finds it. None: there are no memfds here.
     pub(crate) store: Option<Store>,
-    /// Notes of inputs between two commits; the handler of a fault writes there, too.
-    pub(crate) notes: Option<File>,
+    /// Inputs between two commits; the fault handler writes there, too.
+    pub(crate) inbox: Option<File>,
     /// In this turn nothing has happened but the end of who wrote the state.
     pub(crate) undisturbed: bool,
-    /// What the image before this one had started when it crashed.
-    pub(crate) started: Started,
-    /// What it had found out, while that is put again.
-    pub(crate) known: Option<Known>,
     /// What init was given of the limits it raised for itself.
     pub(crate) given: Vec<Given>,
     /// Until then a crash counts as one more of a row.
@@ -77,24 +67,24 @@ impl Lineage {
 
     /// The present image goes on with the store of the one before it.
     pub(crate) fn with(store: Option<Store>) -> Lineage {
-        let notes = memfd::create(c"notes").ok().map(File::from);
-        if let Some(notes) = &notes {
-            // Without notes what happens between two commits is looked for, as far as it can be.
-            let _ = notes::begin(notes.as_fd());
+        let inbox = memfd::create(c"inbox").ok().map(File::from);
+        if let Some(inbox) = &inbox {
+            // Without an inbox a crash loses the inputs of its turn.
+            let _ = inbox::begin(inbox.as_fd());
         }
-        Lineage { binary: own_binary(), store, notes, ..Lineage::default() }
+        Lineage { binary: own_binary(), store, inbox, ..Lineage::default() }
     }
 
-    /// The present image goes on after one that crashed. It notes on where that one did, and until
-    /// it has kept its state goes back to that one's. Armed: what it reads may make it crash too.
+    /// The present image goes on after one that crashed, with its store and its inbox. The next crash is
+    /// survived from here on.
     pub(crate) fn after_crash(
         store: Store,
-        notes: File,
+        inbox: File,
         Crashed { crashes, row, given }: Crashed,
     ) -> Lineage {
-        let (store, notes, binary) = (Some(store), Some(notes), own_binary());
+        let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        let lineage = Lineage { binary, store, notes, crashes, row, given, ..Lineage::default() };
+        let lineage = Lineage { binary, store, inbox, crashes, row, given, ..Lineage::default() };
         // Said when it is armed again.
         let _ = lineage.arm();
         lineage
@@ -103,19 +93,19 @@ impl Lineage {
     /// From now on a crash is survived.
     pub(crate) fn arm(&self) -> io::Result<()> {
         let own = self.binary.as_ref().ok_or_else(|| io::Error::other("there is no /proc"))?;
-        let memory = self.store.as_ref().zip(self.notes.as_ref());
-        let (store, notes) =
+        let memory = self.store.as_ref().zip(self.inbox.as_ref());
+        let (store, inbox) =
             memory.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
         // One that has just come, and crashes, gives way to the one before it.
         let binary = previous.unwrap_or(own);
-        let (store, number) = (store.number(), notes.as_raw_fd());
+        let (store, number) = (store.number(), inbox.as_raw_fd());
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
         let given = self.given.iter();
         let given: String =
             given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
         let word = format!("--rescue={store},{number},{crashes},{row}{given}");
-        fault::arm(binary.as_fd(), Some(notes.as_fd()), arguments(word), environment())
+        fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
     }
 
     /// A binary has passed that waits for the load under way, and for no other.

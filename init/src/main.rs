@@ -7,7 +7,6 @@ mod blockers;
 mod boot;
 mod caretaker;
 mod cgroup;
-mod claim;
 mod clock;
 mod control;
 #[cfg(debug_assertions)]
@@ -40,7 +39,6 @@ mod paths;
 mod process;
 mod reconcile;
 mod record;
-mod replay;
 mod rest;
 mod resume;
 mod run;

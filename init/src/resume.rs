@@ -5,41 +5,38 @@
 //! happened meanwhile waits in the kernel.
 
 use crate::boot::{self, Mode, kernel_line::KernelLine, limits};
-use crate::claim;
 use crate::clock;
 use crate::control::answer::{failed, now};
 #[cfg(debug_assertions)]
 use crate::crash_test;
 use crate::event_loop::{Init, token};
 use crate::foreign;
-use crate::journal::notes::{self as noted, Past};
-use crate::journal::started::Started;
 use crate::journal::state::State;
-use crate::journal::turns;
 use crate::limit;
 use crate::lineage::{Crashed, Lineage, gives_way_to};
 use crate::loader::Asker;
 use crate::options::Options;
 use crate::outer::Outer;
 use crate::paths::Paths;
+use crate::reconcile;
 use crate::run::procedure::Alarm;
 use crate::run::running::Main;
 use crate::scribe;
 use crate::signals::{self, Signals};
 use crate::spawn::{Base, Null};
+use crate::state::inbox::{self as form, Inbox, Input};
 use crate::state::store::Store;
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, fault, inherit, notes, process, socket};
+use crate::sys::wait::{self, Ended};
+use crate::sys::{Pid, fault, inbox, inherit, process, socket};
 use crate::trial::{PASSED, PASSED_ROOT};
 use crate::upgrade::cannot;
 use crate::voice::{Level, Voice};
 use crate::watchdog::Watch;
-use crate::{reconcile, replay};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::fstat;
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::File;
 use std::io;
@@ -91,13 +88,6 @@ fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
     inherit::take(number).ok()
 }
 
-/// A start has it as its output, or gets it with its next line.
-fn is_write_end(fd: &OwnedFd) -> bool {
-    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
-    let is_pipe = fstat(fd).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFIFO);
-    is_pipe && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_WRONLY)
-}
-
 fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
     Store::open(file.ok_or("there is no state")?)
 }
@@ -130,30 +120,10 @@ pub(crate) fn check(word: &str) -> ExitCode {
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
-/// The notes of an image that crashed, since its last commit.
-struct Found {
-    past: Past,
-    /// Of the fault; 0: a panic.
-    signal: u64,
-    /// Bit n-1: signal n was not dealt with.
-    rung: u64,
-}
-
-impl Found {
-    fn read(bytes: &[u8], known: u64) -> Found {
-        let number = |at: usize| {
-            let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
-            word.map_or(0, u64::from_ne_bytes)
-        };
-        let (signal, rung) = (number(noted::FAULT), number(noted::FAULT + 8));
-        Found { past: Past::read(bytes, known), signal, rung }
-    }
-}
-
-/// The content of the file of notes; shorter than its area if it was never filled.
-fn bytes_of(notes: &File) -> Vec<u8> {
-    let mut bytes = vec![0; noted::BYTES];
-    let length = notes.read_at(&mut bytes, 0).unwrap_or(0);
+/// The content of the file of the inbox; shorter than the inbox if it was never filled.
+fn bytes_of(inbox: &File) -> Vec<u8> {
+    let mut bytes = vec![0; form::BYTES];
+    let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(length);
     bytes
 }
@@ -231,27 +201,24 @@ impl Init {
         let (crashes, row) = (count(2), count(3));
         let given = limits::given(numbers.get(4..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
-        let (store, notes) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
-        let Some(notes) = notes else { return Err(io::Error::other("there is no state")) };
-        let noted = bytes_of(&notes);
+        let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
+        let Some(file) = file else { return Err(io::Error::other("there is no state")) };
+        let bytes = bytes_of(&file);
         let store = open_store(store).map_err(|why| {
-            signals::raise_ends(Found::read(&noted, 0).rung);
+            signals::raise_ends(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
         let state = reconcile::state(&store).map_err(|why| gives_way(mode, why))?;
-        let found = Found::read(&noted, state.head.known);
+        let committed = state.pending.inputs;
+        let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
             std::mem::forget(state);
             signals::raise_ends(found.rung);
-            claim::let_go_on(&found.past.notes);
             return Err(io::Error::other(format!("it has crashed {row} times in a row")));
         }
-        let mut lineage = Lineage::after_crash(store, notes, crashed);
-        let heeded = replay::heeded(&found.past);
-        (lineage.started, lineage.kept) = (Started::among(&heeded), state.head.kept);
-        lineage.has_all_begun = replay::heeds_all_begun(&found.past);
-        // Whoever reads there would see the end of a start between two of its lines.
-        let _writers = foreign::close_rest_but(is_write_end);
+        let mut lineage = Lineage::after_crash(store, file, crashed);
+        lineage.kept = state.head.kept;
+        foreign::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
         init.number_asides();
@@ -267,16 +234,18 @@ impl Init {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
         };
-        let suspect = init.suspect(found.past.about);
+        let suspect = init.suspect(found.about);
         let about =
             suspect.as_ref().map_or(String::new(), |unit| format!(", at an event of {unit}"));
         let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
         init.say(Level::Error, text);
-        init.note_on(&found.past);
-        notes::while_quiet(|| init.go_back_to_now(heeded));
-        init.ask_what_is_left();
+        let inbox = init.lineage.inbox.as_ref().map(AsFd::as_fd);
+        if let Some(Err(error)) = inbox.map(|inbox| inbox::resume(inbox, &found, committed)) {
+            let text = "the next crash loses the inputs of its turn";
+            init.say(Level::Warning, format_args!("{text}: {error}"));
+        }
+        init.take_inputs(found.inputs, row);
         init.chase();
-        // What it did again of the past has cleared nothing.
         init.lineage.suspects.extend(suspect);
         // One that has to wait is to be known to whoever goes on after this image.
         scribe::begin();
@@ -284,6 +253,46 @@ impl Init {
         crate::sys::signal::unblock_all();
         init.next_load();
         Ok(init)
+    }
+
+    /// The inputs that the crashed image had taken from the kernel and not committed become those of the first
+    /// turn. What was committed and not carried out is carried out first, as far as no pid is used again by
+    /// that.
+    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32) {
+        for input in &inputs {
+            if let Input::Ended { pid, .. } = input {
+                wait::reaped_before(Pid::from_raw(*pid));
+            }
+        }
+        let starting: BTreeSet<i32> =
+            self.effects.serials().filter_map(|serial| self.spawner.pid_of(serial)).collect();
+        self.end_helpers(&starting);
+        self.reconcile();
+        let mut has_ended = false;
+        let mut ready = Vec::new();
+        for input in inputs {
+            match input {
+                // A message that init may have crashed at is not heard once more.
+                Input::Message { .. } if row > 1 => {}
+                Input::Message { pid, bytes } => {
+                    let notify = self.notify.iter_mut();
+                    notify.for_each(|notify| notify.received_before(pid, &bytes));
+                }
+                Input::Ended { pid, exit } => {
+                    has_ended = true;
+                    self.let_go_of(Ended { pid: Pid::from_raw(pid), exit });
+                }
+                Input::Ready(run) => ready.push(run),
+            }
+        }
+        if has_ended {
+            self.tracker.adopt_left();
+        }
+        self.settle();
+        ready.into_iter().for_each(|run| self.ready_before(run));
+        self.look_at_pid_files_again();
+        self.look_at_all();
+        self.settle();
     }
 
     /// What was killed and is not gone is killed again, but where it still has time after its last signal.
@@ -304,28 +313,10 @@ impl Init {
         self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
     }
 
-    /// Behind what the image that crashed has noted.
-    fn note_on(&mut self, past: &Past) {
-        if past.tries > 0 {
-            let left = if past.tries > 1 { "nothing" } else { "nobody's wish and word" };
-            let text =
-                "it has crashed as it went through what had happened since its state was kept";
-            self.say(Level::Error, format_args!("{text}: {left} of that is heeded this time"));
-        }
-        let (_, turn) = past.end();
-        let last = turn.map_or(0, |turn| turns::nearest(self.wakeups, turn));
-        self.wakeups = self.wakeups.max(last).saturating_add(1);
-        let turn = u32::try_from(self.wakeups & u64::from(u32::MAX)).unwrap_or(0);
-        let file = self.lineage.notes.as_ref().map(AsFd::as_fd);
-        if let Some(Err(error)) = file.map(|file| notes::go_on(file, past, turn)) {
-            self.say(Level::Warning, format_args!("nothing can be noted: {error}"));
-        }
-    }
-
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, .. } = state;
+        let State { suspects, pending, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options);
@@ -346,7 +337,11 @@ impl Init {
             on_the_wall: head.on_the_wall,
             machine,
             runs,
-            facts: head.facts,
+            facts: pending.facts,
+            orders: pending.orders,
+            effects: pending.effects,
+            reaped: pending.reaped,
+            closing: Vec::new(),
             spawner,
             reports: head.reports,
             null,

@@ -10,12 +10,11 @@ use crate::clock;
 #[cfg(debug_assertions)]
 use crate::crash_test;
 use crate::event_loop::Init;
-use crate::journal::notes::{Kind, Wished};
 use crate::limit;
 use crate::outer::Outer;
 use crate::rest::{self, CONT, TERM};
 use crate::scribe;
-use crate::sys::{notes, process, signal, wait};
+use crate::sys::{process, signal, wait};
 use crate::voice::Level;
 use crate::watchdog::Watchdog;
 use crate::{hand_back, unmount};
@@ -92,7 +91,6 @@ impl Init {
     /// Begins, or changes its mind about how: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
-        note(&Wished::End(how));
         self.ending.asked = Some(how);
         self.ending.begun.get_or_insert(self.now);
         self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
@@ -121,7 +119,6 @@ impl Init {
         if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
             return true;
         }
-        note(&Wished::Haste(haste));
         self.ending.haste = Some((haste, self.now));
         if self.mode == Mode::Supervisor {
             // No namespace ends with init, and no kill(2) of everybody is its to send.
@@ -167,13 +164,6 @@ impl Init {
         if (self.log_is_finished && logger_is_gone) || until <= self.now {
             self.ending.reached = self.ending.asked;
         }
-    }
-}
-
-/// Before it has an effect.
-fn note(wish: &Wished) {
-    if let Ok(text) = postcard::to_allocvec(wish) {
-        notes::put_text(Kind::Wished, &text);
     }
 }
 

@@ -5,9 +5,9 @@ use crate::clock;
 use crate::crash_test;
 use crate::event_loop::Init;
 use crate::history::{self, Occasion};
-use crate::journal::notes::{Kind, Wished};
+use crate::run::procedure::Deed;
 use crate::suspect;
-use crate::sys::{fault, notes};
+use crate::sys::{fault, inbox};
 use crate::voice::Level;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
@@ -15,30 +15,47 @@ use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::UnitId;
+use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-impl Init {
-    /// What was told goes through the machine; what it orders is carried out; and so on
-    /// until nothing is left. Each order gives at most a few facts at once, so this ends.
-    pub(crate) fn settle(&mut self) {
-        while let Some(event) = self.facts.pop_front() {
-            self.step(event);
-        }
-    }
+/// What is left to do of one event.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// An order of the machine.
+    Machine(Action),
+    /// The run that the event was about is forgotten if it is over.
+    LetGo(RunId),
+}
 
-    /// Something's time has come: that is noted, too. After a crash what has come of it, an end by a signal
-    /// of init's own, would be heard first and be taken for something else.
-    pub(crate) fn note_time(&self) {
-        let mut due = [self.machine.next_deadline(), self.runs.next_due()].into_iter().flatten();
-        if due.any(|at| at <= self.now) {
-            note_wish(&Event::Tick);
+impl Init {
+    /// Puts facts through the machine and carries out its orders until nothing is left. Effects on processes
+    /// wait for a commit, and what they lead to is committed before the next input is taken. Everything that
+    /// is left to do here is part of the state, so a commit may come between any two steps.
+    pub(crate) fn settle(&mut self) {
+        let mut has_effects = false;
+        loop {
+            if self.effects.is_full() {
+                self.carry_out_effects();
+                has_effects = true;
+            } else if let Some(order) = self.orders.pop_front() {
+                self.carry_out(order);
+            } else if let Some(event) = self.facts.pop_front() {
+                self.step(event);
+            } else if !self.effects.is_empty() {
+                self.carry_out_effects();
+                has_effects = true;
+            } else {
+                break;
+            }
+        }
+        if has_effects {
+            self.commit();
         }
     }
 
     /// A wish of somebody who wants to know whether it was refused.
     pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
         self.settle();
-        note_wish(&event);
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
         if edits_policy && refused.is_none() {
@@ -49,16 +66,13 @@ impl Init {
     }
 
     fn step(&mut self, event: Event) -> Option<Refusal> {
-        if matches!(event, Event::Fire(_)) {
-            note_wish(&event);
-        }
         let (occasion, about) = self.occasion(&event);
         let subject = about.and_then(|run| self.machine.name_of_run(run));
         let is_late = about.is_some() && subject.is_none();
         let late = &mut self.dropped.events_too_late;
         *late = late.saturating_add(u64::from(is_late));
         let kept = self.record.is_some().then(|| event.clone());
-        notes::about(suspect::of(&event, subject.as_ref()));
+        inbox::about(suspect::of(&event, subject.as_ref()));
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
         let now = self.now;
@@ -97,11 +111,9 @@ impl Init {
         let Init { history, runs, machine, .. } = self;
         let up = |run| runs.get(run).is_some() || machine.name_of_run(run).is_some();
         history.add(self.now, clock::wall(), occasion, about, notes, up);
-        for action in actions {
-            self.carry_out(action);
-        }
-        self.let_go(about);
-        notes::about(0);
+        self.orders.extend(actions.into_iter().map(Order::Machine));
+        self.orders.extend(about.map(Order::LetGo));
+        inbox::about(0);
         refused
     }
 
@@ -116,15 +128,18 @@ impl Init {
     }
 
     /// A run that the machine has nothing more to say to is not kept: it may be its unit's last.
-    fn let_go(&mut self, about: Option<RunId>) {
-        let Some(run) = about else { return };
+    fn let_go(&mut self, run: RunId) {
         let has_ended = self.runs.get(run).is_some_and(|running| running.procedure.has_ended());
         if has_ended && self.machine.name_of_run(run).is_none() {
-            self.forget_run(run);
+            self.follow(run, vec![Deed::Forget]);
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, order: Order) {
+        let action = match order {
+            Order::Machine(action) => action,
+            Order::LetGo(run) => return self.let_go(run),
+        };
         match action {
             Action::Start { unit, name, run } => self.start_run(unit, &name, run),
             Action::Stop { run, reason, nothing_left, .. } => {
@@ -219,15 +234,6 @@ impl Init {
 
 fn note_of(action: &Action) -> Option<&Note> {
     if let Action::Note(note) = action { Some(note) } else { None }
-}
-
-/// A wish that is small is noted before it has an effect, and so is what a trigger wishes; a new
-/// set of units is kept soon.
-fn note_wish(event: &Event) {
-    let is_small = !matches!(event, Event::Boot { .. } | Event::Reload { .. });
-    if is_small && let Ok(text) = postcard::to_allocvec(&Wished::Event(event.clone())) {
-        notes::put_text(Kind::Wished, &text);
-    }
 }
 
 /// The word in the event log for an event that is about init itself.

@@ -1,9 +1,9 @@
 //! Whose event it was that init had in hand as it crashed: noted in passing, and shown as the
 //! unit's reason (`internal`) where it has no other, until somebody restarts or retries the unit.
-//! It decides nothing: what becomes of the event is [`crate::replay`]'s.
+//! It decides nothing.
 
 use crate::event_loop::Init;
-use crate::journal::notes;
+use crate::state::inbox;
 use groundstate_units::control::answer::{Cause, Reason, Status};
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason;
@@ -23,14 +23,14 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
         } else {
             of_run
         };
-    named.map_or(0, |name| notes::unit(name.as_str()))
+    named.map_or(0, |name| inbox::unit(name.as_str()))
 }
 
 impl Init {
     /// The one that was noted, if it is there still.
     pub(crate) fn suspect(&self, noted: u64) -> Option<Name> {
         let units = &self.machine.generation().units;
-        let is_it = |name: &&Name| noted != 0 && notes::unit(name.as_str()) == noted;
+        let is_it = |name: &&Name| noted != 0 && inbox::unit(name.as_str()) == noted;
         units.iter().map(|unit| &unit.name).find(is_it).cloned()
     }
 

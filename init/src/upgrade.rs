@@ -21,7 +21,7 @@ use crate::resume::Begins;
 use crate::scribe;
 use crate::state::store::Store;
 use crate::sys::bell::Bell;
-use crate::sys::{Pid, fault, inherit, notes, process, signal, socket, wait};
+use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
 use crate::trial::{PASSED, PASSED_ROOT, Wanted, try_it};
 use crate::voice::Level;
 use groundstate_units::control::answer::Failure;
@@ -76,10 +76,16 @@ impl Init {
         }
     }
 
-    /// Makes what this turn changed the state that the next image finds.
+    /// Commits what has changed. The next image finds this state, and the inbox is empty from here on.
     pub(crate) fn commit(&mut self) {
+        self.store_changes();
+        self.closing.clear();
+        self.forget_answers();
+    }
+
+    fn store_changes(&mut self) {
         let Some(mut store) = self.lineage.store.take() else { return };
-        let known = notes::last();
+        let inputs = inbox::last();
         let staged = self.stage(&mut store);
         let committed = match staged {
             true => store.commit().map_err(|error| error.to_string()),
@@ -92,8 +98,7 @@ impl Init {
         self.lineage.store = Some(store);
         match committed {
             Ok(()) => {
-                notes::known(known);
-                Bell::committed();
+                inbox::committed(inputs);
                 self.loader.origin.committed();
             }
             Err(why) if was_committed => {

@@ -29,10 +29,10 @@ mod import;
 mod import_openrc;
 #[path = "../fuzz/src/import_sysv.rs"]
 mod import_sysv;
-#[path = "../fuzz/src/kept_machine.rs"]
-mod kept_machine;
 #[path = "../fuzz/src/log_line.rs"]
 mod log_line;
+#[path = "../fuzz/src/machine_records.rs"]
+mod machine_records;
 #[path = "../fuzz/src/name.rs"]
 mod name;
 #[path = "../fuzz/src/policy.rs"]
@@ -59,7 +59,7 @@ const TARGETS: &[(&str, Target)] = targets!(
     import,
     import_openrc,
     import_sysv,
-    kept_machine,
+    machine_records,
     log_line,
     name,
     policy,
@@ -96,7 +96,7 @@ fn cuts_and_flipped_bits_of_each_corpus_are_survived() {
 }
 
 /// What only init reads; `init/src/fuzzed.rs` goes through their corpora.
-const OF_INIT: [&str; 4] = ["journal_notes", "state_records", "notification", "parcel"];
+const OF_INIT: [&str; 4] = ["inbox", "state_records", "notification", "parcel"];
 /// What only the cluster reads; `cluster/tests/fleet/fuzzed.rs` goes through theirs.
 const OF_CLUSTER: [&str; 2] = ["api_request", "stored_value"];
 

@@ -76,26 +76,6 @@ impl Tracker {
         }
     }
 
-    /// The number of this run's, where it was made ahead.
-    pub(crate) fn made_ahead_for(&self, run: RunId) -> Option<u64> {
-        match group::number_of(self.runs.get(&run)?.cgroup.as_deref()?)? {
-            group::Number::Ahead(number) => Some(number),
-            group::Number::Run(_) => None,
-        }
-    }
-
-    /// The run has this one, as an image before this one had given it.
-    pub(super) fn was_made_ahead(&mut self, number: u64, run: RunId) {
-        self.is_for_nobody(number);
-        self.ahead.taken.insert(number, run);
-    }
-
-    /// Somebody was in it: no run that comes gets it.
-    pub(super) fn is_for_nobody(&mut self, number: u64) {
-        self.ahead.made.retain(|_, made| *made != number);
-        self.ahead.last = self.ahead.last.max(number);
-    }
-
     /// No run has this cgroup any more.
     pub(super) fn give_up(&mut self, name: &str) {
         if let Some(group::Number::Ahead(number)) = group::number_of(name) {

@@ -57,82 +57,22 @@ impl Tracker {
         }
     }
 
-    /// Between a crash and now: this was started for the run, began then, and has been reaped.
-    pub(crate) fn had_started(&mut self, run: RunId, pid: Pid, began: u64) {
-        if self.hierarchy.is_none() {
-            self.families.get_or_default(run).add_gone(pid, began);
-        }
-    }
-
-    /// Between a crash and now: it has been reaped, which is put again later.
-    pub(crate) fn was_reaped(&mut self, pid: Pid) {
-        self.families.iter_mut().for_each(|(_, family)| family.was_reaped(pid));
-    }
-
-    /// Between a crash and now: these were begun, and are taken up or killed.
-    pub(crate) fn knows_begun(&mut self, pids: BTreeSet<i32>) {
-        self.begun_after = pids;
-    }
-
-    /// Between a crash and now: this was found out. `by`: the tick by which it was.
-    pub(crate) fn left_before(&mut self, left: &Orphans, by: u64) {
-        if let Some(family) = self.families.get_mut(&left.run).filter(|_| self.hierarchy.is_none())
-        {
-            family.add_left(left, by);
-        }
-    }
-
-    /// After a crash: who has been reaped, which nobody has noted or heeds, has ended all the same.
-    pub(crate) fn forget_reaped(&mut self) {
-        for (run, family) in self.families.iter_mut() {
-            let reaped = family.heads.extract_if(.., |pid, began| {
-                let of = Pid::from_raw(*pid);
-                let is_it = |stat: Stat| *began == 0 || stat.began == *began;
-                !wait::is_child(of) || !process::stat(of).is_none_or(is_it)
-            });
-            self.parted.extend(reaped.map(|(_, began)| (*run, began)));
-        }
-        if !self.parted.is_empty() {
-            self.adopt_left(Look::Now);
-        }
-    }
-
-    /// After all of [`Tracker::ended`] and before anybody asks about a run: finds the runs of processes
-    /// that have become children of init by that. Once for all: it is a look at each child there is. Gives what
-    /// it has found, which nobody can find out once these have ended too.
-    pub(crate) fn adopt_left(&mut self, look: Look) -> Vec<Orphans> {
+    /// After all of [`Tracker::ended`] and before any question about a run: finds the runs of processes that
+    /// have become children of init by that. It is one look at all children.
+    pub(crate) fn adopt_left(&mut self) {
         // Runs whose processes have just ended, and when these began.
         let parted = std::mem::take(&mut self.parted);
         let reaped = std::mem::take(&mut self.reaped);
         if self.hierarchy.is_some() {
-            return Vec::new();
+            return;
         }
-        let by = match look {
-            Look::Now => None,
-            Look::BegunBy(by) => Some(by),
-            Look::Before => {
-                self.kill_on(&parted);
-                return Vec::new();
-            }
-        };
-        let mut found: BTreeMap<RunId, Orphans> = BTreeMap::new();
         for pid in process::children().into_iter().map(Pid::from_raw) {
             let known = |family: &Family| family.leads(pid.as_raw());
-            let is_new = reaped.contains(&pid.as_raw())
-                || self.begun_after.contains(&pid.as_raw())
-                || wait::is_made(pid);
+            let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
             if is_new || self.families.values().any(known) {
                 continue;
             }
-            let stat = process::stat(pid);
-            let Some(stat) = stat.filter(|stat| by.is_none_or(|by| stat.began <= by)) else {
-                continue;
-            };
-            // It may be a helper of the image that crashed, of which no state knows; one that has ended by
-            // now can not be told from others, and keeps nobody waiting.
-            if by.is_some() && (stat.ended || process::runs_this_program(pid)) {
-                continue;
-            }
+            let Some(stat) = process::stat(pid) else { continue };
             let band = || self.family_of(&stat);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
@@ -140,32 +80,16 @@ impl Tracker {
             let marked = mark.filter(|run| self.families.contains_key(run));
             // With the mark of a run that is over it was left by that, whoever ends now.
             let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
-            if let Some((run, owner)) =
-                run.and_then(|run| Some((run, self.families.get_mut(&run)?)))
-            {
-                let (began, bands) = owner.add(pid);
-                let left = found.entry(run).or_insert_with(|| Orphans::of(run));
-                left.heads.push((pid.as_raw(), began));
-                left.bands.extend(bands);
+            if let Some(family) = run.and_then(|run| self.families.get_mut(&run)) {
+                family.add(pid);
             }
         }
         self.kill_on(&parted);
-        found.into_values().flat_map(Orphans::in_parts).collect()
     }
 
     /// The run it is of by its session, or as one of those init had begun.
     pub(super) fn family_of(&self, stat: &Stat) -> Option<RunId> {
         self.families.iter().find(|(_, family)| family.has(stat)).map(|(run, _)| *run)
-    }
-
-    /// A child of init that is of no run, with all that is of it. What is not reached is left to init, and bears the
-    /// mark of no run that is known.
-    pub(crate) fn kill_with_all_below(&self, child: Pid) {
-        let mut family = Family::default();
-        family.add(child);
-        // Of its session may be who was spared; of one it leads all are below it, or were.
-        family.bands.retain(|band| *band == child.as_raw());
-        family.signal(9, None);
     }
 
     /// What multiplies as it is killed has begun more meanwhile.
@@ -178,66 +102,18 @@ impl Tracker {
     }
 }
 
-/// Which of init's children are looked at for whose they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// All there are.
-    Now,
-    /// What is put again after a crash: those that had begun by this tick.
-    BegunBy(u64),
-    /// The same, and what was found then is known: none.
-    Before,
-}
-
-/// Processes that have become children of init, and the run they were left by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Orphans {
-    run: RunId,
-    /// Each with the moment it began.
-    heads: Vec<(i32, u64)>,
-    /// Their sessions and process groups.
-    bands: BTreeSet<i32>,
-}
-
-impl Orphans {
-    fn of(run: RunId) -> Orphans {
-        Orphans { run, heads: Vec::new(), bands: BTreeSet::new() }
-    }
-
-    /// Each small enough to be noted.
-    fn in_parts(self) -> impl Iterator<Item = Orphans> {
-        /// Of each at most three numbers of five bytes, and one of ten, where a note has 64 KiB.
-        const HEADS: usize = 2048;
-        let Orphans { run, heads, bands } = self;
-        let parts: Vec<Vec<(i32, u64)>> = heads.chunks(HEADS).map(<[_]>::to_vec).collect();
-        let bands: Vec<i32> = bands.into_iter().collect();
-        let mut bands = bands
-            .chunks(2 * HEADS)
-            .map(|some| some.iter().copied().collect())
-            .collect::<Vec<_>>()
-            .into_iter();
-        parts.into_iter().map(move |heads| Orphans {
-            run,
-            heads,
-            bands: bands.next().unwrap_or_default(),
-        })
-    }
-}
-
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Family {
     /// Children of init, started or left, each with the moment it began.
     heads: BTreeMap<i32, u64>,
-    /// Those of them whose end is known and not heard yet: whoever has that pid is another.
-    gone: BTreeSet<i32>,
     /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
     bands: BTreeSet<i32>,
 }
 
 impl Family {
-    /// A child of init, started for this run or left by it. Gives when it began, and its bands.
-    pub(super) fn add(&mut self, pid: Pid) -> (u64, BTreeSet<i32>) {
+    /// A child of init, started for this run or left by it.
+    pub(super) fn add(&mut self, pid: Pid) {
         let stat = process::stat(pid);
         // Where there is no /proc no other process is ever compared with it.
         let began = stat.map_or(0, |stat| stat.began);
@@ -252,59 +128,22 @@ impl Family {
             None => [pid.as_raw()].into(),
         };
         self.bands.extend(&bands);
-        (began, bands)
-    }
-
-    /// The same of those that were left by it between a crash and now. Of some the end is to be heard yet.
-    fn add_left(&mut self, left: &Orphans, by: u64) {
-        for (pid, began) in &left.heads {
-            self.heads.insert(*pid, *began);
-            if process::stat(Pid::from_raw(*pid)).is_none_or(|stat| stat.began != *began) {
-                self.gone.insert(*pid);
-            }
-        }
-        // Another has the number only where nobody of them is left.
-        let is_theirs =
-            |band: &&i32| process::stat(Pid::from_raw(**band)).is_none_or(|stat| stat.began <= by);
-        self.bands.extend(left.bands.iter().filter(is_theirs));
-    }
-
-    /// The same of one that began then and has been reaped, which is put again after a crash: what it left is
-    /// to be known.
-    pub(super) fn add_gone(&mut self, pid: Pid, began: u64) {
-        self.heads.insert(pid.as_raw(), began);
-        self.gone.insert(pid.as_raw());
-        // Another has the number only where nobody of its session is left.
-        if process::stat(pid).is_none() {
-            self.bands.insert(pid.as_raw());
-        }
-    }
-
-    /// It has been reaped, which is heard later. Who has the pid by now is none of them.
-    pub(super) fn was_reaped(&mut self, pid: Pid) {
-        let head = self.heads.get(&pid.as_raw());
-        let stat = head.and_then(|began| process::stat(pid).filter(|stat| stat.began != *began));
-        if stat.is_some() {
-            self.bands.remove(&pid.as_raw());
-        }
     }
 
     /// It is reaped: its pid may be another's from now on. When it began, if it was ours.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
-        self.gone.remove(&pid.as_raw());
         self.heads.remove(&pid.as_raw())
     }
 
     /// A new process has this pid: whatever had the number before is gone.
     pub(super) fn not_ours(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
-        self.gone.remove(&pid.as_raw());
         self.bands.remove(&pid.as_raw());
     }
 
     /// It is one of them, or in one of their sessions or groups.
     pub(super) fn has(&self, stat: &Stat) -> bool {
-        self.heads.get(&stat.pid) == Some(&stat.began) && !self.gone.contains(&stat.pid)
+        self.heads.get(&stat.pid) == Some(&stat.began)
             || self.bands.contains(&stat.session)
             || self.bands.contains(&stat.group)
     }
@@ -357,7 +196,7 @@ impl Family {
     /// crash is so before its end is heard. Nothing tells them apart where there is no /proc.
     fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
         let is_it = |began: &u64| *began == 0 || stat.is_none_or(|stat| stat.began == *began);
-        !self.gone.contains(&pid) && self.heads.get(&pid).is_some_and(is_it)
+        self.heads.get(&pid).is_some_and(is_it)
     }
 
     /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
@@ -392,27 +231,4 @@ fn own() -> i32 {
 
 fn own_session() -> i32 {
     nix::unistd::getsid(None).map_or(0, Pid::as_raw)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Command, Stdio};
-
-    #[test]
-    fn who_has_the_pid_of_one_that_has_been_reaped_is_not_signalled_for_it() {
-        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(other.id()).unwrap();
-        let before = process::stat(Pid::from_raw(pid)).unwrap().began - 1;
-        let mut family =
-            Family { heads: [(pid, before)].into(), bands: [pid].into(), ..Family::default() };
-        family.was_reaped(Pid::from_raw(pid));
-        family.signal(9, None);
-        let mut gone = Family::default();
-        gone.add_gone(Pid::from_raw(pid), before);
-        gone.signal(9, None);
-        assert!(family.leads(pid) && gone.leads(pid), "its end is still to be heard");
-        drop(other.stdin.take());
-        assert!(other.wait().unwrap().success());
-    }
 }

@@ -15,15 +15,12 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
 /// Bytes of cgroup.procs that are read at a time: some 100,000 processes.
 const PROCS: u64 = 1024 * 1024;
 /// Cgroups a service may have made below its own and that are looked after; no more may be made by a user
 /// its own was given to.
 pub(super) const NESTED: usize = 4096;
-/// Cgroups of runs, and what these have made below, that are looked through after a crash.
-const MOST: usize = 262_144;
 /// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
 /// the 255 of a file name.
 const NAME: usize = 200;
@@ -139,21 +136,6 @@ fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// What tells whether something lives in it or below it, and of each change of that (POLLPRI). None: it is gone.
-pub(super) fn events(parent: BorrowedFd<'_>, name: &str) -> Option<File> {
-    let path = format!("{name}/cgroup.events");
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    openat(parent, path.as_str(), flags, Mode::empty()).ok().map(File::from)
-}
-
-/// It says so now. False: it can not be read any more, or nothing does.
-pub(super) fn tells_of_life(events: &File) -> bool {
-    let mut text = [0; 256];
-    let length = events.read_at(&mut text, 0).unwrap_or(0);
-    let text = text.get(..length).unwrap_or_default();
-    text.split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
 }
 
 /// Processes in it and below it, as they are now.
@@ -277,18 +259,8 @@ pub(super) fn clear(parent: BorrowedFd<'_>) {
     }
 }
 
-/// All cgroups below this one, parents first.
-pub(super) fn below(parent: BorrowedFd<'_>) -> Vec<String> {
-    let all = tree_of(parent, ".", MOST).into_iter();
-    all.filter_map(|path| path.strip_prefix("./").map(str::to_string)).collect()
-}
-
 /// It and all cgroups below it, parents first, at most [`NESTED`].
 fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
-    tree_of(parent, name, NESTED)
-}
-
-fn tree_of(parent: BorrowedFd<'_>, name: &str, most: usize) -> Vec<String> {
     let mut found = vec![name.to_string()];
     let mut next = 0;
     while let Some(path) = found.get(next).cloned() {
@@ -299,7 +271,7 @@ fn tree_of(parent: BorrowedFd<'_>, name: &str, most: usize) -> Vec<String> {
             if let (true, Ok(name)) = (entry.is_directory, std::str::from_utf8(entry.name))
                 && name != "."
                 && name != ".."
-                && found.len() < most
+                && found.len() < NESTED
             {
                 found.push(format!("{path}/{name}"));
             }

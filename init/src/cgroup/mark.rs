@@ -51,18 +51,6 @@ pub(crate) fn on(pid: Pid) -> Option<RunId> {
     run_in(process::most_locks(pid)?, first()?)
 }
 
-/// The highest number that anybody is marked with: no run that begins gets that of one of which something lives.
-/// Who has no child that it has not begun itself has left nobody, and looks at no other.
-pub(crate) fn highest() -> RunId {
-    let has_others =
-        || process::children().into_iter().any(|pid| !wait::is_made(Pid::from_raw(pid)));
-    let Some(first) = first().filter(|_| has_others()) else { return RunId(0) };
-    let all = process::snapshot().into_keys().filter_map(|pid| {
-        process::most_locks(Pid::from_raw(pid)).and_then(|most| run_in(most, first))
-    });
-    all.max().unwrap_or(RunId(0))
-}
-
 impl Tracker {
     /// Whose it is by the mark of the child of init that it is, or descends from: one that was left without anybody's
     /// end that init has seen, and is looked for at the next ([`Tracker::adopt_left`]).

@@ -9,7 +9,6 @@ mod ahead;
 mod controller;
 mod descent;
 mod disk;
-mod dying;
 mod furnishing;
 mod group;
 mod held;
@@ -23,5 +22,4 @@ mod tracking;
 mod watches;
 
 pub(crate) use controller::Wish;
-pub(crate) use descent::{Look, Orphans};
 pub(crate) use tracker::Tracker;

@@ -7,7 +7,6 @@ mod marked;
 
 use super::Tracker;
 use super::controller::Wish;
-use super::descent::Look;
 use crate::spawn::Verdict;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
@@ -64,7 +63,7 @@ fn reap(tracker: &mut Tracker, pid: Pid) {
     if wait::peek_one(pid).unwrap().is_some() {
         wait::reap(pid).unwrap();
         tracker.ended(pid);
-        tracker.adopt_left(Look::Now);
+        tracker.adopt_left();
     }
 }
 
@@ -78,7 +77,7 @@ fn end(tracker: &mut Tracker, mut running: Running) {
     }
     running.end();
     tracker.ended(pid);
-    tracker.adopt_left(Look::Now);
+    tracker.adopt_left();
 }
 
 #[test]
@@ -365,35 +364,4 @@ fn what_is_begun_after_a_kill_is_not_killed_for_it() {
     assert!(!tracker.killed.contains(&RUN));
     tracker.kill(RUN);
     end(&mut tracker, then);
-}
-
-#[test]
-fn what_began_after_an_end_that_is_put_again_was_not_left_by_it() {
-    if !is_alone("cgroup::tests::what_began_after_an_end_that_is_put_again_was_not_left_by_it") {
-        return;
-    }
-    process::become_subreaper().unwrap();
-    let mut tracker = Tracker::without_cgroups();
-    let first = run(&mut tracker, RUN, "exec sleep 600");
-    let began = crate::process::stat(first.pid).unwrap().began;
-    // Who came to init long after that, in a session of its own.
-    let other = RunId(8);
-    let launcher = run(&mut tracker, other, "sleep 0.1; setsid setsid sleep 600 & sleep 0.1");
-    let pid = first.pid;
-    wait::kill_made(pid, 9).unwrap();
-    wait::await_end(pid).unwrap();
-    wait::await_end(launcher.pid).unwrap();
-    let is_left = |pid: &i32| {
-        crate::process::stat(Pid::from_raw(*pid)).is_some_and(|stat| stat.session == *pid)
-    };
-    let left = crate::process::children().into_iter().find(is_left).expect("it is init's child");
-    // As it was then, and after that; of what was over by then it is not, however short that was.
-    tracker.ended(pid);
-    tracker.adopt_left(Look::BegunBy(began));
-    assert_eq!(tracker.whose(Pid::from_raw(left)), None);
-    tracker.ended(launcher.pid);
-    tracker.adopt_left(Look::BegunBy(u64::MAX));
-    assert_eq!(tracker.whose(Pid::from_raw(left)), Some(other));
-    tracker.kill(other);
-    until(&mut tracker, |tracker| tracker.is_empty(other));
 }

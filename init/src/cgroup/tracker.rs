@@ -7,7 +7,6 @@
 use super::ahead::Ahead;
 use super::controller::Wish;
 use super::descent::Family;
-use super::dying::Dying;
 use super::group;
 use super::hierarchy::Hierarchy;
 use crate::limit;
@@ -61,9 +60,6 @@ pub(crate) struct Tracker {
     /// All that were: who has such a pid by now was left by none of them.
     #[serde(skip)]
     pub(super) reaped: BTreeSet<i32>,
-    /// What was begun before a crash, and after what is put again now: nobody has left it.
-    #[serde(skip)]
-    pub(super) begun_after: BTreeSet<i32>,
     /// Without cgroups: those that were killed, and are to be for as long as anything of them ends.
     #[serde(skip)]
     pub(super) killed: BTreeSet<RunId>,
@@ -86,9 +82,6 @@ pub(crate) struct Tracker {
     pub(super) more: bool,
     /// For units that wait.
     pub(super) ahead: Ahead,
-    /// After a crash, as nobody's.
-    #[serde(skip)]
-    pub(super) dying: Dying,
 }
 
 impl Tracker {
@@ -120,7 +113,6 @@ impl Tracker {
             families: Table::default(),
             parted: Vec::new(),
             reaped: BTreeSet::new(),
-            begun_after: BTreeSet::new(),
             killed: BTreeSet::new(),
             children: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -131,7 +123,6 @@ impl Tracker {
             look_again: false,
             more: false,
             ahead: Ahead::default(),
-            dying: Dying::default(),
         }
     }
 

@@ -11,6 +11,8 @@ use crate::loader::{Asker, Loader};
 use crate::logger;
 use crate::notify::Notify;
 use crate::record::Record;
+use crate::run::effects::Effects;
+use crate::run::reap::Reaped;
 use crate::run::running::Running;
 use crate::run::table::{Looks, Runs};
 use crate::shutdown::Ending;
@@ -18,9 +20,10 @@ use crate::spawn::{KeptGround, Spawner};
 use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Table;
+use crate::step::Order;
 use crate::store::Store;
 use crate::suspect::Suspects;
-use crate::sys::{inherit, launch, notes, wait};
+use crate::sys::{inbox, inherit, launch, wait};
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use groundstate_units::control::answer::System;
@@ -51,7 +54,6 @@ pub(crate) struct Head {
     pub(crate) booted: Time,
     pub(crate) on_the_wall: OnTheWall,
     pub(crate) tokens: Tokens,
-    pub(crate) facts: VecDeque<Event>,
     pub(crate) reports: VecDeque<usize>,
     pub(crate) own_limits: OwnLimits,
     pub(crate) log_is_finished: bool,
@@ -73,16 +75,25 @@ pub(crate) struct Head {
     pub(crate) kept: u64,
     /// Who is to be told that init has gone on.
     pub(crate) upgraded: Option<Asker>,
-    /// The last note that this state knows of.
-    pub(crate) known: u64,
     /// The kernel kills a child that is cloned into a cgroup.
     no_joining: bool,
     places: Option<RawFd>,
 }
 
+/// What is left to do, and the last entry of the inbox that the state knows.
+#[derive(Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) facts: VecDeque<Event>,
+    pub(crate) orders: VecDeque<Order>,
+    pub(crate) effects: Effects,
+    pub(crate) reaped: VecDeque<Reaped>,
+    pub(crate) inputs: u64,
+}
+
 /// Everything that stands in the records, each thing by itself: nothing of it fits another yet.
 pub(crate) struct Parts {
     head: Head,
+    pending: Pending,
     machine: Records,
     runs: BTreeMap<RunId, Running>,
     store: Store,
@@ -104,6 +115,7 @@ pub(crate) struct Parts {
 /// Everything, decoded, with every descriptor it names taken over.
 pub(crate) struct State {
     pub(crate) head: Head,
+    pub(crate) pending: Pending,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     pub(crate) tracker: Tracker,
@@ -125,6 +137,8 @@ impl Init {
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
         let Some(head) = self.head() else { return false };
         let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
+        let pending = (&self.facts, &self.orders, &self.effects, &self.reaped, inbox::last());
+        whole &= store.put(&Kind::Pending.key(), &pending);
         whole &= store.put_table(Kind::Run, self.runs.table());
         whole &= store.put_table(Kind::Tracked, &mut self.tracker.runs);
         whole &= store.put_table(Kind::Family, &mut self.tracker.families);
@@ -186,7 +200,6 @@ impl Init {
             booted: self.booted,
             on_the_wall: self.on_the_wall.clone(),
             tokens: self.tokens,
-            facts: self.facts.clone(),
             reports: self.reports.clone(),
             own_limits: self.own_limits.clone(),
             log_is_finished: self.log_is_finished,
@@ -205,7 +218,6 @@ impl Init {
             made: wait::all_made(),
             kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
-            known: notes::last(),
             no_joining: launch::die_at_birth(),
             places: self.triggers.places(),
         })
@@ -235,6 +247,7 @@ impl Parts {
         let units = store.read_values(Kind::Unit)?;
         Ok(Parts {
             head: of(store, Kind::Head)?,
+            pending: of(store, Kind::Pending)?,
             machine: Records { machine: of(store, Kind::Machine)?, units },
             runs: store.read_table(Kind::Run)?,
             store: of(store, Kind::Store)?,
@@ -282,7 +295,8 @@ impl State {
             launch::died_at_birth();
         }
         parts.runs.values_mut().for_each(|running| share(running, &generation));
-        let mut runs = Runs::again(parts.runs, parts.store, parts.looks);
+        let mut runs =
+            Runs::again(parts.runs, parts.store, parts.looks, parts.pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("the children's memory: {error}"))?;
@@ -291,6 +305,7 @@ impl State {
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(head.made.iter().copied());
         Ok(State {
+            pending: parts.pending,
             machine,
             runs,
             tracker: parts.tracker,

@@ -362,6 +362,25 @@ impl Handle {
         true
     }
 
+    /// After a crash: the pipes that the stash holds are not those of the committed state.
+    pub(crate) fn reconcile(&mut self) {
+        let there = self.stash.recount();
+        self.fresh.retain(|end| !there.contains(&end.run));
+        // The logger may not have been told of a pipe in the stash. Told twice, it heeds the first.
+        self.untold.extend(there.into_iter().filter(|run| self.runs.contains_key(run)));
+        if let Some(link) = &mut self.link {
+            link.owes_nothing();
+        }
+    }
+
+    /// In another root: the next logger sees that root, and opens its files when it is told to.
+    pub(crate) fn replace(&mut self, now: Time) {
+        self.files_open = false;
+        if let Some(link) = &mut self.link {
+            link.kill(now);
+        }
+    }
+
     fn later(&mut self, now: Time) {
         self.start_at = Some(now.after(self.delay));
         self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);

@@ -4,8 +4,7 @@
 use super::limit;
 use super::message::{Order, Report, decode, encode};
 use crate::journal::carried;
-use crate::journal::notes::Kind;
-use crate::sys::{Pid, notes, socket, wait};
+use crate::sys::{Pid, inbox, socket, wait};
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -123,7 +122,7 @@ impl Link {
     pub(crate) fn hear(&mut self) -> Option<Report> {
         let (mut buffer, mut was_reset) = ([0; limit::REPORT], false);
         loop {
-            // Noted before it is gone from the socket: after a crash nobody says it again.
+            // In the inbox before it is gone from the socket: the logger says it once.
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
                 Ok(length) if length > 0 => length,
@@ -139,7 +138,7 @@ impl Link {
                 Err(_) => return None,
             };
             if let Some(Ok(Report::Ready(run))) = buffer.get(..length).map(decode) {
-                notes::put_text(Kind::Seen, &run.0.to_ne_bytes());
+                inbox::ready(run);
             }
             let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
             match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {

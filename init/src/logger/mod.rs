@@ -9,7 +9,6 @@
 //!
 //! The stored form of a line is `groundstate_units::control::log_line`.
 
-mod again;
 mod answers;
 mod clients;
 mod crowd;

@@ -12,6 +12,7 @@ use crate::foreign::{self, Foreign};
 use crate::journal::carried;
 use crate::limit;
 use crate::sys::impatience::impatiently;
+use crate::sys::inbox;
 use crate::sys::socket::{self, Received};
 use allowance::Allowance;
 use groundstate_units::text::time::Time;
@@ -38,13 +39,6 @@ pub(crate) struct Datagram {
     pub(crate) statements: Vec<Statement>,
     /// What came along and may be kept.
     pub(crate) passed: Vec<Foreign>,
-}
-
-impl Datagram {
-    /// One that an image before this one had read. What came along with it is gone.
-    pub(crate) fn again(pid: i32, bytes: &[u8]) -> Datagram {
-        Datagram { pid, statements: statements(bytes), passed: Vec::new() }
-    }
 }
 
 /// The socket.
@@ -149,7 +143,10 @@ impl Notify {
     fn read_ahead(&mut self) {
         // What is of no use counts as well: of that there may be no end.
         for _ in self.waiting.len()..limit::NOTIFICATIONS_A_TURN {
-            match self.once(true) {
+            if !inbox::has_room() {
+                return;
+            }
+            match self.once() {
                 Ok(Some(datagram)) => self.waiting.push_back(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
                 Err(_) => return,
@@ -192,7 +189,11 @@ impl Notify {
         // Heard to the end: what it took to keep them goes.
         self.waiting = VecDeque::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
-            match self.once(false) {
+            // The socket is read on once a commit has made room.
+            if !inbox::has_room() {
+                return None;
+            }
+            match self.once() {
                 Ok(Some(datagram)) => return Some(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
                 Err(_) => {
@@ -214,17 +215,17 @@ impl Notify {
         self.deadline().is_some() && self.allowance.rests(now)
     }
 
-    /// What was read and not heard yet.
-    pub(crate) fn take_waiting(&mut self) -> Vec<Datagram> {
-        std::mem::take(&mut self.waiting).into()
+    /// A datagram that a crashed image had received and not committed.
+    pub(crate) fn received_before(&mut self, pid: i32, bytes: &[u8]) {
+        self.waiting.push_back(Datagram { pid, statements: statements(bytes), passed: Vec::new() });
     }
 
-    /// One datagram; `None` for one that is of no use. `ahead`: it is heard in the next turn.
-    fn once(&self, ahead: bool) -> io::Result<Option<Datagram>> {
+    /// One datagram; `None` for one that is of no use.
+    fn once(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
         let most = foreign::room();
         let mut receive =
-            |from: &OwnedFd| socket::receive_noted(from.as_fd(), &mut bytes, most, ahead);
+            |from: &OwnedFd| socket::receive_into_inbox(from.as_fd(), &mut bytes, most);
         let received = match self.former.as_ref().map(&mut receive) {
             Some(Ok(received)) => received,
             Some(Err(_)) | None => receive(&self.socket)?,

@@ -5,9 +5,8 @@
 use super::procedure::{Alarm, Procedure};
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::notes::Kind;
 use crate::limit;
-use crate::sys::notes;
+use crate::sys::inbox;
 use groundstate_units::machine::event::RunId;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
@@ -21,6 +20,15 @@ use std::time::Duration;
 const READ: usize = 1024;
 
 impl Init {
+    /// A crashed image had read the line by which the run is ready, and had not committed that.
+    pub(crate) fn ready_before(&mut self, run: RunId) {
+        let pipe = self.runs.get_mut(run).and_then(|running| running.ready_pipe.take());
+        if let Some(pipe) = pipe {
+            self.runs.unwatch(pipe.token);
+        }
+        self.ready(run);
+    }
+
     pub(super) fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
         let at = self.now.after(span);
         if alarm == Alarm::Idle {
@@ -73,15 +81,15 @@ impl Init {
         let Some(run) = self.runs.watched(token) else { return };
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
-        // Before it is gone from there: nobody says it again.
-        let is_noted = shows_line(&ready.pipe);
-        if is_noted {
-            note_line(run);
+        // Before the line is gone from the pipe: the program writes it once.
+        let is_stored = shows_line(&ready.pipe);
+        if is_stored {
+            inbox::ready(run);
         }
         match line_in(&ready.pipe) {
             Some(true) => {
-                if !is_noted {
-                    note_line(run);
+                if !is_stored {
+                    inbox::ready(run);
                 }
                 self.runs.unwatch(token);
                 self.course(run, Procedure::ready);
@@ -97,11 +105,6 @@ impl Init {
             }
         }
     }
-}
-
-/// For an image that goes on after a crash.
-fn note_line(run: RunId) {
-    notes::put_text(Kind::Seen, &run.0.to_ne_bytes());
 }
 
 /// There is the end of a line in it, which nobody has read yet. False where that can not be told, too.

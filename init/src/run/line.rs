@@ -7,12 +7,10 @@ use super::running::{Main, ReadyPipe, Started};
 use crate::cgroup::Wish;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::learnt::{Done, Learnt};
-use crate::journal::notes::{self, Aside, Begun, More};
 use crate::limit;
 use crate::logger;
 use crate::spawn::{Child, Place, Prepared, Request, Verdict};
-use crate::sys::{Pid, inherit, notes as writer};
+use crate::sys::Pid;
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
@@ -26,21 +24,61 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Init {
-    pub(super) fn spawn_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
-        let again = self.take_up(run, part);
-        let begun = again.unwrap_or_else(|| {
-            self.tracker.let_die();
-            self.try_spawn(run, part).inspect_err(|why| self.note_refused(run, part, why))
-        });
-        match begun {
-            Ok(()) => Vec::new(),
-            Err(failure) => {
-                self.say_not_executed(run, part, &failure);
-                match self.runs.get_mut(run) {
-                    Some(running) => running.procedure.not_executed(part, failure),
-                    None => Vec::new(),
-                }
+    /// Prepares the start of a line. Its pipes and its cgroup are part of the next commit, and the child is
+    /// cloned after it ([`super::effects`]).
+    pub(super) fn prepare_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
+        match self.prepared(run, part) {
+            Ok(Some(prepared)) => {
+                self.effects.push_start(run, part, prepared);
+                Vec::new()
             }
+            Ok(None) => Vec::new(),
+            Err(failure) => self.not_started(run, part, failure),
+        }
+    }
+
+    /// Starts a line that was prepared. After a crash its child may be there already.
+    pub(super) fn start_line(&mut self, run: RunId, part: Part, serial: u64) -> Vec<Deed> {
+        let prepared = self.effects.take_prepared(serial);
+        let Some(running) = self.runs.get(run) else { return Vec::new() };
+        let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
+        let child = match prepared {
+            Some(prepared) => self.spawner.spawn(prepared, serial),
+            None => match self.spawner.adopt(serial, name.as_str()) {
+                Some(child) => Ok(child),
+                None => match self.prepared(run, part) {
+                    Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
+                    Ok(None) => return Vec::new(),
+                    Err(failure) => Err(failure),
+                },
+            },
+        };
+        let child = match child {
+            Ok(child) => child,
+            Err(failure) => return self.not_started(run, part, failure),
+        };
+        let is_last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
+        if is_last {
+            self.connection_handed(&name);
+        }
+        if let Some(running) = self.runs.get_mut(run) {
+            running.begun = true;
+            if is_last {
+                (running.output, running.spec) = (None, None);
+            }
+        }
+        self.keep(run, part, &spec, child);
+        Vec::new()
+    }
+
+    fn not_started(&mut self, run: RunId, part: Part, failure: ExecFailure) -> Vec<Deed> {
+        self.say_not_executed(run, part, &failure);
+        match self.runs.get_mut(run) {
+            Some(running) => {
+                running.begun = true;
+                running.procedure.not_executed(part, failure)
+            }
+            None => Vec::new(),
         }
     }
 
@@ -65,10 +103,11 @@ impl Init {
         }
     }
 
-    pub(super) fn try_spawn(&mut self, run: RunId, part: Part) -> Result<(), ExecFailure> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
-        let Some(spec) = running.spec() else { return Ok(()) };
-        let Some(line) = part.of(&spec) else { return Ok(()) };
+    /// Everything that the child of a line needs. None: there is no such line.
+    fn prepared(&mut self, run: RunId, part: Part) -> Result<Option<Prepared>, ExecFailure> {
+        let Some(running) = self.runs.get(run) else { return Ok(None) };
+        let Some(spec) = running.spec() else { return Ok(None) };
+        let Some(line) = part.of(&spec) else { return Ok(None) };
         let name = running.name.clone();
         let fail = |stage, error: &std::io::Error| ExecFailure {
             stage,
@@ -77,7 +116,7 @@ impl Init {
         };
         let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
         let starts = matches!(part, Part::Start(_));
-        let first = !std::mem::replace(&mut running.begun, true);
+        let first = !running.begun;
         let targets = running.targets.clone();
         // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
         // signal that.
@@ -87,7 +126,6 @@ impl Init {
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
         extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
-        let before = self.helper_outputs;
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // The main process alone is to take them, and each start of it.
@@ -104,7 +142,6 @@ impl Init {
         }
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec, part.is_helper())?;
-        let begun = Some(self.begun(run, part, &name, before));
         (self.base.limits, self.base.score) =
             (self.own_limits.of_children(), self.own_limits.score());
         self.base.limits.extend(self.tracker.mark(run, &spec.limits));
@@ -126,14 +163,8 @@ impl Init {
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
                     || !spec.exec_start_post.is_empty()),
-            begun,
         })?;
-        let child = self.spawner.spawn(prepared)?;
-        if part == Part::Start(spec.exec_start.len().saturating_sub(1)) {
-            self.connection_handed(&name);
-        }
-        self.keep(run, part, &spec, child);
-        Ok(())
+        Ok(Some(prepared))
     }
 
     fn place(
@@ -159,9 +190,6 @@ impl Init {
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
-        if let Some(known) = &mut self.lineage.known {
-            known.emptied.remove(&run);
-        }
         if let Some(pipe) = child.report.pipe() {
             // Without the poll the verdict comes with the exit.
             let mut source = SourceFd(&pipe.as_raw_fd());
@@ -190,12 +218,7 @@ impl Init {
         let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
         let (name, targets) = (running.name.clone(), running.targets.clone());
         let is_start = matches!(part, Part::Start(_));
-        let last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
-        let kept = if last { running.output.take() } else { running.output.clone() };
-        if last {
-            running.spec = None;
-        }
-        match kept {
+        match running.output.clone() {
             Some(output) => Ok(output),
             None => self.helper_output(&name, &targets, spec, spec.log, is_start),
         }
@@ -218,40 +241,6 @@ impl Init {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
         logger::aside(number, of_a_start)
-    }
-
-    /// What is noted of its process; pipes aside that were made since their next number was this one.
-    fn begun(&self, run: RunId, part: Part, name: &Name, before: u64) -> Begun {
-        let output = self.logger.as_ref().and_then(|logger| logger.read_end(run)).unwrap_or(-1);
-        let output = (output, inherit::identity(output));
-        let (unit, asides) = (notes::unit(name.as_str()), self.asides(before));
-        let ahead = self.tracker.made_ahead_for(run);
-        let running = self.runs.get(run).filter(|_| matches!(part, Part::Start(_)));
-        let ready = running.and_then(|running| Some(running.ready_pipe.as_ref()?.pipe.as_raw_fd()));
-        let ready = ready.map_or((-1, 0), |number| (number, inherit::identity(number)));
-        let more = More { refused: None, ready };
-        Begun { run, part, slot: 0, output, unit, ahead, asides, born: 0, more }
-    }
-
-    /// After a crash it is refused again, and not begun beside what was begun instead.
-    fn note_refused(&self, run: RunId, part: Part, why: &ExecFailure) {
-        let Some(running) = self.runs.get(run) else { return };
-        let begun = self.begun(run, part, &running.name, self.helper_outputs);
-        let more = More { refused: Some(why.clone()), ready: (-1, 0) };
-        writer::begun(&Begun { output: (-1, 0), more, ..begun }.text());
-    }
-
-    /// The pipes that were made aside since their next number was this one.
-    fn asides(&self, before: u64) -> Vec<Aside> {
-        let Some(logger) = &self.logger else { return Vec::new() };
-        let made = (self.helper_outputs.saturating_add(1)..=before)
-            .flat_map(|number| [true, false].map(|of_a_start| logger::aside(number, of_a_start)));
-        let known = made.filter_map(|run| logger.of(run));
-        let aside = |told: &logger::RunLog| {
-            let end = logger.read_end(told.run).unwrap_or(-1);
-            Aside { run: told.run, log: told.log, end: (end, inherit::identity(end)) }
-        };
-        known.map(aside).collect()
     }
 
     /// What becomes 0, 1 and 2; files and terminals are opened by the child.
@@ -318,11 +307,6 @@ impl Init {
 
     /// What a run leaves is removed by a child of init's own.
     pub(super) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
-        match self.was_done(run, Part::Clean) {
-            Some(Done::Now(_)) => return vec![Deed::Look],
-            Some(Done::Later) => return Vec::new(),
-            None => {}
-        }
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let particular = running.spec().and_then(|spec| spec.particular.clone());
         let Some(particular) = particular else { return vec![Deed::Look] };
@@ -348,10 +332,6 @@ impl Init {
         match started.report.verdict() {
             Verdict::Pending => return false,
             Verdict::Executed => {
-                let pid = started.pid;
-                if matches!(part, Part::Start(_)) {
-                    self.note_told(&Learnt::Executed(pid));
-                }
                 self.executed(run, part, token);
             }
             // Its process has not been reaped: the failure is told with its end.
@@ -386,9 +366,6 @@ impl Init {
 
     /// Looks at the oldest that are not known: nobody need tell of most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
-        if self.looks_in_vain() {
-            return;
-        }
         for _ in 0..most.min(self.reports.len()) {
             let Some(token) = self.reports.pop_front() else { return };
             if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {

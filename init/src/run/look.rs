@@ -9,7 +9,6 @@ use super::procedure::{Deed, Part, Procedure};
 use super::running::{Main, Search};
 use crate::event_loop::Init;
 use crate::journal::carried;
-use crate::journal::learnt::{Done, Learnt};
 use crate::limit;
 use crate::mounted;
 use crate::sys::{Pid, process, wait};
@@ -72,11 +71,6 @@ impl Init {
     pub(super) fn remove_pid_file(&mut self, run: RunId) -> Vec<Deed> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
-        match self.was_done(run, Part::Unlink) {
-            Some(Done::Now(exit)) => return self.go_on_from(run, Part::Unlink, exit),
-            Some(Done::Later) => return Vec::new(),
-            None => {}
-        }
         let removed = if mounted::is_in_memory(&path) {
             pid_file::remove(&path, By::Init)
         } else {
@@ -93,7 +87,6 @@ impl Init {
             }
         };
         self.pid_file_removed(run, status(removed));
-        self.note_learnt(&Learnt::Done(run, Part::Unlink, Exit::Code(0)));
         self.go_on_from(run, Part::Unlink, Exit::Code(0))
     }
 
@@ -123,10 +116,6 @@ impl Init {
 
     /// One look.
     pub(super) fn look_for_pid_file(&mut self, run: RunId) {
-        if self.goes_back() {
-            // What is in it is of now. Who was found is noted.
-            return self.pid_file_says(run, Said::Nothing);
-        }
         let until = self.now.after(limit::PID_FILE_ANSWER);
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(search) = &mut running.search else { return };
@@ -167,7 +156,6 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
             }
-            Learnt::Unfound(run, wrong.clone()).note();
             self.course(run, |procedure| procedure.main_not_found(wrong));
         } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
             search.wrong_since = Some(since);
@@ -184,10 +172,6 @@ impl Init {
             self.course(run, |procedure| procedure.reload_settled(well));
         }
         let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
-        if is_named && let Some(known) = &mut self.lineage.known {
-            known.unanswered.insert(run, exit);
-            return;
-        }
         let said = if is_named { self.ask_pid_file(run, question) } else { Some(Said::Nothing) };
         if let Some(said) = said {
             self.goes_on_with(run, said, exit);
@@ -203,7 +187,6 @@ impl Init {
             Said::Nothing | Said::Wrong(_) => false,
         };
         if !has_moved {
-            Learnt::Over(run, exit).note();
             self.course(run, |procedure| procedure.exited(Part::Main, exit));
         }
     }
@@ -215,11 +198,7 @@ impl Init {
             let running = self.runs.get_mut(run);
             return running.map(|of| of.procedure.reload_settled(well)).unwrap_or_default();
         }
-        // Which one was found is noted.
-        let said = match self.goes_back() {
-            true => Some(Said::Nothing),
-            false => self.ask_pid_file(run, Question::Reloaded(well)),
-        };
+        let said = self.ask_pid_file(run, Question::Reloaded(well));
         said.map(|said| self.main_after_reload(run, said, well)).unwrap_or_default()
     }
 
@@ -277,9 +256,6 @@ impl Init {
             (Part::Look, _) => self.look_ended(run, pid),
             _ => {}
         }
-        if matches!(part, Part::Unlink | Part::Clean) {
-            self.note_learnt(&Learnt::Done(run, part, exit));
-        }
         self.course(run, |procedure| procedure.exited(part, exit));
     }
 
@@ -293,10 +269,7 @@ impl Init {
     }
 
     fn look_is_over(&mut self, run: RunId, question: Question, said: Said) {
-        // The image before has read what it says.
-        let said = if self.goes_back() { Said::Nothing } else { said };
         match question {
-            Question::Next(exit) if self.goes_back() => self.main_has_ended(run, exit),
             Question::First => self.pid_file_says(run, said),
             Question::Reloaded(well) => {
                 let deeds = self.main_after_reload(run, said, well);
@@ -316,9 +289,6 @@ impl Init {
 
     /// Those that take too long are not waited for any more.
     pub(super) fn looks_due(&mut self) {
-        if self.goes_back() {
-            return;
-        }
         let now = self.now;
         let late = self.runs.looks.iter().filter(|(_, look)| look.until <= now);
         let late: Vec<RunId> = late.map(|(run, _)| *run).collect();
@@ -330,10 +300,15 @@ impl Init {
         }
     }
 
-    /// What it would say is known.
-    pub(super) fn give_up_look(&mut self, run: RunId) {
-        if let Some(look) = self.runs.looks.remove(&run) {
+    /// After a crash: asks again what was asked. The crashed image may have read the answer.
+    pub(crate) fn look_at_pid_files_again(&mut self) {
+        let looks = std::mem::take(&mut self.runs.looks);
+        for (run, look) in looks {
+            let question = look.question;
             look.give_up();
+            if let Some(said) = self.ask_pid_file(run, question) {
+                self.look_is_over(run, question, said);
+            }
         }
     }
 }

@@ -6,7 +6,6 @@ use super::procedure::{Deed, Whom};
 use super::running::Main;
 use crate::event_loop::Init;
 use crate::insistence::ask_again;
-use crate::journal::learnt::Learnt;
 use crate::process;
 use crate::sys::{Pid, inherit, signal, wait};
 use crate::voice::Level;
@@ -14,7 +13,6 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use mio::Interest;
 use mio::unix::SourceFd;
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
@@ -27,7 +25,6 @@ const FOREIGN: &str = "does not belong to the unit";
 impl Init {
     pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
         match whom {
-            Whom::All if self.was_gone(run) => {}
             Whom::All => {
                 self.tracker.signal(run, number, None);
                 self.tracker.signal(run, CONT, None);
@@ -68,9 +65,7 @@ impl Init {
     }
 
     pub(super) fn kill_run(&mut self, run: RunId) {
-        if !self.was_gone(run) {
-            self.tracker.kill(run);
-        }
+        self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
@@ -92,28 +87,16 @@ impl Init {
             running.current = None;
         }
         let own = nix::unistd::getpid().as_raw();
-        let known = self.lineage.known.as_ref();
-        let was_unknown = known.is_some_and(|known| known.is_unknown(run));
-        let before = known.and_then(|known| known.next_of(run)).filter(|_| !was_unknown);
-        let left = match before {
-            Some(pid) => [pid].into(),
-            None if was_unknown => BTreeSet::new(),
-            None => self.tracker.processes(run),
-        };
+        let left = self.tracker.processes(run);
         let orphan = |pid: &&i32| {
             process::stat(Pid::from_raw(**pid))
                 .is_some_and(|stat| stat.parent == own && !stat.ended)
         };
-        let was_found = |pid: &&i32| Some(**pid) == before;
-        let is_one = |pid: &&i32| was_found(pid) || orphan(pid);
-        let orphans: Vec<i32> = left.iter().filter(is_one).copied().collect();
+        let orphans: Vec<i32> = left.iter().filter(orphan).copied().collect();
         let found = match orphans.as_slice() {
             [one] => self.adopt(run, *one).is_ok(),
             _ => false,
         };
-        if !found {
-            self.note_learnt(&Learnt::Unfound(run, String::new()));
-        }
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
     }
@@ -126,23 +109,6 @@ impl Init {
 
     /// The same of one that belongs to it where this says so.
     pub(crate) fn adopt_if(
-        &mut self,
-        run: RunId,
-        pid: i32,
-        belongs: impl Fn(&Init) -> bool,
-    ) -> Result<(), &'static str> {
-        let adopted = self.adopt_one_there(run, pid, belongs);
-        if adopted.is_ok() {
-            return adopted;
-        }
-        // It was then, whatever has that pid by now.
-        match self.found_then(run, pid) {
-            Some(descriptor) => self.has_main(run, pid, Some(descriptor)),
-            None => adopted,
-        }
-    }
-
-    fn adopt_one_there(
         &mut self,
         run: RunId,
         pid: i32,
@@ -186,11 +152,7 @@ impl Init {
         if self.runs.get(run).is_none() {
             return Err(FOREIGN);
         }
-        self.note_learnt(&Learnt::Found(run, pid));
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
-        if let Some(known) = &mut self.lineage.known {
-            known.has_found(run, pid);
-        }
         running.search = None;
         let before = running.main.take();
         let pidfd = pidfd.filter(|_| running.line(pid).is_none());
@@ -290,7 +252,6 @@ fn kill_line(pid: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spawn::Spawner;
     use crate::sys::process as maker;
     use groundstate_units::spec::Exit;
     use std::process::{Command, Stdio};
@@ -309,15 +270,5 @@ mod tests {
         kill_line(made.as_ref().copied().unwrap().as_raw());
         let ended = wait::await_end(made.unwrap()).unwrap();
         assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
-    }
-    #[test]
-    fn a_child_of_the_image_before_that_is_taken_up_is_killed() {
-        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pid = Pid::from_raw(i32::try_from(other.id()).unwrap());
-        let child = Spawner::new().unwrap().take_up(pid, u32::MAX, "x");
-        kill_line(child.pid.as_raw());
-        drop(other.stdin.take());
-        assert!(!other.wait().unwrap().success());
-        wait::reaped_before(pid);
     }
 }

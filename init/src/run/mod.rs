@@ -4,8 +4,8 @@
 //! out on processes. Nothing waits: each deed either is done or fails at once, and
 //! what happens later comes back through the loop.
 
-pub(crate) mod again;
 mod alarm;
+pub(crate) mod effects;
 pub(crate) mod line;
 pub(crate) mod look;
 mod main_process;
@@ -14,16 +14,15 @@ pub(crate) mod notice;
 pub(crate) mod output;
 pub(crate) mod pid_file;
 pub(crate) mod procedure;
-mod reap;
+pub(crate) mod reap;
 pub(crate) mod running;
 pub(crate) mod table;
 
 use crate::event_loop::Init;
-use crate::journal::learnt::Learnt;
-use crate::journal::notes;
 use crate::limit;
 use crate::logger;
-use crate::sys::notes as noted;
+use crate::state::inbox::unit;
+use crate::sys::inbox;
 use crate::voice::Level;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
@@ -83,29 +82,38 @@ impl Init {
     fn forget_runs_of(&mut self, name: &Name) {
         let Some(run) = self.runs.latest(name) else { return };
         if self.runs.get(run).is_some_and(|running| running.procedure.has_ended()) {
-            self.forget_run(run);
+            self.follow(run, vec![Deed::Forget]);
         }
     }
 
     /// Puts a question or a fact to a run's procedure, and does what it says.
     pub(crate) fn course(&mut self, run: RunId, ask: impl FnOnce(&mut Procedure) -> Vec<Deed>) {
         let Some(running) = self.runs.get_mut(run) else { return };
-        let before = noted::about(notes::unit(running.name.as_str()));
-        let mut deeds: VecDeque<Deed> = ask(&mut running.procedure).into();
-        while let Some(deed) = deeds.pop_front() {
-            deeds.extend(self.carry(run, deed));
-        }
-        noted::about(before);
+        let before = inbox::about(unit(running.name.as_str()));
+        let deeds = ask(&mut running.procedure);
+        self.follow(run, deeds);
+        inbox::about(before);
     }
 
-    /// One deed; what follows from it at once.
+    /// Does these deeds and those that they lead to. Behind an effect that waits for a commit the deeds of the
+    /// same run wait too.
+    pub(crate) fn follow(&mut self, run: RunId, deeds: Vec<Deed>) {
+        let mut deeds = VecDeque::from(deeds);
+        while let Some(deed) = deeds.pop_front() {
+            if self.effects.has(run) {
+                self.effects.push(run, deed);
+            } else {
+                deeds.extend(self.carry(run, deed));
+            }
+        }
+    }
+
+    /// Does one deed, and gives those that it leads to at once.
     fn carry(&mut self, run: RunId, deed: Deed) -> Vec<Deed> {
         match deed {
             Deed::Spawn(Part::Clean) => return self.clean_up(run),
-            Deed::Spawn(part) => return self.spawn_line(run, part),
-            Deed::Signal(whom, number) => self.signal_run(run, whom, number),
-            Deed::Kill => self.kill_run(run),
-            Deed::KillMain => self.kill_lines(run),
+            Deed::Spawn(part) => return self.prepare_line(run, part),
+            Deed::Signal(..) | Deed::Kill | Deed::KillMain => self.effects.push(run, deed),
             Deed::GuessMain => return self.guess_main(run),
             Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Deed::Tell(event) => {
@@ -123,13 +131,9 @@ impl Init {
             Deed::RereadPidFile(well) => return self.reread_pid_file(run, well),
             Deed::Drain => return self.drain(run),
             Deed::Look => {
-                let something = self.has_something(run);
-                let Some(running) = self.runs.get(run) else { return Vec::new() };
-                let lines = self.has_lines(run);
-                if !something && !lines && running.procedure.waits_for_the_last() {
-                    self.note_told(&Learnt::Emptied(run));
-                }
+                let something = !self.tracker.is_empty(run);
                 let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+                let lines = !running.lines.is_empty();
                 return running.procedure.looked(something, lines);
             }
             Deed::Forget => self.forget_run(run),
@@ -151,7 +155,6 @@ impl Init {
         let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if !asked {
-            Learnt::Drained(run).note();
             return running.procedure.drained();
         }
         running.drains_until = Some(now.after(limit::LAST_LINES));
@@ -207,7 +210,6 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             running.drains_until = None;
         }
-        Learnt::Drained(run).note();
         self.course(run, Procedure::drained);
     }
 

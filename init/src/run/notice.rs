@@ -11,7 +11,7 @@ use crate::foreign;
 use crate::limit;
 use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
-use crate::sys::{Pid, notes};
+use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::NotifyAccess;
 use groundstate_units::text::name::Name;
@@ -88,13 +88,10 @@ impl Init {
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let (mut heard, mut read) = (Heard::default(), 0u64);
         while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
-            let (ahead, useless) = (notify.waiting() > 0, notify.dropped);
+            let useless = notify.dropped;
             let Some(datagram) = receive(notify) else { break };
             read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
-            let counts = self.take_in(datagram, &mut heard);
-            if !counts && !ahead {
-                notes::unheard();
-            }
+            self.take_in(datagram, &mut heard);
         }
         self.hear_each(heard);
     }
@@ -109,30 +106,17 @@ impl Init {
         foreign::dropped(datagram.passed.len());
     }
 
-    /// What an image before this one had read.
-    pub(crate) fn hear_these(&mut self, datagrams: Vec<Datagram>) {
-        let mut heard = Heard::default();
-        for datagram in datagrams {
-            self.take_in(datagram, &mut heard);
-        }
-        self.hear_each(heard);
-    }
-
-    /// With whom it speaks for. False: for nobody.
-    fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) -> bool {
+    /// With the run it speaks for. A datagram of no run is refused.
+    fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) {
         let pid = datagram.pid;
         let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
         let counts = |sender: &Sender| {
             sender.may_speak() || (is_named(sender) && sender.may_speak_as_main())
         };
         let Some(sender) = self.sender(pid).filter(counts) else {
-            self.refuse(&datagram);
-            return false;
+            return self.refuse(&datagram);
         };
         let (run, is_of_next) = (sender.run, !sender.may_speak());
-        if !sender.is_started {
-            self.note_speaker(run, pid);
-        }
         for statement in &datagram.statements {
             if let Statement::MainPid(next) = statement {
                 heard.named.insert((run, *next));
@@ -140,7 +124,6 @@ impl Init {
         }
         let name = self.runs.get(run).map(|running| running.name.clone());
         heard.said.push(Spoken { name, run, datagram, is_of_next });
-        true
     }
 
     /// Puts what has been said to the runs by unit name.
@@ -162,16 +145,11 @@ impl Init {
         foreign::close_left();
     }
 
-    /// For which run the sender may speak.
-    pub(crate) fn speaker(&self, datagram: &Datagram) -> Option<RunId> {
-        self.sender(datagram.pid).filter(Sender::may_speak).map(|sender| sender.run)
-    }
-
     fn sender(&self, pid: i32) -> Option<Sender> {
         if pid <= 0 {
             return None;
         }
-        let whose = || self.spoke_for(pid).or_else(|| self.tracker.below_whom(Pid::from_raw(pid)));
+        let whose = || self.tracker.below_whom(Pid::from_raw(pid));
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
         let is_line = matches!(part, Some(Part::Main | Part::Start(_)));

@@ -30,20 +30,10 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        let null = &self.null.output;
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
                 let told = run_log(run, name, targets, spec, log);
-                let again = self.lineage.started.output_of(run);
-                let pipe = match again {
-                    Some(read) => {
-                        Ok(logger.pipe_again(told, read).map_or_else(|_| null.clone(), Rc::new))
-                    }
-                    None => logger.pipe_for(told).map(Rc::new),
-                };
-                // A table that grew in a burst of starts would make each clone dearer.
-                logger.pass_on(self.now);
-                pipe
+                logger.pipe_for(told).map(Rc::new)
             }
             (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
             (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {

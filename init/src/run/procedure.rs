@@ -223,11 +223,6 @@ impl Procedure {
         vec![Deed::Tell(Event::Protocol(self.run, message)), Deed::Look]
     }
 
-    /// Some processes live, and none of them is known as the main one.
-    pub(crate) fn is_headless(&self) -> bool {
-        self.headless
-    }
-
     /// The pid file holds this run's main process; it is watched from now on.
     pub(crate) fn main_found(&mut self) -> Deeds {
         if self.step != Step::Seeking {

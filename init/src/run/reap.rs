@@ -3,23 +3,23 @@
 //! reaped like all others and belong to nobody.
 
 use super::procedure::{Deed, Part};
-use crate::cgroup::Look;
 use crate::event_loop::Init;
-use crate::journal::learnt::Learnt;
 use crate::limit;
 use crate::spawn::Verdict;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, notes, wait};
+use crate::sys::{Pid, inbox, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
+use serde::{Deserialize, Serialize};
 
-/// What was reaped in one turn.
+/// A process of a run that was reaped. It is part of the state until the run is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reaped {
     name: Name,
-    pid: i32,
-    run: RunId,
-    part: Part,
+    pub(super) pid: i32,
+    pub(super) run: RunId,
+    pub(super) part: Part,
     exit: Exit,
     verdict: Option<Verdict>,
     /// To another process, before it was reaped.
@@ -27,57 +27,58 @@ pub(crate) struct Reaped {
 }
 
 impl Init {
-    /// Reaps what has ended.
+    /// Reaps children that have ended, and tells their runs.
     pub(crate) fn reap(&mut self) {
-        let mut ends = Vec::new();
+        let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
+            // Without room for the end in the inbox the child waits for the next commit.
+            if !inbox::has_room() {
+                break;
+            }
             let Ok(Some(ended)) = wait::reap_any() else {
                 self.more_to_reap = false;
                 break;
             };
             self.lineage.undisturbed = false;
-            ends.push(self.let_go_of(ended));
+            has_reaped = true;
+            strangers |= !self.let_go_of(ended);
         }
-        // Who wrote the state has left nobody.
-        if !ends.is_empty() {
-            self.find_left(Look::Now, None);
+        if has_reaped {
+            self.tracker.adopt_left();
         }
-        notes::looked();
-        self.tell_ends(ends, true);
-    }
-
-    /// Whose what those have left is who were reaped. `turn`: that of the notes that are put again.
-    pub(crate) fn find_left(&mut self, look: Look, turn: Option<u32>) {
-        for left in self.tracker.adopt_left(look).into_iter().map(Learnt::Left) {
-            match turn {
-                Some(turn) => left.note_late(turn),
-                None => left.note(),
-            }
+        self.tell_ends();
+        if strangers {
+            self.look_at_all();
         }
     }
 
-    /// Takes a process out of all tables; gives whose it was, if it was a unit's.
-    pub(crate) fn let_go_of(&mut self, ended: Ended) -> Option<Reaped> {
+    /// Takes a process out of all tables. True: it was a run's, which is told of its end.
+    pub(crate) fn let_go_of(&mut self, ended: Ended) -> bool {
         self.tracker.ended(ended.pid);
         let owned = self.owned(ended.pid, ended.exit);
+        let is_runs = owned.is_some();
+        self.reaped.extend(owned);
         self.child_ended(ended.pid, ended.exit);
-        owned
+        is_runs
     }
 
-    /// Whose they were is told in order of the units' names. `listens`: others may still have
-    /// something to say that counts before.
-    pub(crate) fn tell_ends(&mut self, ends: Vec<Option<Reaped>>, listens: bool) {
-        let strangers = ends.iter().any(Option::is_none);
-        let mut reaped: Vec<Reaped> = ends.into_iter().flatten().collect();
+    /// Tells runs the ends of their processes, in order of the units' names.
+    fn tell_ends(&mut self) {
+        if self.reaped.is_empty() {
+            return;
+        }
+        let mut reaped: Vec<Reaped> = std::mem::take(&mut self.reaped).into();
         reaped.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
         reaped.retain_mut(|one| self.was_executed(one));
-        if listens && !reaped.is_empty() {
+        self.reaped = reaped.into();
+        if !self.reaped.is_empty() {
             // Some ended after this turn has listened: what they said before counts before.
             self.hear_out();
             self.settle();
         }
-        for Reaped { pid, run, part, exit, has_handed_on, .. } in reaped {
+        while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) = self.reaped.pop_front()
+        {
             self.runs.is_told(pid);
             // Or with its last words.
             if has_handed_on || self.runs.has_handed_on(run, part) {
@@ -91,9 +92,9 @@ impl Init {
                 self.course(run, |procedure| procedure.main_out_of_memory());
             }
             self.part_ended(run, pid, part, exit);
-        }
-        if strangers {
-            self.look_at_all();
+            if self.effects.is_full() {
+                self.settle();
+            }
         }
     }
 

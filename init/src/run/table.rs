@@ -3,6 +3,7 @@
 
 use super::look::Look;
 use super::procedure::Part;
+use super::reap::Reaped;
 use super::running::{Main, Running};
 use crate::process;
 use crate::state::table::Table;
@@ -43,8 +44,14 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Those of an earlier image of this init.
-    pub(crate) fn again(all: BTreeMap<RunId, Running>, store: Store, looks: Looks) -> Runs {
+    pub(crate) fn again<'a>(
+        all: BTreeMap<RunId, Running>,
+        store: Store,
+        looks: Looks,
+        reaped: impl Iterator<Item = &'a Reaped>,
+    ) -> Runs {
         let mut runs = Runs { store, looks, ..Runs::default() };
+        reaped.for_each(|one| runs.has_ended(one.pid, one.run, one.part));
         for (id, running) in all {
             let lines = running.lines.iter().map(|(pid, _)| *pid);
             runs.by_pid.extend(lines.map(|pid| (pid, id)));

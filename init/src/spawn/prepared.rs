@@ -7,7 +7,6 @@ use super::directory;
 use super::draft::{Broken, Draft};
 use super::environment::Passed;
 use super::outfit::SCHEDULING;
-use crate::journal::notes::Begun;
 use crate::sys::Pid;
 use crate::sys::child::{Step, WITHOUT_INTERPRETER};
 use crate::sys::orders::{Limit, Orders};
@@ -75,8 +74,6 @@ pub(crate) struct Request<'a> {
     pub take_terminal: bool,
     /// Something else begins once it has become its program: that is to be known at once.
     pub is_awaited: bool,
-    /// What an image that goes on after a crash is to know of it; the slot is filled in.
-    pub begun: Option<Begun>,
 }
 
 /// A process ready to be cloned.
@@ -88,7 +85,6 @@ pub(crate) struct Prepared {
     pub(super) place: Option<Place>,
     pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
-    pub(super) begun: Option<Begun>,
     pub(super) score: Option<i16>,
     pub(super) work: Work,
     pub(super) said: Said,
@@ -143,7 +139,6 @@ impl Prepared {
             place: request.place,
             take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
-            begun: request.begun,
             score: request.base.score,
             work,
             said,

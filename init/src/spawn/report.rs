@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 /// What is known about a start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verdict {
     /// Nothing yet.
     Pending,

@@ -2,8 +2,6 @@
 
 use super::prepared::{Place, Prepared, Said, Work};
 use super::report::Report;
-use crate::clock;
-use crate::journal::notes::Begun;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
@@ -75,7 +73,7 @@ impl Ground {
     }
 
     /// A clean slot; looks after the orphans first.
-    fn take(&mut self) -> Option<SlotId> {
+    fn take(&mut self, serial: u64) -> Option<SlotId> {
         for (slot, pid, memory) in std::mem::take(&mut self.orphans) {
             let over = match &memory {
                 Some(memory) => memory.is_over(),
@@ -87,7 +85,7 @@ impl Ground {
                 self.orphans.push((slot, pid, memory));
             }
         }
-        self.board.take()
+        self.board.take(serial)
     }
 }
 
@@ -158,31 +156,23 @@ impl Spawner {
         Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
     }
 
-    /// A child that an image before this one had cloned, and that has become its program, or has
-    /// ended. What its slot says is believed where it is its own still. While it is not reaped it is of
-    /// our making, as it was the other image's: else nothing would kill it by its pid.
-    pub(crate) fn take_up(&mut self, pid: Pid, slot: u32, unit: &str) -> Child {
-        if wait::is_child(pid) {
-            wait::made_before([pid.as_raw()]);
-        }
-        self.take_up_gone(pid, slot, unit)
-    }
-
-    /// The same of one that has been reaped: its pid may be another child's.
-    pub(crate) fn take_up_gone(&mut self, pid: Pid, slot: u32, unit: &str) -> Child {
-        let slot = self.ground.borrow_mut().board.take_up(slot);
-        let (ground, said) = (slot.map(|_| self.ground.clone()), Said::of(unit));
-        let slot = slot.unwrap_or(SlotId::NONE);
+    /// The child that a crashed image has cloned for the start with this serial number. None: it has not come
+    /// to the clone, or the clone failed.
+    pub(crate) fn adopt(&mut self, serial: u64, unit: &str) -> Option<Child> {
+        let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
+        let pid = Pid::from_raw(pid);
+        wait::made_before([pid.as_raw()]);
+        let (ground, said) = (Some(self.ground.clone()), Said::of(unit));
         let (memory, pipe, decided, joins) = (None, None, false, false);
-        Child { pid, report: Report { ground, slot, pid, memory, pipe, said, decided, joins } }
+        Some(Child {
+            pid,
+            report: Report { ground, slot, pid, memory, pipe, said, decided, joins },
+        })
     }
 
-    /// A child that an image before this one had cloned is being killed: what its slot says, until
-    /// it is gone, is about nobody else.
-    pub(crate) fn give_up(&mut self, pid: Pid, slot: u32) {
-        let mut ground = self.ground.borrow_mut();
-        let slot = ground.board.take_up(slot);
-        ground.orphans.extend(slot.map(|slot| (slot, pid, None)));
+    /// The pid of the child that [`Spawner::adopt`] would find.
+    pub(crate) fn pid_of(&self, serial: u64) -> Option<i32> {
+        self.ground.borrow().board.look_for(serial).map(|(_, pid)| pid)
     }
 
     /// The stacks of a burst are not kept; one is, for the next child.
@@ -194,8 +184,9 @@ impl Spawner {
 
     /// Clones the child and returns at once. A failure here means that there is no child: a want
     /// of processes, memory or descriptors (stage `fork`), or the cgroup refuses it (stage
-    /// `cgroup`). All else is in the report.
-    pub(crate) fn spawn(&mut self, prepared: Prepared) -> Result<Child, ExecFailure> {
+    /// `cgroup`). All else is in the report. `serial`: the number by which [`Spawner::adopt`] finds the child
+    /// after a crash; 0: it is not to be found.
+    pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Child, ExecFailure> {
         let said = prepared.said.clone();
         let failed = |step, error: &io::Error| {
             said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
@@ -208,15 +199,10 @@ impl Spawner {
                 .map_err(|error| begin(error.into()))?,
             false => (None, None),
         };
-        let mut descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
-        let Some(slot) = self.ground.borrow_mut().take() else {
+        let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
+        let Some(slot) = self.ground.borrow_mut().take(serial) else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        let (number, born) = (slot.number(), clock::ticks());
-        let noted = prepared.begun.as_ref();
-        let noted = noted.map(|begun| Begun { slot: number, born, ..begun.clone() });
-        // What can not be noted is started all the same.
-        descriptors.frame.note = noted.map(|begun| begun.text()).unwrap_or_default();
         let placed = descriptors.frame.cgroup.is_some();
         let is_joined = |place: &Place| !place.bounded && !place.killed;
         let joins = matches!(prepared.work, Work::Settled(_))
@@ -354,7 +340,6 @@ impl Descriptors {
                 None => None,
             },
             take_terminal: prepared.take_terminal,
-            note: Vec::new(),
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })
     }

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Looks = 23,
     /// Units whose event was in progress at a crash.
     Suspects = 24,
+    /// What is left to do: facts, orders, effects, reaped processes.
+    Pending = 25,
 }
 
 impl Kind {

@@ -3,6 +3,7 @@
 //! [`store`] keeps them: one record for each unit, run and component. [`table`] is a map that
 //! knows which of its entries changed since the last commit. [`kind`] names the records.
 
+pub(crate) mod inbox;
 pub(crate) mod kind;
 pub(crate) mod store;
 pub(crate) mod table;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Children between clone and exec at one time.
 pub(crate) const SLOTS: usize = 4096;
@@ -41,6 +41,10 @@ pub(super) struct Slot {
     pub(super) errno: AtomicU32,
     /// Which of several, where the step has several.
     pub(super) detail: AtomicU32,
+    /// The serial number of the start, written before the clone; 0: it has none.
+    serial: AtomicU64,
+    /// The child's pid, written by the kernel as it clones (CLONE_PARENT_SETTID); 0: there is none.
+    pub(super) pid: AtomicI32,
 }
 
 /// How far a child came.
@@ -74,11 +78,6 @@ pub(crate) struct SlotId(u32);
 impl SlotId {
     /// Of no child.
     pub(crate) const NONE: SlotId = SlotId(u32::MAX);
-
-    /// Its number.
-    pub(crate) fn number(self) -> u32 {
-        self.0
-    }
 }
 
 impl Board {
@@ -131,8 +130,8 @@ impl Board {
         self.slot(id).alive.load(Ordering::SeqCst) == 0
     }
 
-    /// A clean slot. None: all are in use.
-    pub(crate) fn take(&mut self) -> Option<SlotId> {
+    /// A clean slot for the start with this serial number. None: all are in use.
+    pub(crate) fn take(&mut self, serial: u64) -> Option<SlotId> {
         let rested = (self.resting.len() > RESTING).then(|| self.resting.pop_front()).flatten();
         let next = rested.or_else(|| self.free.pop()).or_else(|| self.resting.pop_front());
         let id = SlotId(next?);
@@ -141,23 +140,26 @@ impl Board {
         slot.step.store(0, Ordering::SeqCst);
         slot.errno.store(0, Ordering::SeqCst);
         slot.detail.store(0, Ordering::SeqCst);
+        slot.pid.store(0, Ordering::SeqCst);
+        slot.serial.store(serial, Ordering::SeqCst);
         Some(id)
     }
 
-    /// The slot of a child that an image before this one has cloned, and that has left it. None: it
-    /// is another's by now.
-    pub(crate) fn take_up(&mut self, number: u32) -> Option<SlotId> {
-        let found = self.free.iter().position(|free| *free == number);
-        let id = SlotId(match found {
-            Some(at) => self.free.swap_remove(at),
-            None => {
-                let at = self.resting.iter().position(|resting| *resting == number)?;
-                self.resting.remove(at)?
-            }
-        });
-        // Of one that does not share our memory nobody else says so.
-        self.slot(id).alive.store(0, Ordering::SeqCst);
-        Some(id)
+    /// The child that a crashed image has cloned for the start with this serial number, and its slot, which
+    /// is in use from now on.
+    pub(crate) fn find_child(&mut self, serial: u64) -> Option<(SlotId, i32)> {
+        let (id, pid) = self.look_for(serial)?;
+        self.free.retain(|free| *free != id.0);
+        self.resting.retain(|resting| *resting != id.0);
+        Some((id, pid))
+    }
+
+    /// The same; the slot stays as it is.
+    pub(crate) fn look_for(&self, serial: u64) -> Option<(SlotId, i32)> {
+        let ids = (0..u32::try_from(SLOTS).unwrap_or(0)).map(SlotId);
+        let found = ids.filter(|id| self.slot(*id).serial.load(Ordering::SeqCst) == serial);
+        let mut found = found.map(|id| (id, self.slot(id).pid.load(Ordering::SeqCst)));
+        found.find(|(_, pid)| *pid > 0 && serial != 0)
     }
 
     /// Gives a slot back. No child may use it any more.
@@ -269,19 +271,19 @@ pub(super) mod tests {
     #[test]
     fn a_slot_is_not_given_out_again_soon() {
         let mut board = Board::plain();
-        let first = board.take().unwrap();
+        let first = board.take(0).unwrap();
         board.give_back(first);
-        let next: Vec<SlotId> = (0..RESTING).map(|_| board.take().unwrap()).collect();
+        let next: Vec<SlotId> = (0..RESTING).map(|_| board.take(0).unwrap()).collect();
         assert!(!next.contains(&first));
         next.into_iter().for_each(|slot| board.give_back(slot));
-        assert_eq!(board.take(), Some(first), "it has rested");
-        assert_eq!(std::iter::from_fn(|| board.take()).count(), SLOTS - 1, "none is lost");
+        assert_eq!(board.take(0), Some(first), "it has rested");
+        assert_eq!(std::iter::from_fn(|| board.take(0)).count(), SLOTS - 1, "none is lost");
     }
 
     #[test]
     fn what_a_child_tells_is_read_while_it_tells_it() {
         let mut board = Board::plain();
-        let id = board.take().unwrap();
+        let id = board.take(0).unwrap();
         std::thread::scope(|scope| {
             let slot = board.slot(id);
             scope.spawn(|| {
@@ -303,16 +305,15 @@ pub(super) mod tests {
     #[test]
     fn whatever_stands_in_a_slot_is_read_and_a_number_of_none_is_of_the_last() {
         let mut board = Board::plain();
-        let id = std::iter::from_fn(|| board.take()).last().unwrap();
+        let id = std::iter::from_fn(|| board.take(0)).last().unwrap();
         let slot = board.slot(id);
         slot.step.store(u32::MAX, Ordering::SeqCst);
         slot.errno.store(u32::MAX, Ordering::SeqCst);
         slot.detail.store(u32::MAX, Ordering::SeqCst);
         let told = Progress { step: Step::Begin, errno: None, detail: u32::MAX };
         assert_eq!(board.progress(id), told);
-        assert_eq!(board.take(), None);
+        assert_eq!(board.take(0), None);
         board.progress(SlotId(u32::MAX));
-        assert!([SLOTS as u32, u32::MAX].into_iter().all(|number| board.take_up(number).is_none()));
     }
 
     #[test]
@@ -331,12 +332,10 @@ pub(super) mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn after_a_crash_the_slots_of_children_nobody_knows_of_rest() {
         let mut board = Board::new().unwrap();
-        let (known, unknown) = (board.take().unwrap(), board.take().unwrap());
+        let (known, unknown) = (board.take(0).unwrap(), board.take(0).unwrap());
         let memory = board.memory().unwrap().try_clone().unwrap();
         let mut again = Board::again(memory, &[known]).unwrap();
-        let next: Vec<SlotId> = (0..RESTING).map(|_| again.take().unwrap()).collect();
+        let next: Vec<SlotId> = (0..RESTING).map(|_| again.take(0).unwrap()).collect();
         assert!(!next.contains(&known) && !next.contains(&unknown));
-        assert_eq!(again.take_up(unknown.number()), Some(unknown));
-        assert_eq!(again.take_up(unknown.number()), None, "it is another's");
     }
 }

@@ -134,13 +134,8 @@ pub(crate) fn is_process(number: RawFd) -> bool {
     pid_of(number).is_some()
 }
 
-/// Of that number and identity, if it is still open.
-pub(crate) fn take_if_same((number, then): (RawFd, u64)) -> Option<OwnedFd> {
-    (then != 0 && identity(number) == then).then(|| take(number).ok()).flatten()
-}
-
-/// The same where it is still what it was. What was closed since is stood in for by a socket
-/// whose other end is gone: whoever has it finds that out as with any other end.
+/// The descriptor of that number and identity. A socket whose other end is gone stands in for one that was
+/// closed: its owner finds that out as with any other end.
 pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd> {
     // Whose process was reaped since is nobody's any more, whoever has the number.
     if identity(number) == identity_then || pid_of(number) == Some(-1) {

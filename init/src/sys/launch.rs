@@ -12,7 +12,7 @@
 use super::board::{Board, Slot, SlotId, Stack};
 use super::child::{Plan, Step};
 use super::orders::{Frame, Orders};
-use super::{Pid, child, kernel_file, notes, raw, signal};
+use super::{Pid, child, inbox, kernel_file, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -90,13 +90,10 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bo
     true
 }
 
-/// The kernel notes the child's pid before anybody else knows of it.
-fn note(args: &mut CloneArgs, note: &[u8]) {
-    let address = notes::begun(note);
-    if !address.is_null() {
-        args.flags |= CLONE_PARENT_SETTID;
-        args.parent_tid = address as u64;
-    }
+/// The kernel writes the child's pid into its slot.
+fn write_pid(args: &mut CloneArgs, slot: &Slot) {
+    args.flags |= CLONE_PARENT_SETTID;
+    args.parent_tid = slot.pid.as_ptr() as u64;
 }
 
 /// What a child that shares our memory looks at. Freed only when the kernel has cleared its
@@ -168,7 +165,7 @@ pub(crate) fn shared(
         ..CloneArgs::default()
     };
     let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
-    note(&mut args, &frame.note);
+    write_pid(&mut args, slot);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
     let (bundle, plan) = laid_out(slot, frame, orders);
@@ -240,7 +237,7 @@ pub(crate) fn copied(
             ..CloneArgs::default()
         };
         plan.in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
-        note(&mut args, &frame.note);
+        write_pid(&mut args, slot);
         let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
         // SAFETY: `args` is a valid clone_args; without CLONE_VM the child has its own copy of
         // everything, so `plan` is its own, and it goes nowhere but into `run`.
@@ -258,7 +255,7 @@ pub(crate) fn copied(
     plan.in_cgroup = false;
     // Until its dispositions are reset the child must not run PID 1's handlers.
     let held = signal::hold();
-    let result = fork_noted(&frame.note);
+    let result = fork_into(slot);
     if result == 0 {
         // SAFETY: we are the fresh child.
         unsafe { child::run(&raw mut plan) }
@@ -267,19 +264,18 @@ pub(crate) fn copied(
     pid(result)
 }
 
-/// fork(2), but for what libc does around it: with one thread none of its locks is held. The kernel notes
-/// the child's pid, as with clone3.
-fn fork_noted(note: &[u8]) -> isize {
-    let address = notes::begun(note);
-    if cfg!(test) && address.is_null() {
+/// fork(2), but for what libc does around it: with one thread none of its locks is held. The kernel writes
+/// the child's pid into its slot, as with clone3.
+fn fork_into(slot: &Slot) -> isize {
+    if cfg!(test) {
         // Other tests run beside this one, in threads that hold such locks.
         // SAFETY: fork(2).
         return unsafe { libc::fork() } as isize;
     }
-    let asks = if address.is_null() { 0 } else { CLONE_PARENT_SETTID as usize };
-    let call = [libc::SIGCHLD as usize | asks, 0, address as usize, 0, 0, 0];
+    let flags = libc::SIGCHLD as usize | CLONE_PARENT_SETTID as usize;
+    let call = [flags, 0, slot.pid.as_ptr() as usize, 0, 0, 0];
     // SAFETY: clone(2) without a stack, and without CLONE_VM: the child has its own copy of everything. The
-    // address is one within the notes, or is not looked at.
+    // address is that of the slot's pid, which stays mapped.
     unsafe { raw::call(libc::SYS_clone, call) }
 }
 
@@ -294,12 +290,12 @@ pub(crate) fn thinking(
 ) -> io::Result<Pid> {
     let slot = board.slot(slot);
     let held = signal::hold();
-    let result = fork_noted(&frame.note);
+    let result = fork_into(slot);
     if result != 0 {
         drop(held);
         return pid(result);
     }
-    notes::forget();
+    inbox::forget();
     // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.
     unsafe { child::settle(slot, frame, u64::MAX, false) };
     slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);
@@ -394,7 +390,7 @@ mod tests {
         }
 
         let mut board = Board::plain();
-        let id = board.take().unwrap();
+        let id = board.take(0).unwrap();
         let slot = board.slot(id);
         let (bundle, plan) = laid_out(slot, frame(), orders());
         let plan = Handed(plan);

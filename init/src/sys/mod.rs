@@ -23,7 +23,7 @@
 //! | [`impatience`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
 //! | [`listing`] | getdents64 | the kernel writes into bytes that are read in order |
-//! | [`notes`] | fallocate mmap madvise | what must survive a crash is written by the kernel itself, into memory that does |
+//! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
 //! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
 //! | [`device`] | swapoff ioctl | the last things a machine lets go of, and its watchdog |
@@ -45,6 +45,7 @@ pub(crate) mod child;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod impatience;
+pub(crate) mod inbox;
 pub(crate) mod inherit;
 mod kernel_file;
 pub(crate) mod launch;
@@ -52,7 +53,6 @@ pub(crate) mod listing;
 pub(crate) mod login;
 pub(crate) mod memfd;
 pub(crate) mod memory;
-pub(crate) mod notes;
 pub(crate) mod orders;
 pub(crate) mod peer;
 pub(crate) mod process;

@@ -37,8 +37,6 @@ pub(crate) struct Frame {
     pub placed: Option<(RawFd, RawFd)>,
     /// fd 0 becomes the controlling terminal.
     pub take_terminal: bool,
-    /// What is noted of the child, with its pid, before it is there. Empty: nothing.
-    pub note: Vec<u8>,
 }
 
 impl Frame {

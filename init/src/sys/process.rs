@@ -45,7 +45,7 @@ pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
     match check(unsafe { libc::fork() })? {
         0 => {
             super::fault::disarm();
-            super::notes::forget();
+            super::inbox::forget();
             super::child::reset_signals(u64::MAX);
             let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(70);
             // SAFETY: _exit(2) ends the process without running PID 1's destructors: the

@@ -7,7 +7,7 @@
 use super::ancillary::{self, Part, space};
 use super::impatience::Impatience;
 use super::peer::Peer;
-use super::{check, notes};
+use super::{check, inbox};
 use mio::net::UnixStream;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, UnixAddr, getsockname, setsockopt,
@@ -111,7 +111,7 @@ struct Control([u8; CONTROL]);
 
 const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
 
-const _: () = assert!(CONTROL <= crate::journal::notes::CONTROL_ROOM);
+const _: () = assert!(CONTROL <= crate::state::inbox::CONTROL_ROOM);
 
 /// Sends one message with up to [`SEND_MAX`] descriptors; never waits. `WouldBlock`: nothing was
 /// sent, try when it is writable. `ETOOMANYREFS`: too many are on their way for this user.
@@ -254,17 +254,15 @@ fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// As [`receive_some`], of a socket of datagrams; what is taken is noted for an image
-/// that goes on after a crash, from the moment on in which it is gone from the socket. `ahead`:
-/// it is heard in the next turn of the loop.
-pub(crate) fn receive_noted(
+/// As [`receive_some`], of a socket of datagrams. The kernel writes the datagram into the inbox, so that a
+/// crash does not lose it.
+pub(crate) fn receive_into_inbox(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     most: usize,
-    ahead: bool,
 ) -> io::Result<Received> {
     let room = CREDENTIALS + room_for(most);
-    let Some(hand) = notes::message_in_hand(ahead) else {
+    let Some(hand) = inbox::message_in_hand() else {
         return receive_with(socket, buffer, room, 0);
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
@@ -297,7 +295,7 @@ pub(crate) fn receive_noted(
     // SAFETY: the kernel wrote that many bytes there.
     unsafe { std::ptr::copy_nonoverlapping(hand.bytes, taken.as_mut_ptr(), taken.len()) };
     if let Some(peer) = peer.filter(|_| !truncated) {
-        notes::heard(peer.pid.as_raw(), taken, ahead);
+        inbox::received(peer.pid.as_raw(), taken);
     }
     header.msg_len = 0;
     Ok(Received { length, truncated, fds, peer })
@@ -422,14 +420,14 @@ pub(crate) mod tests {
         pass_credentials(&theirs).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
-        let got = receive_noted(theirs.as_fd(), &mut [0; 4], 0, false).unwrap();
+        let got = receive_into_inbox(theirs.as_fd(), &mut [0; 4], 0).unwrap();
         assert_eq!((got.length, got.truncated, got.fds.len()), (1, true, 0));
         assert_eq!(got.peer.unwrap().pid, nix::unistd::getpid());
         // Neither an odd nor an even number is rounded.
         let (one, other) = pair().unwrap();
         for most in [0, 1, 2, 3] {
             send(ours.as_fd(), b"x", &[null.as_fd(); 4]).unwrap();
-            let got = receive_noted(theirs.as_fd(), &mut [0; 4], most, false).unwrap();
+            let got = receive_into_inbox(theirs.as_fd(), &mut [0; 4], most).unwrap();
             assert_eq!((got.truncated, got.fds.len()), (true, most));
             send(one.as_fd(), b"x", &[null.as_fd(); 4]).unwrap();
             let got = receive_some(other.as_fd(), &mut [0; 4], most).unwrap();

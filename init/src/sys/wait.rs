@@ -1,6 +1,6 @@
 //! How children end. waitid(2).
 
-use super::{Pid, notes};
+use super::{Pid, inbox};
 use crate::insistence::ask_again;
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
@@ -161,7 +161,7 @@ fn wait_once(
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut own: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let reaps = options & libc::WNOWAIT == 0;
-    let noted = if reaps { notes::end_in_hand() } else { std::ptr::null_mut() };
+    let noted = if reaps { inbox::end_in_hand() } else { std::ptr::null_mut() };
     let info = if noted.is_null() { &raw mut own } else { noted };
     // SAFETY: `info` is valid for writing for the length of the call.
     let result = unsafe { libc::waitid(which, id, info, options) };
@@ -174,7 +174,7 @@ fn wait_once(
         return Ok(None);
     }
     if reaps {
-        notes::ended(pid, code, status);
+        inbox::ended(pid, code, status);
     }
     Ok(Some(Ended { pid: Pid::from_raw(pid), exit: exit(code, status) }))
 }

@@ -9,9 +9,8 @@ use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::insistence::ask_again;
 use crate::journal::carried;
-use crate::journal::notes::{self, Kind, Opened};
 use crate::limit;
-use crate::sys::{Pid, inherit, notes as writer, process, socket as raw, wait};
+use crate::sys::{Pid, process, socket as raw, wait};
 use crate::voice::Level;
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::spec::Ids;
@@ -50,6 +49,8 @@ pub(super) struct Opening {
     answered: bool,
     /// The machine does not want it any more: `Gone` follows when the child has ended.
     given_up: bool,
+    /// Its answer was looked at, and stays in the socket until the next commit.
+    has_answer: bool,
 }
 
 impl Opening {
@@ -63,8 +64,8 @@ impl Opening {
         let _ = wait::kill_made(self.pid, 9);
     }
 
-    /// The answer, if it is there; within it None: it can not be read. It stays where it is until it is
-    /// noted ([`Opening::is_heard`]), for nobody gives it again after a crash.
+    /// The answer, if it is there; within it None: it can not be read. It stays in the socket until the next
+    /// commit: an image that goes on after a crash finds it there.
     fn hear(&self) -> Option<(Option<Answer>, Vec<Foreign>)> {
         let mut buffer = [0; 8192];
         let got = raw::look(self.answers.as_fd(), &mut buffer).ok()?;
@@ -72,21 +73,20 @@ impl Opening {
         let bytes = buffer.get(..got.length).filter(|bytes| !bytes.is_empty())?;
         Some((postcard::from_bytes(bytes).ok(), fds))
     }
-
-    fn is_heard(&self) {
-        let _ = raw::receive_some(self.answers.as_fd(), &mut [0], 0);
-    }
 }
 
 impl Init {
+    /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
+    /// came with it open.
+    pub(crate) fn forget_answers(&mut self) {
+        for opening in self.triggers.opening.values_mut() {
+            if std::mem::take(&mut opening.has_answer) {
+                let _ = raw::receive_some(opening.answers.as_fd(), &mut [0], 0);
+            }
+        }
+    }
+
     pub(super) fn open_sockets(&mut self, unit: &Name, run: RunId, socket: Socket) {
-        if let Some(fds) = self.lineage.started.take_opened(run, unit.as_str()) {
-            let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
-            return self.listen_at(unit, run, socket, fds);
-        }
-        if let Some((what, errno)) = self.lineage.started.take_broken(run, unit.as_str()) {
-            return self.trigger_failed(run, Stage::Listen, errno, what);
-        }
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
                 let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };
@@ -155,8 +155,8 @@ impl Init {
             work(&theirs, &socket)
         })?;
         let (unit, token) = (unit.clone(), self.tokens.next().0);
-        let (answered, given_up) = (false, false);
-        Ok(Opening { unit, socket, pid, answers, token, answered, given_up })
+        let (answered, given_up, has_answer) = (false, false, false);
+        Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })
     }
 
     /// The child that still opens the sockets of this run.
@@ -168,44 +168,18 @@ impl Init {
     pub(super) fn sockets_opened(&mut self, run: RunId) {
         let Some(opening) = self.opener(run).filter(|opening| !opening.given_up) else { return };
         let Some((answer, fds)) = opening.hear() else { return };
-        opening.answered = true;
+        (opening.answered, opening.has_answer) = (true, true);
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
         match answer {
             Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                self.note_opened(&unit, run, &fds, None);
                 self.listen_at(&unit, run, socket, fds);
             }
             Some(Answer::Broken(what, errno)) => {
-                self.note_opened(&unit, run, &[], Some((what.clone(), errno)));
                 self.trigger_failed(run, Stage::Listen, errno, what);
             }
             Some(Answer::Opened) | None => {
                 self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
             }
-        }
-    }
-
-    /// A crash does not lose them, or why there are none: they are in no state that was kept before they came.
-    fn note_opened(
-        &mut self,
-        unit: &Name,
-        run: RunId,
-        fds: &[Foreign],
-        broken: Option<(String, i32)>,
-    ) {
-        let numbers = fds.iter().map(|fd| fd.as_fd().as_raw_fd());
-        let mut descriptors: Vec<_> =
-            numbers.map(|number| (number, inherit::identity(number))).collect();
-        // Nobody takes none for all there are.
-        descriptors.extend(broken.as_ref().map(|_| (-1, 1)));
-        let opened = Opened { run, unit: notes::unit(unit.as_str()), descriptors, broken };
-        match &self.lineage.known {
-            // They had come before the crash, and nobody had noted that.
-            Some(known) => writer::put_late(Kind::Opened, known.turn, &opened.text()),
-            None => writer::put_text(Kind::Opened, &opened.text()),
-        }
-        if let Some(opening) = self.triggers.opening.get(&run) {
-            opening.is_heard();
         }
     }
 
@@ -223,21 +197,6 @@ impl Init {
         self.facts.push_back(Event::Ready(run));
     }
 
-    /// They had come to the image before this one, which has crashed; who opened them has nothing
-    /// more to say.
-    pub(crate) fn opened_before(&mut self, run: RunId) {
-        let Some(opening) = self.triggers.opening.get_mut(&run) else { return };
-        let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
-        if let Some((what, errno)) = self.lineage.started.take_broken(run, unit.as_str()) {
-            opening.answered = true;
-            return self.trigger_failed(run, Stage::Listen, errno, what);
-        }
-        let Some(fds) = self.lineage.started.take_opened(run, unit.as_str()) else { return };
-        opening.answered = true;
-        let fds = Foreign::all(fds).into_iter().map(Foreign::kept).collect();
-        self.listen_at(&unit, run, socket, fds);
-    }
-
     pub(super) fn opener_ended(&mut self, run: RunId) {
         self.sockets_opened(run);
         let Some(opening) = self.triggers.opening.remove(&run) else { return };
@@ -251,6 +210,7 @@ impl Init {
         } else if !opening.answered {
             self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
+        self.closing.push(opening.answers);
     }
 }
 

@@ -18,10 +18,9 @@ pub mod graph;
 pub mod import;
 pub mod import_openrc;
 pub mod import_sysv;
-pub mod journal_notes;
-pub mod state_records;
-pub mod kept_machine;
+pub mod inbox;
 pub mod log_line;
+pub mod machine_records;
 pub mod name;
 pub mod notification;
 pub mod parcel;
@@ -29,6 +28,7 @@ pub mod policy;
 pub mod request;
 pub mod settings;
 pub mod share;
+pub mod state_records;
 pub mod stored_value;
 pub mod unit_file;
 pub mod unit_folder;
@@ -45,8 +45,6 @@ mod boot;
 mod caretaker;
 #[path = "../../../init/src/cgroup/mod.rs"]
 mod cgroup;
-#[path = "../../../init/src/claim.rs"]
-mod claim;
 #[path = "../../../init/src/clock.rs"]
 mod clock;
 #[path = "../../../init/src/control/mod.rs"]
@@ -98,8 +96,6 @@ mod process;
 mod reconcile;
 #[path = "../../../init/src/record.rs"]
 mod record;
-#[path = "../../../init/src/replay.rs"]
-mod replay;
 #[path = "../../../init/src/rest.rs"]
 mod rest;
 #[path = "../../../init/src/resume.rs"]

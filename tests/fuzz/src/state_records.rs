@@ -16,7 +16,7 @@ use std::time::Duration;
 const DESCRIPTORS: i32 = 64;
 
 /// The kinds of which there is one record, and one entry of each table that is part of a run.
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind::Head,
     Kind::Machine,
     Kind::Tracker,
@@ -31,6 +31,7 @@ const KINDS: [Kind; 17] = [
     Kind::Ending,
     Kind::Looks,
     Kind::Suspects,
+    Kind::Pending,
     Kind::Tracked,
     Kind::Family,
     Kind::LastEvent,

@@ -40,9 +40,9 @@ fn whatever_code_is_at_fault_init_goes_on() {
     init.check();
 }
 
-/// Descriptors of the kept state and the notes.
+/// Descriptors of the state store and the inbox.
 fn kept(process: Process) -> Vec<i32> {
-    let is_it = |file: &String| file.contains("memfd:state") || file.contains("memfd:notes");
+    let is_it = |file: &String| file.contains("memfd:state") || file.contains("memfd:inbox");
     process.files().into_iter().filter(|(_, file)| is_it(file)).map(|(number, _)| number).collect()
 }
 

@@ -4,8 +4,7 @@
 
 use super::crash::{has_survived, starts, until_begun};
 use super::keeping::keeps_no_more;
-use super::past::{BOTH, at_work, has_its_program, keeps};
-use super::twice::clones;
+use super::past::{BOTH, at_work, clones, has_its_program, keeps};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Steps, crash};
 use groundstate_tests::deadline::until;

@@ -24,34 +24,6 @@ fn is_stopped(process: Process) -> bool {
     process.state() == Some('T')
 }
 
-#[test]
-fn who_was_stopped_to_be_looked_at_goes_on_after_another_crash() {
-    for wrapper in BOTH {
-        let init = at_work(&format!("{AGAIN}exec-start: DAEMON --trace DIR/web.trace"), wrapper);
-        let first = is_running(&init);
-        keeps(&init);
-        let mut steps = Steps::of(&init);
-        first.signal(Signal::SIGKILL);
-        let child = steps.until_forked(|_| first.state().is_none() && clones(&init));
-        let pid = child.inner_pid().map(i64::from).unwrap();
-        steps.crash();
-        steps.until_executed();
-        steps.until(|call| call.number == libc::SYS_kill && call.first == pid);
-        // It was about to be what it is to be.
-        child.signal(Signal::SIGCONT);
-        until("it has its program", || (starts(&init, "web") == 2).then_some(()));
-        child.signal(Signal::SIGSTOP);
-        until("it is stopped", || is_stopped(child).then_some(()));
-        steps.crash();
-        drop(steps);
-        has_survived(&init, 2);
-        init.when_state("web", "running");
-        assert_eq!((init.main_of("web"), starts(&init, "web")), (child, 2), "{}", init.output());
-        assert!(!is_stopped(child));
-        init.finish_after_crash();
-    }
-}
-
 /// As its launcher has just been reaped for the second time, which `kill` brings about.
 fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
     let launcher = || init.sandbox.read("launcher").trim().parse::<i32>().ok();
@@ -158,37 +130,6 @@ fn a_pid_file_that_was_removed_in_the_replay_is_not_removed_in_the_next() {
 }
 
 #[test]
-fn what_was_about_to_be_killed_in_a_crash_is_killed_after_another() {
-    let left = "exec-start-pre: /bin/sh -c 'sleep 1000 & echo >>DIR/left'";
-    let text = format!("{AGAIN}{left}\nexec-start: DAEMON --trace DIR/web.trace");
-    let init = at_work(&text, BOTH[0]);
-    if init.status().0["tracking"] != "cgroup2" {
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
-    }
-    let first = is_running(&init);
-    keeps(&init);
-    let mut steps = Steps::of(&init);
-    first.signal(Signal::SIGKILL);
-    let has_left = || init.sandbox.read("left").lines().count() == 2;
-    let child = steps.until_forked(|_| first.state().is_none() && has_left() && clones(&init));
-    let pid = child.inner_pid().map(i64::from).unwrap();
-    steps.crash();
-    steps.until_executed();
-    steps.until(|call| call.number == libc::SYS_kill && call.first == pid);
-    steps.until(|call| call.number == libc::SYS_openat && kills_by_cgroup(&init));
-    assert!(child.is_alive());
-    steps.crash();
-    drop(steps);
-    has_survived(&init, 2);
-    init.when_state("web", "running");
-    until("it has begun", || (starts(&init, "web") == 2).then_some(()));
-    init.tell("ping", &json!({}));
-    assert!(!child.is_alive());
-    assert_eq!(init.processes_of("web"), [init.main_of("web")], "{}", init.output());
-    init.finish_after_crash();
-}
-
-#[test]
 fn who_has_stopped_itself_does_not_go_on_after_two_crashes() {
     let script = "echo start >>DIR/web.trace; test -e DIR/go && kill -STOP $$$$; echo on >>DIR/web.trace; exec sleep 1000";
     for wrapper in BOTH {
@@ -213,17 +154,6 @@ fn who_has_stopped_itself_does_not_go_on_after_two_crashes() {
         assert_eq!(init.sandbox.trace("web.trace"), ["start", "on", "start"]);
         init.finish_after_crash();
     }
-}
-
-/// It is just making a process of a unit: its helpers are forks.
-pub(super) fn clones(init: &Init) -> bool {
-    let call = init.process().read("syscall").unwrap_or_default();
-    call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_clone3)
-}
-
-/// It has open by what all in a cgroup are killed.
-fn kills_by_cgroup(init: &Init) -> bool {
-    init.process().files().values().any(|file| file.contains("/cgroup.kill"))
 }
 
 /// It is going back to now.

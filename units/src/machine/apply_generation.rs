@@ -39,7 +39,6 @@ impl Machine {
             }
         }
         if !Arc::ptr_eq(&self.generation, &next.generation) {
-            self.begun_before.clear();
             self.carry_over(now, &next, &places, out);
             if self.planted(Mutant::ReloadReplacesAll) {
                 let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());

@@ -63,7 +63,6 @@ impl Machine {
                 removed_units,
                 runs,
                 next_run,
-                begun_before,
                 timers,
                 queue,
                 touched,

@@ -90,7 +90,6 @@ mod failure;
 mod health;
 mod held_targets;
 mod index;
-mod kept;
 pub mod mutant;
 pub mod needed_set;
 mod phase;
@@ -127,7 +126,6 @@ use event::{Event, RunId};
 use mutant::Mutant;
 use needed_set::Wish;
 use reason::Refusal;
-use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -139,18 +137,14 @@ use timer::{Key, Timers};
 type Ix = u32;
 
 /// See the module.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     /// The planted bug that the simulator must find.
     #[cfg(feature = "sim")]
-    #[serde(skip)]
     mutant: Option<Mutant>,
-    #[serde(skip)]
     generation: Arc<Generation>,
-    #[serde(skip)]
     graph: Arc<Graph>,
     /// Errors in the present graph.
-    #[serde(skip)]
     faults: Arc<Vec<Fault>>,
     policy: Policy,
     wish: Wish,
@@ -165,13 +159,9 @@ pub struct Machine {
     /// Names of removed units that are still up; their cells follow those of the generation.
     removed_units: Vec<crate::text::name::Name>,
     /// Returned for an index that has no cell.
-    #[serde(skip, default = "Cell::empty")]
     empty: Cell,
     runs: BTreeMap<RunId, Ix>,
     next_run: u64,
-    /// Numbers that runs had before a crash, lowest first, for the next starts of their units.
-    #[serde(skip)]
-    begun_before: BTreeMap<Ix, BTreeSet<RunId>>,
     timers: Timers,
 
     /// Worklist of [`propagation`].
@@ -179,10 +169,8 @@ pub struct Machine {
     /// Units whose shown state may have changed in this step.
     touched: Vec<Ix>,
     /// Units whose record may have changed since [`Machine::take_changes`].
-    #[serde(skip)]
     changed: Vec<Ix>,
     /// All records may have changed.
-    #[serde(skip)]
     all_changed: bool,
     visited: usize,
     may_stop: BTreeSet<Key>,
@@ -227,7 +215,6 @@ impl Machine {
             empty: Cell::empty(),
             runs: BTreeMap::new(),
             next_run: 1,
-            begun_before: BTreeMap::new(),
             timers: Timers::default(),
             queue: Vec::new(),
             touched: Vec::new(),

@@ -216,10 +216,6 @@ pub enum Mutant {
     BackoffForEver,
     /// a crash and resume forgets how often units have failed.
     ResumeForgetsFailures,
-    /// runs started before a crash get other numbers after it.
-    RunsGetOtherNumbers,
-    /// of a unit's runs started before a crash, only the last is known after it.
-    OneRunBegunBefore,
     /// masks: each name of a unit that is one thing must be masked by itself.
     NamesApart,
     /// imported wishes: a unit that pulls another in waits for it too.

@@ -212,6 +212,20 @@ impl Machine {
         Ok(machine)
     }
 
+    /// The machine after a crash or an upgrade, for the simulator. None: it cannot be built.
+    #[cfg(feature = "sim")]
+    pub fn resumed(&self) -> Option<Machine> {
+        let mut records = self.records();
+        if self.planted(Mutant::ResumeForgetsFailures) {
+            records.units.iter_mut().for_each(|unit| unit.failures = 0);
+        }
+        let mut machine = Machine::from_records(records, self.generation.clone()).ok()?;
+        machine.mutant = self.mutant;
+        // The records that were written before the resume still hold.
+        machine.take_changes();
+        Some(machine)
+    }
+
     /// Puts each unit in its place. A name that the generation does not have is a removed unit.
     fn take_units(&mut self, booted: bool, units: Vec<UnitRecord>) -> Result<(), String> {
         let generation = Arc::clone(&self.generation);

@@ -112,8 +112,6 @@ pub const ALL: &[(Mutant, &str)] = &[
     (Mutant::NoDelay, "delay: the next try comes at once"),
     (Mutant::BackoffForEver, "delay: the next try never comes"),
     (Mutant::ResumeForgetsFailures, "a crash and resume forgets how often units have failed"),
-    (Mutant::RunsGetOtherNumbers, "runs that were begun before a crash get other numbers"),
-    (Mutant::OneRunBegunBefore, "of a unit's runs begun before a crash only the last is known"),
     (Mutant::NamesApart, "masks: of a unit that is one thing each name has to be masked by itself"),
     (Mutant::PullWaits, "imported wishes: what pulls a unit in waits for it too"),
     (

@@ -14,7 +14,6 @@ use crate::machine::reason::Reason;
 use crate::spec::{DependencyKind, Exit, Readiness};
 use crate::text::time::Time;
 use crate::unit::generation::UnitId;
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,17 +74,15 @@ impl Machine {
 
     /// Starts a run.
     pub(super) fn begin(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
-        let before = self.begun_before.get_mut(&ix).and_then(BTreeSet::pop_first);
         let Some(unit) = self.unit(ix) else { return };
-        let id = before.unwrap_or(RunId(self.next_run));
+        let id = RunId(self.next_run);
         let run = Box::new(Run::new(id, unit));
         // A socket unit has no process and needs no slot, but is active only when it listens.
         let (name, instant) = (unit.name.clone(), unit.readiness == Readiness::Instant);
         let limited = self.slots > 0 && unit.kind.has_process();
         let ready_by = unit.live.start_timeout.map(|span| now.after(span));
         let repeats = self.planted(Mutant::RunIdTwice) && id.0.is_multiple_of(8);
-        let is_next = before.is_none() && !repeats;
-        self.next_run = self.next_run.saturating_add(u64::from(is_next));
+        self.next_run = self.next_run.saturating_add(u64::from(!repeats));
         self.cell_mut(ix).must_stop = false;
         out.push(Action::Start { unit: UnitId(ix), name, run: id });
         if instant {

@@ -6,7 +6,7 @@ use crate::control::answer::System;
 use crate::control::view;
 use crate::machine::Machine;
 use crate::machine::action::Action;
-use crate::machine::event::{Event, Goal, RunId, Shutdown};
+use crate::machine::event::{Event, Goal, Shutdown};
 use crate::machine::mutant::Mutant;
 use crate::machine::record::{Changes, UnitRecord};
 use crate::simulator::digest::Digest;
@@ -24,7 +24,6 @@ pub struct Subject {
     places: (u32, Vec<Option<usize>>),
     /// Its own check of itself is not asked: the simulator must see the mistake from outside.
     sound: bool,
-    journal: Journal,
     /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
     acts: bool,
     /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
@@ -33,49 +32,13 @@ pub struct Subject {
     written: Vec<UnitRecord>,
 }
 
-/// What a crash goes back to, and what was noted since.
-#[derive(Clone, Debug, Default)]
-struct Journal {
-    /// Of this generation: what was noted under one means nothing under another.
-    generation: u32,
-    kept: Vec<u8>,
-    records: Vec<Record>,
-}
-
-/// One of its notes.
-#[derive(Clone, Debug)]
-enum Record {
-    Heard(Time, Event),
-    Begun(UnitId, RunId),
-}
-
-/// The state is kept after so many records.
-const KEPT_AFTER: usize = 24;
-/// So far what nobody has noted shifts the numbers of runs.
-const SHIFT: u64 = 3;
-
-/// The runs that these orders begin.
-fn begun(actions: &[Action]) -> impl Iterator<Item = (UnitId, RunId)> {
-    actions.iter().filter_map(|action| match action {
-        Action::Start { unit, run, .. } => Some((*unit, *run)),
-        Action::Stop { .. }
-        | Action::Kill { .. }
-        | Action::ReloadUnit { .. }
-        | Action::Note(_)
-        | Action::Emergency
-        | Action::Finish(_) => None,
-    })
-}
-
 impl Default for Subject {
     fn default() -> Subject {
         let machine = Machine::new(Duration::from_secs(90));
-        let journal = Journal::default();
         Subject {
             machine,
             places: Default::default(),
             sound: true,
-            journal,
             acts: false,
             records_lack: false,
             written: Vec::new(),
@@ -113,8 +76,7 @@ impl Subject {
 
     /// One event: what is ordered, and whether it was refused.
     pub fn step(&mut self, now: Time, event: Event) -> (Vec<Action>, bool) {
-        let outcome = self.machine.step(now, event.clone());
-        self.note(now, event, &outcome.actions);
+        let outcome = self.machine.step(now, event);
         self.write();
         (outcome.actions, outcome.refused.is_some())
     }
@@ -136,54 +98,8 @@ impl Subject {
         }
     }
 
-    fn note(&mut self, now: Time, event: Event, actions: &[Action]) {
-        let generation = self.machine.generation().number;
-        if self.journal.generation != generation || self.journal.records.len() >= KEPT_AFTER {
-            let kept = self.machine.keep();
-            self.journal = Journal { generation, kept, records: Vec::new() };
-            return;
-        }
-        self.journal.records.push(Record::Heard(now, event));
-        self.journal.records.extend(begun(actions).map(|(unit, run)| Record::Begun(unit, run)));
-    }
-
-    /// At which record the journal can be cut off by a crash so that the machine that goes back is not
-    /// the one of that moment, or something else is begun on its way; None: at none.
-    fn bad_cut(&self) -> Option<usize> {
-        let Journal { kept, records, .. } = &self.journal;
-        if kept.is_empty() {
-            return None;
-        }
-        // The same life without a crash.
-        let Some(mut live) = self.machine.gone_back(kept) else { return Some(0) };
-        let mut then = live.keep();
-        let (mut heard, mut noted, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, record) in records.iter().enumerate() {
-            match record {
-                Record::Heard(now, event) => {
-                    all.extend(begun(&live.step(*now, event.clone()).actions));
-                    then = live.keep();
-                    heard.push((*now, event.clone()));
-                }
-                Record::Begun(unit, run) => noted.push((*unit, *run)),
-            }
-            // A start that was not noted is one of now, with the next number.
-            let shift = if noted.len() == all.len() { SHIFT } else { 0 };
-            let again = self.machine.gone_back(kept).is_some_and(|mut machine| {
-                let actions = machine.go_back_to_now(&heard, &noted, shift);
-                begun(&actions).eq(all.iter().copied()) && machine.keep() == then
-            });
-            if !again {
-                return Some(at);
-            }
-        }
-        (then != self.machine.keep()).then_some(records.len())
-    }
-
-    /// Asks it all it can be asked, cuts the journal at each record, then goes on with the machine that
-    /// a resume would give.
+    /// Asks it all it can be asked, then goes on with the machine that a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
-        let bad_cut = self.bad_cut();
         let before = Digest::of(&self.machine);
         if self.acts {
             self.machine.step(now, Event::Shutdown(Shutdown::Halt));
@@ -205,7 +121,7 @@ impl Subject {
         let (after, machine) = (Digest::of(machine), self.machine.resumed());
         let resumed = machine.as_ref().map_or(0, Digest::of);
         self.machine = machine.unwrap_or_else(|| self.machine.clone());
-        Asked { before, after, resumed, bad_cut }
+        Asked { before, after, resumed }
     }
 
     /// Its public answers.

@@ -117,8 +117,6 @@ pub struct Asked {
     pub after: u64,
     /// After a resume.
     pub resumed: u64,
-    /// After which record of the journal a crash would have changed something.
-    pub bad_cut: Option<usize>,
 }
 
 /// What an invariant says: nothing, or what is wrong.

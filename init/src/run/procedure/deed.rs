@@ -76,7 +76,7 @@ impl Part {
 }
 
 /// Whom a signal is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Whom {
     /// The main process; while starting, the process of the line under way.
     Main,
@@ -100,7 +100,7 @@ pub(crate) enum Alarm {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Deed {
     /// Start this line.
     Spawn(Part),

@@ -64,10 +64,9 @@ fn the_nearer_word_wins() {
                 place: None,
                 take_terminal: false,
                 is_awaited: false,
-                begun: None,
             };
             let prepared = Prepared::new(request).unwrap();
-            let child = Spawner::with(way).unwrap().spawn(prepared).unwrap();
+            let child = Spawner::with(way).unwrap().spawn(prepared, 0).unwrap();
             let mut text = String::new();
             read.read_to_string(&mut text).unwrap();
             assert_eq!(wait::await_end(child.pid).unwrap(), Exit::Code(0));
@@ -136,9 +135,8 @@ fn words_come_from_env_files_too() {
             place: None,
             take_terminal: false,
             is_awaited: false,
-            begun: None,
         };
-        let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
+        let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();
         let mut text = String::new();
         read.read_to_string(&mut text).unwrap();
         wait::await_end(child.pid).unwrap();

@@ -155,10 +155,9 @@ pub(crate) fn start(
         place: None,
         take_terminal: false,
         is_awaited: false,
-        begun: None,
     };
     shape(&mut request);
-    let Child { pid, report } = Spawner::with(way).unwrap().spawn(Prepared::new(request)?)?;
+    let Child { pid, report } = Spawner::with(way).unwrap().spawn(Prepared::new(request)?, 0)?;
     Ok(Running { pid, report, reaped: false })
 }
 

@@ -121,9 +121,8 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             place: None,
             take_terminal: false,
             is_awaited: false,
-            begun: None,
         };
-        let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap()).unwrap();
+        let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();
         let mut text = String::new();
         read.read_to_string(&mut text).unwrap();
         assert_eq!(wait::await_end(child.pid).unwrap(), Exit::Code(0));

@@ -16,7 +16,6 @@ pub(in crate::sys) fn frame() -> Frame {
         report: Some(26),
         placed: Some((27, 9)),
         take_terminal: true,
-        note: vec![1, 2, 3],
     }
 }
 

@@ -49,7 +49,6 @@ pub const ALL: &[(&str, Check)] = &[
     ("L31 skipped has no stop", stop::l31_skipped_has_no_stop),
     ("L32 told", state::l32_told),
     ("L33 prompt stop", stop::l33_prompt_stop),
-    ("L34 journal cut", run::l34_journal_cut),
     ("L36 leaves", bound::l36_leaves),
     ("L37 over", stop::l37_over),
     ("L38 handlers finish", stop::l38_handlers_finish),

@@ -110,15 +110,6 @@ pub fn l21_read_only(view: &View) -> Verdict {
     }
 }
 
-/// L34: at whichever record the journal is cut, the machine that goes back after the crash is the one
-/// of that moment, and has begun the same runs.
-pub fn l34_journal_cut(view: &View) -> Verdict {
-    match view.asked.as_ref().and_then(|asked| asked.bad_cut) {
-        Some(record) => Err(format!("a crash after record {record} has changed something")),
-        None => Ok(()),
-    }
-}
-
 /// L39: the machine that is built from the records of the present one equals it in every field.
 pub fn l39_records(view: &View) -> Verdict {
     view.rebuilt.clone().map_err(|why| format!("built from its records: {why}"))

@@ -40,7 +40,6 @@ pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L31", Mutant::SkippedIsStopped),
     ("L32", Mutant::NotedTwice),
     ("L33", Mutant::PromptStopWaits),
-    ("L34", Mutant::OneRunBegunBefore),
     ("L36", Mutant::LeavingForEver),
     ("L37", Mutant::SuccessRemains),
     ("L38", Mutant::CauseTakesHandlerAlong),

@@ -1,5 +1,4 @@
-//! What the fuzz target `kept_machine` holds of any bytes that a machine might be read from after
-//! a crash of init: they are refused, or are a machine that can be asked, told facts, given the
+//! What the fuzz target `machine_records` holds of any bytes as the records of a machine: they are refused, or are a machine that can be asked, told facts, given the
 //! time, and ended, without a panic and without work that has no end.
 //!
 //! A first byte above 127: the bytes are those of a machine at work, which the rest tells facts
@@ -19,15 +18,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The machine, if it is one. Panics where one of the promises is broken.
-pub fn kept_machine(bytes: &[u8]) -> Option<Machine> {
-    let machine = Machine::from_kept(&meant(bytes)?, at_work().0.clone())?;
-    let again = Machine::from_kept(&machine.keep(), at_work().0.clone());
-    assert!(again.is_some(), "what was taken and kept again is refused");
+pub fn machine_records(bytes: &[u8]) -> Option<Machine> {
+    let machine = decoded(&meant(bytes)?)?;
+    assert!(decoded(&encoded(&machine)).is_some(), "records of a machine are refused");
     live(machine.clone());
     Some(machine)
 }
 
-/// The kept machine an input stands for.
+fn encoded(machine: &Machine) -> Vec<u8> {
+    postcard::to_allocvec(&machine.records()).expect("records can be encoded")
+}
+
+fn decoded(bytes: &[u8]) -> Option<Machine> {
+    Machine::from_records(postcard::from_bytes(bytes).ok()?, at_work().0.clone()).ok()
+}
+
+/// The records an input stands for.
 pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = input.split_first()?;
     Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
@@ -81,7 +87,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
         ];
         machine.step(now, facts[usize::from(from.byte()) % facts.len()].clone());
     }
-    let mut bytes = machine.keep();
+    let mut bytes = encoded(&machine);
     from.damage(&mut bytes, 3);
     bytes
 }

@@ -1,30 +1,29 @@
-//! What the fuzz target `journal_notes` holds of any bytes where the next image of init looks for
-//! what happened since the state was kept: it finds no more than there is room for, the same
-//! each time, and nothing twice. A first byte above 127: the rest chooses notes, some of them broken.
+//! What the fuzz target `inbox` holds of any bytes where the next image of init looks for the inputs that its
+//! state does not know: it finds no more than there is room for, the same each time, and nothing twice. A
+//! first byte above 127: the rest chooses entries, some of them broken.
 
 use super::composed::Composed;
-use crate::journal::notes::{
-    BYTES, CONTROL, END, ENTRIES, ENTRY, LENGTH, MESSAGE, Past, RING, TEXT, What, Wished, place,
+use crate::state::inbox::{
+    BYTES, CONTROL, END, ENTRIES, ENTRY, Inbox, Input, LENGTH, MESSAGE, RING, TEXT, place,
 };
-use groundstate_units::machine::event::{Event, Shutdown};
 
-/// How many notes there are, if any. Panics where one of the promises is broken.
-pub fn journal_notes(bytes: &[u8]) -> Option<usize> {
+/// How many inputs there are, if any. Panics where one of the promises is broken.
+pub fn inbox(bytes: &[u8]) -> Option<usize> {
     let (memory, after) = meant(bytes)?;
-    let past = Past::read(&memory, after);
-    assert!(past.notes.len() as u64 <= ENTRIES + 2 && past.last >= past.known);
-    for note in &past.notes {
-        if let What::Heard(text) = &note.what {
-            assert!(text.len() <= usize::from(u16::MAX));
+    let found = Inbox::read(&memory, after);
+    assert!(found.inputs.len() as u64 <= ENTRIES + 2 && found.last >= after);
+    for input in &found.inputs {
+        if let Input::Message { bytes, .. } = input {
+            assert!(bytes.len() <= usize::from(u16::MAX));
         }
     }
-    assert_eq!(Past::read(&memory, after).notes, past.notes);
+    assert_eq!(Inbox::read(&memory, after).inputs, found.inputs);
     // What the kernel had in hand is all there is behind the last.
-    assert!(Past::read(&memory, past.last).notes.len() <= 2);
-    (!past.notes.is_empty()).then_some(past.notes.len())
+    assert!(Inbox::read(&memory, found.last).inputs.len() <= 2);
+    (!found.inputs.is_empty()).then_some(found.inputs.len())
 }
 
-/// The memory an input stands for, and after which note it is read.
+/// The memory an input stands for, and behind which entry it is read.
 pub fn meant(input: &[u8]) -> Option<(Vec<u8>, u64)> {
     let (first, rest) = input.split_first()?;
     let mut memory = vec![0; BYTES];
@@ -44,10 +43,10 @@ fn compose(memory: &mut [u8], after: u64, from: &mut Composed<'_>) {
     let mut seq = after + 1;
     while !from.is_over() && seq < after + 64 {
         let text = text(from);
-        let kind = 1 + u16::from(from.byte() % 8);
+        let kind = 1 + u16::from(from.byte() % 4);
         let length = if from.one_in(16) { usize::from(from.byte()) } else { text.len() };
         for (more, piece) in text.chunks(TEXT).enumerate() {
-            let kind = if more == 0 || from.one_in(32) { kind } else { 6 };
+            let kind = if more == 0 || from.one_in(32) { kind } else { 4 };
             let entry = &mut memory[place(seq)..][..ENTRY];
             entry[..8].copy_from_slice(&seq.to_ne_bytes());
             entry[8..10].copy_from_slice(&kind.to_ne_bytes());
@@ -64,13 +63,10 @@ fn compose(memory: &mut [u8], after: u64, from: &mut Composed<'_>) {
     }
 }
 
-/// What a note may be about.
+/// The text of an entry.
 fn text(from: &mut Composed<'_>) -> Vec<u8> {
-    let wish = |wish: Wished| postcard::to_allocvec(&wish).expect("it can be written");
-    match from.byte() % 4 {
-        0 => wish(Wished::End(Shutdown::Halt)),
-        1 => wish(Wished::Event(Event::Tick)),
-        2 => vec![from.byte(); 8],
+    match from.byte() % 2 {
+        0 => vec![from.byte(); 8],
         _ => [&[0], from.raw(255)].concat(),
     }
 }
