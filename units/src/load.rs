@@ -1,15 +1,14 @@
-//! Everything on disk made one generation: settings, accounts, policy, unit files.
+//! Loads settings, accounts, policy and unit files into one generation.
 //!
-//! Pure but for the questions it asks through [`Files`]; the result is the same
-//! whatever order a directory lists its names in. A file whose stamp, and those of
-//! its drop-ins, did not change since the previous generation is not parsed again.
-//! A mistake breaks the unit it is in and is told; [`Loaded::refused`] says that
-//! more than single units is wrong, which a reload does not take. Whether a *broken
-//! unit* is needed is the machine's to judge.
+//! Pure except for the questions it asks through [`Files`]. The order in which a directory lists
+//! its names does not affect the result. A file is not parsed again if its stamp and those of its
+//! drop-ins are unchanged since the previous generation. An error breaks the unit it is in and is
+//! reported. [`Loaded::refused`] tells that more than single units is wrong, which a reload
+//! refuses. The machine decides whether a *broken unit* is needed.
 //!
-//! What sources hold ([`crate::load::delivered`]) is laid beside it; [`put`] changes one source
-//! and looks at nothing else: what an operator has edited and not loaded yet stays so.
-//! [`mod@instances`] likewise changes which instances of templates there are, and no more.
+//! The units of sources ([`crate::load::delivered`]) are loaded beside these. [`put`] replaces one
+//! source and reads nothing else, so that edits of an operator take effect only with a reload.
+//! [`mod@instances`] likewise changes only the instances of templates.
 
 pub mod delivered;
 pub(crate) mod diagnostics;
@@ -53,20 +52,20 @@ use source::read_source;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-/// A loaded set.
+/// A loaded generation.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Number 0: init counts.
+    /// The generation, with number 0: init numbers it.
     pub generation: Generation,
-    /// Files that were parsed, of all that [`Generation::files`] lists.
+    /// Number of files that were parsed, of all in [`Generation::files`].
     pub parsed: usize,
-    /// There is an error that no single named unit stands for: a file or directory that
-    /// can not be read, settings or policy with a mistake, a unit whose name can not be
-    /// told. A boot goes on; a reload is refused.
+    /// There is an error that belongs to no single named unit: an unreadable file or directory, an
+    /// error in settings or policy, or a unit without a recognizable name. A boot continues; a
+    /// reload is refused.
     pub refused: bool,
 }
 
-/// Loads everything. `in_force`: the generation that is, if there is one.
+/// Loads everything. `in_force` is the present generation, if there is one.
 pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = loader.settings();
@@ -94,9 +93,9 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     loader.finish(&overlaid, set, settings.clone(), policy)
 }
 
-/// Loads one source anew. All else is as it is in the generation in force: files that were
-/// changed since are an operator's who has not asked for a reload yet. A drop-in of the unit
-/// directories is read with the file it is for.
+/// Loads one source again and takes everything else from the present generation. Files that changed
+/// since belong to an operator who has not requested a reload. A drop-in of the unit directories is
+/// read with its file.
 pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: Source) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = previous.settings.clone();
@@ -108,7 +107,7 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let (accounts, trust) = (&accounts, options.trust);
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
     let before = Before::of(Some(previous)).by_texts_alone();
-    // What is wrong with a directory is told by a reload.
+    // A reload reports errors of directories.
     let mut silent = Loader { files, options, found: Vec::new(), refused: false };
     let folders = silent.folders(&settings);
     sources.iter().for_each(|source| read_source(&context, source, &folders, &before, &mut set));
@@ -123,7 +122,7 @@ fn around(files: &dyn Files) -> Surroundings {
     Surroundings { facts: facts::gather(files), ..Surroundings::default() }
 }
 
-/// Targets that are asked for from outside the unit files.
+/// Targets that are requested from outside the unit files.
 fn wanted(options: &Options, settings: &Settings, policy: &Policy) -> Vec<String> {
     let goals = [&settings.default_target, &settings.emergency_target];
     let keys = settings.reactions.goals().map(|(_, goal)| goal);
@@ -135,7 +134,7 @@ fn is_account(options: &Options, record: &FileRecord) -> bool {
     [&options.passwd, &options.group].iter().any(|path| ***path == *record.path)
 }
 
-/// A file of units: as the previous generation has it, or read anew.
+/// Loads a unit file: from the previous generation, or by reading it.
 enum Read {
     Kept(Vec<Draft>, FileRecord),
     Anew(UnitFile),
@@ -154,7 +153,7 @@ impl Loader<'_> {
         self.found.push(diagnostic);
     }
 
-    /// Numbers everything and looks at it as a whole.
+    /// Numbers everything and checks the generation as a whole.
     fn finish(
         mut self,
         files: &dyn Files,
@@ -197,8 +196,8 @@ impl Loader<'_> {
         loaded
     }
 
-    /// What is kept of the sources the settings name. One that can not be read any more is
-    /// what it was: a reload loses nothing of it.
+    /// Loads the stored units of the sources in the settings. A source that cannot be read keeps
+    /// its units, so that a reload loses none.
     fn sources(
         &mut self,
         settings: &Settings,
@@ -221,7 +220,7 @@ impl Loader<'_> {
         sources
     }
 
-    /// A file that may be missing unless it is `needed`.
+    /// Reads a file that may be missing unless it is `needed`.
     fn optional(&mut self, path: &str, needed: bool) -> Option<Vec<u8>> {
         let missing = matches!(self.files.stat(path), Err(crate::load::files::Problem::Missing));
         if missing && !needed {
@@ -271,7 +270,7 @@ impl Loader<'_> {
         policy
     }
 
-    /// passwd and group; missing ones know nobody.
+    /// Reads passwd and group; a missing file has no entries.
     fn accounts(&mut self) -> (Accounts, Vec<FileRecord>) {
         let mut texts = Vec::new();
         let mut records = Vec::new();
@@ -349,7 +348,7 @@ impl Loader<'_> {
                 None => Read::Anew(unit_file::load(context, &found.path, &drop_ins)),
             }
         };
-        // Side by side, if the caller likes; taken in their order.
+        // The caller may read files in parallel; the results are taken in order.
         let had: Vec<OnceLock<Read>> = folders.files.iter().map(|_| OnceLock::new()).collect();
         files.each(had.len(), &|at| {
             if let (Some(found), Some(place)) = (folders.files.get(at), had.get(at)) {
@@ -374,7 +373,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Drop-ins for nobody, neither of the directories nor of a source.
+    /// Reports drop-ins without a unit, in the directories or in a source.
     fn tell_unused(&mut self, folders: &Folders, set: &Set) {
         let units = set.drafts.iter().map(|draft| draft.name.as_str());
         let files = set.records.iter().map(|record| folder::stem(&record.path));

@@ -1,5 +1,5 @@
-//! Limits of a load that no file can exceed for itself: what is over them is broken, and the
-//! other units are as they would be without it.
+//! Limits of a whole load, which no single file can exceed. Units over a limit are broken; the
+//! other units are as they would be without them.
 
 use super::set::Set;
 use crate::limit;
@@ -12,7 +12,7 @@ use crate::unit::generation::{Fault, FileRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Estimated size of a draft in an encoded generation.
+/// Returns the estimated size of a draft in an encoded generation.
 pub(super) fn size(draft: &Draft) -> usize {
     let names = draft.provides.iter().chain(&draft.wanted_by).chain(&draft.required_by);
     let names = names.chain(&draft.pulled_by).map(|name| name.as_str().len() + 8);
@@ -22,7 +22,7 @@ pub(super) fn size(draft: &Draft) -> usize {
 }
 
 impl Set {
-    /// Compiles the patterns that are dear, each once: those of sources last.
+    /// Compiles each expensive pattern once, those of sources last.
     pub(super) fn check_patterns(&mut self, context: &Context<'_>) {
         let mut dear: Vec<&mut Draft> =
             self.drafts.iter_mut().filter(|draft| draft.dear_pattern.is_some()).collect();
@@ -66,8 +66,8 @@ impl Set {
         }
     }
 
-    /// Breaks the units of the largest files until what is left can be handed over; those of
-    /// sources first, so that no source breaks a unit of the machine.
+    /// Breaks the units of the largest files until the rest can be handed over. Units of sources go
+    /// first, so that no source breaks a unit of the machine.
     pub(super) fn keep_to_size(&mut self, context: &Context<'_>, most: usize) {
         let mut total: usize = self.drafts.iter().map(size).sum();
         if total <= most {
@@ -98,14 +98,14 @@ impl Set {
         }
     }
 
-    /// Adds to what is said of a file.
+    /// Adds a diagnostic to a file.
     pub(super) fn tell(&mut self, file: &str, said: Diagnostic) {
         let known = self.records.iter_mut().find(|known| *known.path == *file);
         known.into_iter().for_each(|record| add(record, said.clone()));
     }
 }
 
-/// Adds to what is said of a file, within its limit. The next load has to find it again.
+/// Adds a diagnostic to a file, within its limit, and makes the next load read the file again.
 fn add(record: &mut FileRecord, said: Diagnostic) {
     record.again = true;
     if !record.diagnostics.contains(&said) && record.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE
@@ -114,7 +114,7 @@ fn add(record: &mut FileRecord, said: Diagnostic) {
     }
 }
 
-/// Leaves of a draft its names, the wishes for it, and that it is broken. Returns what it takes now.
+/// Reduces a draft to a broken unit with its names and the wishes for it. Returns its present size.
 fn empty(draft: &mut Draft, why: &Diagnostic, context: &Context<'_>) -> usize {
     let fault = Fault { at: why.at.clone(), message: why.message.clone() };
     *draft = Draft {

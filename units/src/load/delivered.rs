@@ -1,11 +1,10 @@
-//! The files of a source as the loader sees them: taken from a request or from where the
-//! last one was kept, and laid over the file system, so that they are read, checked and
-//! recorded like the files of a directory.
+//! The files of a source, from a request or from their store. They are laid over the file system,
+//! so that they are read, checked and recorded like the files of a directory.
 //!
-//! `SOURCES/NAME/current` is a link to the directory of the present revision. In it are
-//! the files under their own names and [`STATE`], which says the revision and the roots.
-//! Who writes that is `init`'s loader; here it is only read. A file of a source is known
-//! again by its text, not by its inode: each revision is written anew.
+//! `SOURCES/NAME/current` is a link to the directory of the present revision. That directory holds
+//! the files under their own names and [`STATE`] with the revision and the roots. Only init's
+//! loader writes it. A file of a source is recognized by its text, not by its inode, because each
+//! revision is written anew.
 
 use crate::control::source_set::SourceSet;
 use crate::limit;
@@ -26,13 +25,13 @@ pub const STATE: &str = ".source";
 /// One source with its files.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name.
+    /// The name of the source.
     pub name: Name,
-    /// How often it has been put.
+    /// The revision.
     pub revision: u64,
-    /// Targets that are to be up.
+    /// Targets that should be up.
     pub roots: Vec<Name>,
-    /// By path.
+    /// The files by path.
     texts: BTreeMap<Arc<str>, Text>,
 }
 
@@ -42,7 +41,7 @@ struct Text {
     stat: Stat,
 }
 
-/// Where the files of a source are.
+/// The directory of the files of a source.
 pub fn directory(sources: &str, name: &Name) -> String {
     format!("{sources}/{name}/current")
 }
@@ -65,7 +64,7 @@ fn parse_state(text: &str) -> Option<(u64, Vec<Name>)> {
 }
 
 impl Source {
-    /// As a request wants it. `sources` is the directory of all sources.
+    /// Creates the source of a request. `sources` is the directory of all sources.
     pub fn of(name: Name, revision: u64, set: SourceSet, sources: &str, trust: Trust) -> Source {
         let directory = directory(sources, &name);
         let mut source = Source { name, revision, roots: set.roots, texts: BTreeMap::new() };
@@ -75,10 +74,10 @@ impl Source {
         source
     }
 
-    /// As it was kept; None: it never was.
+    /// Reads the stored source. Returns `None` if it was never put.
     ///
     /// # Errors
-    /// It is there and can not be read.
+    /// The stored source cannot be read.
     pub(crate) fn kept(
         files: &dyn Files,
         sources: &str,
@@ -118,7 +117,7 @@ impl Source {
 
     fn add(&mut self, path: String, bytes: Vec<u8>, uid: u32) {
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        // Two hashes of 64 bits in the place of the times.
+        // Two 64-bit hashes take the place of the times.
         let modified = hash(&bytes).cast_signed();
         let changed = bytes.iter().rev().fold(modified, |sum, byte| {
             sum.rotate_left(5).wrapping_mul(0x27d4_eb2f_1656_67c5).wrapping_add(i64::from(*byte))
@@ -128,13 +127,13 @@ impl Source {
         self.texts.insert(path.into(), Text { bytes, stat });
     }
 
-    /// Paths of its files, in order.
+    /// Returns the paths of its files, in order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Arc<str>> {
         self.texts.keys()
     }
 }
 
-/// The file system with the files of sources in their places.
+/// The file system overlaid with the files of sources.
 pub(crate) struct Overlaid<'a> {
     pub(crate) below: &'a dyn Files,
     pub(crate) sources: &'a [Source],

@@ -1,5 +1,5 @@
-//! What is only found with all units at hand: the graph's mistakes, and advice about
-//! units that are fine each by itself. Here findings also get their lines and order.
+//! Diagnostics that need all units: errors of the graph, and advice about units that are fine each
+//! by itself. Diagnostics also get their excerpts and order here.
 
 use crate::graph::Graph;
 use crate::limit;
@@ -11,14 +11,14 @@ use crate::unit::generation::{FileRecord, Generation, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Adds what the graph finds, and keeps to the limit, errors first.
+/// Adds the errors of the graph, and keeps to the limit, errors first.
 pub(crate) fn add_graph(generation: &mut Generation, alone: bool) {
     let mut found = std::mem::take(&mut generation.diagnostics);
     let (_, faults) = Graph::resolve(generation, &generation.policy);
     for fault in faults {
         let mut diagnostic = fault.diagnostic;
         if alone && diagnostic.code == "missing-target" {
-            // The others may be in files that were not given.
+            // The other units may be in files that were not given.
             diagnostic.severity = Severity::Note;
         }
         if matches!(diagnostic.code.as_str(), "ring" | "double-claim") {
@@ -36,7 +36,7 @@ pub(crate) fn add_graph(generation: &mut Generation, alone: bool) {
     generation.diagnostics = found;
 }
 
-/// Imported units whose requirement nobody provides: each by itself can never start.
+/// Reports imported units with a requirement that no unit provides: they can never start.
 fn unmet(generation: &Generation, alone: bool) -> Vec<Diagnostic> {
     let severity = if alone { Severity::Note } else { Severity::Warning };
     let mut found = Vec::new();
@@ -59,7 +59,7 @@ fn unmet(generation: &Generation, alone: bool) -> Vec<Diagnostic> {
     found
 }
 
-/// What is allowed and seldom meant.
+/// Reports definitions that are allowed but rarely intended.
 fn advice(generation: &Generation) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let goal = &generation.settings.default_target;
@@ -90,7 +90,7 @@ fn advice(generation: &Generation) -> Vec<Diagnostic> {
     found
 }
 
-/// The same mistake at each of its places, so that each file's owner sees it.
+/// Repeats a diagnostic at each of its places, so that the owner of each file sees it.
 fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
     let mut places = vec![diagnostic.at.clone()];
     places.extend(diagnostic.related.iter().cloned());
@@ -102,10 +102,10 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
     places.iter().map(one).collect()
 }
 
-/// Files that are read once more only to show a line of them.
+/// Limit of files that are read again only to show one line.
 const EXCERPT_FILES: usize = 64;
 
-/// Shows the line of what was found between files, and sorts everything by place.
+/// Adds excerpts to diagnostics between files, and sorts everything by place.
 pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mut Vec<Diagnostic>) {
     let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
     let paths: BTreeSet<Arc<str>> =
@@ -141,15 +141,15 @@ pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mu
     found.dedup();
 }
 
-/// Whom the link of a ring at this place leads to: `a waits-for (FILE:LINE) b …`.
+/// Returns the unit that a link of a ring leads to: `a waits-for (FILE:LINE) b …`.
 fn next_in_ring(diagnostic: &Diagnostic) -> Option<&str> {
     let place = format!("({}:{}) ", diagnostic.at.file, diagnostic.at.line);
     let (_, behind) = diagnostic.message.split_once(&place)?;
     behind.split_whitespace().next()
 }
 
-/// The graph knows of one file a unit. What the unit's own line does not name stands in a
-/// drop-in.
+/// Finds a name in drop-ins: the graph knows one file per unit, and a name that is not on the
+/// unit's own line is in a drop-in.
 fn look_in_drop_ins(
     files: &dyn Files,
     records: &[FileRecord],
@@ -170,7 +170,8 @@ fn look_in_drop_ins(
     }
 }
 
-/// The graph knows the line of a dependency; the column is where the line names it, if it does.
+/// Sets the column of a diagnostic to the name in the line, if the line contains it. The graph
+/// knows only the line.
 fn point_at_name(diagnostic: &mut Diagnostic, name: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.' | '@' | '-');
     let line = &diagnostic.excerpt;

@@ -1,13 +1,13 @@
-//! What the machine says about itself, for specifiers: asked through [`Files`], at most a
-//! few small files. What can not be read is not known.
+//! Facts about the machine for specifiers, from a few small files read through [`Files`]. A fact
+//! that cannot be read is unknown.
 
 use crate::load::files::Files;
 use crate::text::specifier::Facts;
 
-/// Bytes of each that are looked at.
+/// Limit of bytes read from each file.
 const MOST: usize = 16 * 1024;
 
-/// Asks.
+/// Reads the facts.
 pub fn gather(files: &dyn Files) -> Facts {
     let line = |path: &str| {
         let (bytes, _) = files.read(path, MOST).ok()?;
@@ -27,7 +27,7 @@ pub fn gather(files: &dyn Files) -> Facts {
     }
 }
 
-/// systemd's word for the kernel's.
+/// Returns systemd's name of a machine architecture of the kernel.
 fn architecture(machine: &str) -> String {
     match machine {
         "x86_64" => "x86-64",
@@ -40,7 +40,7 @@ fn architecture(machine: &str) -> String {
     .to_string()
 }
 
-/// `NAME="value"`.
+/// Returns the value of a line `NAME="value"`.
 fn field(line: &str) -> Option<(String, String)> {
     let (name, value) = line.trim().split_once('=')?;
     let value = value.trim_matches(|c| c == '"' || c == '\'');

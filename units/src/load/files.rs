@@ -1,12 +1,11 @@
-//! The file system as the loader sees it: a trait that `init` and `initctl` each
-//! implement over std::fs, and that tests implement over a map. All rules about
-//! which files are let in are in [`crate::load`]; an implementation only asks the
-//! kernel and must never block: a path is opened with O_NONBLOCK, O_NOCTTY and
-//! O_CLOEXEC, and nothing is read from what is no regular file.
+//! The file system as the loader sees it: a trait that `init` and `initctl` implement over std::fs,
+//! and tests over a map. [`crate::load`] has all rules about accepted files. An implementation only
+//! asks the kernel and must never block: it opens paths with O_NONBLOCK, O_NOCTTY and O_CLOEXEC,
+//! and reads only regular files.
 
 use crate::unit::generation::Stamp;
 
-/// What stands at a path.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -17,36 +16,36 @@ pub enum FileKind {
     Special,
 }
 
-/// What stat(2) says, links followed.
+/// The result of stat(2), with links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// The type.
     pub kind: FileKind,
     /// The lower 12 bits of st_mode.
     pub mode: u32,
-    /// Its owner.
+    /// The owner.
     pub uid: u32,
-    /// Its group.
+    /// The group.
     pub gid: u32,
-    /// What changes when it does.
+    /// The stamp, which changes when the file does.
     pub stamp: Stamp,
 }
 
-/// Why a file can not be had.
+/// The reason why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// ENOENT, ENOTDIR; a link to nowhere looks the same.
+    /// ENOENT or ENOTDIR; a dangling link looks the same.
     Missing,
-    /// It is no regular file, or (for a listing) no directory.
+    /// The path is no regular file or, for a listing, no directory.
     Kind(FileKind),
-    /// It is larger than asked for.
+    /// The file is larger than the limit.
     TooLarge,
-    /// Anything else, in the kernel's words.
+    /// Any other error, in the kernel's words.
     Other(String),
 }
 
 impl Problem {
-    /// The words for what went wrong with a path.
+    /// Returns the message for a path.
     pub(crate) fn words(&self) -> String {
         match self {
             Problem::Missing => "it does not exist, or is a link to nowhere".to_string(),
@@ -59,39 +58,39 @@ impl Problem {
     }
 }
 
-/// The questions the loader asks, from several threads at once.
+/// The operations of the loader, called from several threads at once.
 pub trait Files: Sync {
-    /// Names in a directory, in any order, without `.` and `..`, at most `limit`
-    /// ([`Problem::TooLarge`] beyond). Names that are not UTF-8 are given lossily.
+    /// Returns the names in a directory, in any order, without `.` and `..`, at most `limit`
+    /// ([`Problem::TooLarge`] beyond it). Names that are not UTF-8 are converted lossily.
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem>;
 
     /// stat(2).
     fn stat(&self, path: &str) -> Result<Stat, Problem>;
 
-    /// The same of what is only named in a unit, and not read. None: whoever answers for it may
-    /// never answer, and nobody asks.
+    /// Does the same for a path that a unit only names and that is not read. Returns `None` if it
+    /// was not asked, because its file system may never answer.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         Some(self.stat(path))
     }
 
-    /// readlink(2). None: it is no link, or this file system has none.
+    /// Calls readlink(2). Returns `None` if the path is no link, or this file system has none.
     fn link(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Does `work` for each number below `count`, in any order, perhaps several at once.
+    /// Calls `work` for each number below `count`, in any order, possibly in parallel.
     fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(work);
     }
 
-    /// Does `work`, which reads and means the unit file `what`. Returns why it was not done: the
-    /// caller leaves this file out, because an earlier load did not come past it.
+    /// Calls `work`, which reads and interprets the unit file `what`. Returns the reason if it was
+    /// not called: the caller leaves this file out because an earlier load did not get past it.
     fn work_on(&self, _what: &str, work: &mut dyn FnMut()) -> Option<String> {
         work();
         None
     }
 
-    /// The bytes of a regular file of at most `limit` bytes, with fstat(2) of the
-    /// descriptor they were read from, taken before the first byte.
+    /// Returns the bytes of a regular file of at most `limit` bytes, with the fstat(2) result of
+    /// the descriptor, taken before the first byte is read.
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem>;
 }

@@ -1,5 +1,5 @@
-//! The unit directories: which files are in them, which hide which, which drop-ins
-//! belong to which. Only names are looked at here; bytes are [`crate::load::unit_file`]'s.
+//! The unit directories: their files, the files that hide others, and the drop-ins of each. Only
+//! names are read here; [`crate::load::unit_file`] reads the bytes.
 
 use crate::limit;
 use crate::load::files::{FileKind, Files, Problem, Stat};
@@ -8,24 +8,24 @@ use crate::text::diagnostic::{Diagnostic, Severity};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who may own what the loader reads.
+/// The accepted owners of files that the loader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// init's own user; root is trusted besides.
+    /// The user of init; root is trusted too.
     pub uid: u32,
-    /// What others could write is refused; else it is only warned about (`initctl check`,
-    /// containers whose files were made under other ids).
+    /// Refuse files that other users can write. Otherwise only warn, as `initctl check` does, and
+    /// containers whose files were made under other ids.
     pub strict: bool,
 }
 
 impl Trust {
-    /// Why a file or directory is not to be trusted.
+    /// Returns the reason why a file or directory is not trusted.
     pub(crate) fn complaint(self, stat: &Stat) -> Option<(Severity, String)> {
         let severity = if self.strict { Severity::Error } else { Severity::Warning };
         if stat.mode & 0o002 != 0 {
             return Some((severity, "anyone can write it".to_string()));
         }
-        // Whose group a user's own file has is the user's choice: most have one of their own.
+        // The user chooses the group of an own file; most users have a group of their own.
         if stat.mode & 0o020 != 0 && stat.uid == 0 && stat.gid != 0 {
             return Some((severity, format!("group {} can write it", stat.gid)));
         }
@@ -37,28 +37,27 @@ impl Trust {
 /// A unit file that is not hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Directory and name.
+    /// The path.
     pub(crate) path: Arc<str>,
-    /// The name without its ending.
+    /// The name without its suffix.
     pub(crate) stem: String,
 }
 
-/// What the directories hold.
+/// The contents of the directories.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Folders {
-    /// By path.
+    /// The unit files by path.
     pub(crate) files: Vec<Found>,
     /// `NAME` of each `NAME.d` → its drop-ins by file name, an earlier directory hiding a later.
     pub(crate) drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
-    /// Unit files of systemd.
+    /// The unit files of systemd.
     pub(crate) foreign: Foreign,
-    /// What could not be listed.
+    /// Errors of directories that could not be listed.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Lists the directories, the first first. A directory that is not there is no mistake
-/// unless `named` says that somebody asked for it. From an `import` directory only the
-/// files of systemd are taken.
+/// Lists the directories in order. A missing directory is an error only if `named` says that it was
+/// requested. From an `import` directory, only files of systemd are taken.
 pub(crate) fn list(
     files: &dyn Files,
     directories: &[String],
@@ -111,12 +110,12 @@ pub(crate) fn list(
     folders
 }
 
-/// Ends in `.yaml` and is not hidden.
+/// Returns true for a name that ends in `.yaml` and is not hidden.
 pub(crate) fn is_unit_file(name: &str) -> bool {
     name.ends_with(".yaml") && !name.starts_with('.')
 }
 
-/// A file name without directory and ending.
+/// Returns the file name without directory and suffix.
 pub(crate) fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".yaml").unwrap_or(name)
@@ -132,7 +131,7 @@ pub(crate) fn listing(
     if stat.kind != FileKind::Directory {
         return Err(Problem::Kind(stat.kind));
     }
-    // The sticky bit keeps others from renaming, not from adding: no exception for it.
+    // The sticky bit prevents renaming but not adding files, so it is no exception.
     if let Some((severity, complaint)) = trust.complaint(&stat) {
         found.push(
             Diagnostic::of_file(

@@ -1,7 +1,6 @@
-//! Unit files of systemd among the directories: which are there, which are masked, which
-//! are other names of others, what links enable them, which drop-ins belong to which
-//! (systemd.unit(5), "UNIT FILE LOAD PATH"). Only names and links are looked at here;
-//! bytes are [`crate::load::imported_file`]'s.
+//! Unit files of systemd in the directories: units, masks, aliases, links that enable units, and
+//! drop-ins (systemd.unit(5), "UNIT FILE LOAD PATH"). Only names and links are read here;
+//! [`crate::load::imported_file`] reads the bytes.
 
 use crate::import::systemd::replacement;
 use crate::limit;
@@ -11,57 +10,57 @@ use crate::text::unit_name::{Suffix, UnitName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Links of links that are followed.
+/// Limit of links that are followed in a row.
 const LINKS: usize = 8;
 
 /// A unit file that is not hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForeignFile {
-    /// Directory and name.
+    /// The path.
     pub(crate) path: Arc<str>,
-    /// What its name says.
+    /// The parsed unit name.
     pub(crate) name: UnitName,
-    /// From a directory of another init system: what it says about being wanted counts only
-    /// once somebody enables it.
+    /// The file is from a directory of another init system: its install section counts only once
+    /// the unit is enabled.
     pub(crate) opt_in: bool,
 }
 
 /// A link in `TARGET.wants`, `TARGET.upholds` or `TARGET.requires`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The unit that wants.
+    /// The unit that pulls in.
     pub(crate) target: String,
-    /// `.requires`.
+    /// The link is in a `.requires` directory.
     pub(crate) required: bool,
-    /// The link itself.
+    /// The path of the link.
     pub(crate) path: Arc<str>,
 }
 
-/// Drop-ins of one directory by file name. None: a link to /dev/null.
+/// Drop-ins of one directory by file name; `None` is a link to /dev/null.
 type DropIns = BTreeMap<String, Option<Arc<str>>>;
 
-/// What the directories hold.
+/// The contents of the directories.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    /// In the order they were found.
+    /// The unit files in the order in which they were found.
     pub(crate) files: Vec<ForeignFile>,
-    /// Other names, by the unit's own.
+    /// Aliases by the unit's own name.
     pub(crate) aliases: BTreeMap<String, Vec<(String, Arc<str>)>>,
-    /// By unit.
+    /// Links that enable units, by unit.
     pub(crate) links: BTreeMap<String, Vec<Link>>,
-    /// Every name that has been seen, whatever it was: an earlier directory hides a later.
+    /// Every name seen so far: an earlier directory hides a later one.
     seen: BTreeSet<String>,
-    /// The directories that were looked at, in their order.
+    /// The directories in their order.
     directories: Vec<String>,
-    /// `NAME` of each `NAME.d`, with the position of the directory it is in → its drop-ins.
-    /// A link to /dev/null hides the others of that name.
+    /// `NAME` of each `NAME.d`, with the position of its directory → its drop-ins. A link to
+    /// /dev/null hides the others of that name.
     drop_ins: BTreeMap<(String, usize), DropIns>,
-    /// What looks like a unit file and is none.
+    /// Errors of files that look like unit files but are none.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 impl Foreign {
-    /// Looks at one entry of a directory. False: it is nothing of systemd's.
+    /// Handles one entry of a directory. Returns false if it does not belong to systemd.
     pub(crate) fn note(
         &mut self,
         files: &dyn Files,
@@ -79,7 +78,7 @@ impl Foreign {
         if let Some(unit) = entry.strip_suffix(".d") {
             let rank = self.rank(directory);
             self.note_drop_ins(files, unit, rank, &path);
-            // A native unit may have its own in the same directory.
+            // A native unit may have drop-ins of its own in the same directory.
             return false;
         }
         if Suffix::of(entry).is_none() || entry.starts_with('.') {
@@ -90,7 +89,7 @@ impl Foreign {
     }
 
     fn note_file(&mut self, files: &dyn Files, entry: &str, path: Arc<str>, opt_in: bool) {
-        // systemd's own units have native ones in their place.
+        // Native units replace systemd's own units.
         if opt_in && replacement::is_own(entry) || self.seen.contains(entry) {
             return;
         }
@@ -102,7 +101,7 @@ impl Foreign {
         }
         let stat = match files.stat(&path) {
             Ok(stat) => stat,
-            // As to systemd, a link to nowhere hides nothing.
+            // As in systemd, a dangling link hides nothing.
             Err(problem) => return self.passed_over(opt_in, &path, &problem),
         };
         self.seen.insert(entry.to_string());
@@ -123,7 +122,7 @@ impl Foreign {
             && real != entry
             && Suffix::of(&real) == Suffix::of(entry)
         {
-            // Another name of one of systemd's own units is no unit either.
+            // An alias of one of systemd's own units is no unit either.
             if opt_in && replacement::is_own(&real) {
                 return;
             }
@@ -133,7 +132,8 @@ impl Foreign {
         self.files.push(ForeignFile { path, name: UnitName::of(entry), opt_in });
     }
 
-    /// Another system's directories may hold what they like.
+    /// Reports a file that was not read. In directories of another system nothing is reported,
+    /// because they may contain anything.
     fn passed_over(&mut self, opt_in: bool, path: &str, problem: &Problem) {
         if !opt_in {
             let message = format!("not read: {}", problem.words());
@@ -183,13 +183,13 @@ impl Foreign {
         }
     }
 
-    /// Nothing but the drop-ins, for units that come from elsewhere.
+    /// Keeps only the drop-ins, for units from elsewhere.
     pub(crate) fn drop_ins_alone(&self) -> Foreign {
         let (directories, drop_ins) = (self.directories.clone(), self.drop_ins.clone());
         Foreign { directories, drop_ins, ..Foreign::default() }
     }
 
-    /// Aliases of files that are not here are files of their own.
+    /// Turns aliases of missing files into files of their own.
     pub(crate) fn settle(&mut self) {
         let known: BTreeSet<String> = self.files.iter().map(|file| file.name.to_string()).collect();
         let aliases = std::mem::take(&mut self.aliases);
@@ -205,9 +205,9 @@ impl Foreign {
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// The drop-ins of a unit, in the order they are laid over: by file name. Of several with
-    /// the same file name only one counts: that of an earlier directory, and within one
-    /// directory that of the more specific name; `service.d` yields to all.
+    /// Returns the drop-ins of a unit in the order in which they apply, by file name. Of several
+    /// with one file name only one counts: that of the earlier directory and, within one directory,
+    /// that of the more specific name; `service.d` comes last.
     pub(crate) fn drop_ins_of(&self, name: &UnitName) -> Vec<Arc<str>> {
         let Some(suffix) = name.suffix else { return Vec::new() };
         let mut groups = vec![name.drop_in_names()];
@@ -229,7 +229,7 @@ impl Foreign {
         chosen.into_values().flatten().take(limit::DROP_INS).cloned().collect()
     }
 
-    /// All that stands beside a unit's file and has a say in what becomes of it.
+    /// Returns the paths beside a unit's file that affect the unit.
     pub(crate) fn beside(&self, name: &UnitName) -> Vec<Arc<str>> {
         let mut paths = self.drop_ins_of(name);
         let name = name.to_string();
@@ -242,7 +242,8 @@ impl Foreign {
         paths
     }
 
-    /// Other names of a unit, and those its instances have by an alias of the template.
+    /// Returns the aliases of a unit, and those its instances have through an alias of the
+    /// template.
     pub(crate) fn aliases_of(&self, name: &UnitName) -> Vec<String> {
         let own = self.aliases.get(&name.to_string()).into_iter().flatten();
         let mut names: Vec<String> = own.map(|(alias, _)| alias.clone()).collect();
@@ -256,7 +257,7 @@ impl Foreign {
     }
 }
 
-/// The last name of the file a link leads to; None: it is no link.
+/// Returns the file name that a link leads to, or `None` if the path is no link.
 fn target_of(files: &dyn Files, path: &str) -> Option<String> {
     let mut real: Option<String> = None;
     let mut path = path.to_string();

@@ -1,5 +1,5 @@
-//! What joins the native units of a load: the units of systemd's files, and the instances
-//! of templates that anybody asks for.
+//! Adds units of systemd's files and requested instances of templates to the native units of a
+//! load.
 
 use super::bounds::size;
 use super::set::Set;
@@ -52,8 +52,8 @@ impl Set {
         }
     }
 
-    /// Makes the instances that are asked for, and settles what imported units mean here.
-    /// None: all is well; else what is too much.
+    /// Creates the requested instances, and resolves imported units against the others. Returns the
+    /// limit that was exceeded, if any.
     pub(super) fn settle(
         &mut self,
         context: &Context<'_>,
@@ -71,7 +71,7 @@ impl Set {
         };
         for (file, note) in import::set::yield_to_native(&mut self.drafts, context.settings) {
             if let Some(record) = self.records.iter_mut().find(|record| record.path == file) {
-                // With the native unit gone, the file says what it said.
+                // Without the native unit, the file's own definition applies again.
                 record.again = true;
                 record.diagnostics.extend(note);
             }
@@ -83,7 +83,7 @@ impl Set {
         most
     }
 
-    /// A connection lives as long as its peers like: a new definition is for the next one.
+    /// A connection lasts as long as its peers want, so a new definition is for the next one.
     fn settle_places(&mut self) {
         let edges = self.drafts.iter().flat_map(|draft| &draft.dependencies);
         let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
@@ -107,7 +107,7 @@ impl Set {
             names.filter(|name| name.as_str().contains('@')).cloned().collect()
         };
         let mut known: BTreeSet<Name> = provided(&self.drafts).into_iter().collect();
-        // Each round looks at the instances of the one before alone.
+        // Each round examines only the instances of the previous round.
         while !asked.is_empty() {
             let before = self.drafts.len();
             for target in std::mem::take(&mut asked) {
@@ -175,7 +175,7 @@ impl Set {
         let source = template.source.clone();
         let size = draft.as_ref().map_or(0, size);
         self.drafts.extend(draft.map(|draft| Draft { source, ..draft }));
-        // What several instances have in common is said once.
+        // A diagnostic that several instances share is reported once.
         if let Some(known) = self.records.iter_mut().find(|known| known.path == record.path) {
             for (path, stamp) in record.drop_ins {
                 known.drop_ins.retain(|(old, _)| *old != path);
@@ -192,7 +192,8 @@ impl Set {
         size
     }
 
-    /// An instance that is not made, because those before it take all room of their template.
+    /// Reports an instance that is not created, because earlier ones use all the room of their
+    /// template.
     fn oversize(&mut self, context: &Context<'_>, template: &Template, name: &UnitName) {
         let file = template.file();
         let message = format!(

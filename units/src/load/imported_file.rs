@@ -1,5 +1,5 @@
-//! One unit file of systemd with its drop-ins, as [`crate::load::unit_file`] is for a native
-//! one: read safely, imported, meant, and a record that lets the next load pass it over.
+//! Reads and imports one unit file of systemd with its drop-ins, as [`crate::load::unit_file`] does
+//! for a native one, and makes a record that lets the next load skip it.
 
 use crate::import::systemd::table::partly;
 use crate::import::systemd::unit_text::{self, UnitText};
@@ -18,7 +18,7 @@ use crate::unit::generation::{Fault, FileRecord, Stamp};
 use crate::unit::manifest::{Entry, Manifest};
 use std::sync::Arc;
 
-/// Reads and means one file.
+/// Reads and interprets one file.
 pub(crate) fn load(
     context: &Context<'_>,
     file: &ForeignFile,
@@ -61,7 +61,7 @@ fn read_whole(
         Some(texts) if file.name.is_template() => {
             let imported = convert(&file.name, &file.path, &texts, around);
             record.diagnostics.extend(imported.manifest.diagnostics);
-            // Nothing in a generation stands for it.
+            // No unit of a generation stands for it.
             record.again = true;
             let body = Body::Imported { path: file.path.clone(), texts, opt_in: file.opt_in };
             let default_instance = imported.default_instance.filter(|_| !file.opt_in);
@@ -85,7 +85,7 @@ fn read_whole(
     UnitFile { drafts, record: record.clone(), templates, nameless: false }
 }
 
-/// An instance of an imported template.
+/// Creates an instance of an imported template.
 pub(crate) fn instance(
     context: &Context<'_>,
     template: &Template,
@@ -96,8 +96,8 @@ pub(crate) fn instance(
 ) -> Option<Draft> {
     let Body::Imported { path, texts, opt_in } = &template.body else { return None };
     let file = ForeignFile { path: path.clone(), name: name.clone(), opt_in: *opt_in };
-    // The template's texts are its file's and those of its drop-ins, in order. One of the
-    // instance's own may stand between these, and hides one with the same file name.
+    // The template's texts are those of its file and its drop-ins, in order. A drop-in of the
+    // instance may come between these, and hides one of the same file name.
     let (of_template, shared) = (texts, foreign.drop_ins_of(&template.name));
     let mut texts: Vec<UnitText> = of_template.first().cloned().into_iter().collect();
     for drop_in in &foreign.drop_ins_of(name) {
@@ -117,7 +117,7 @@ pub(crate) fn instance(
     unit(context, &file, &texts, foreign, around, record)
 }
 
-/// The texts of a file and its drop-ins; None: not all of them can be had.
+/// Returns the texts of a file and its drop-ins, or `None` if one of them cannot be read.
 fn read(
     context: &Context<'_>,
     file: &ForeignFile,
@@ -157,7 +157,7 @@ fn read(
     whole.then_some(texts)
 }
 
-/// A unit of that name out of these texts, with the names and wishes that links give it.
+/// Creates a unit of that name from these texts, with the names and wishes of links.
 fn unit(
     context: &Context<'_>,
     file: &ForeignFile,
@@ -181,7 +181,7 @@ fn unit(
     Some(draft)
 }
 
-/// The wishes that links give a unit. Returns the links that give none.
+/// Adds the wishes of links to a unit. Returns the links that add none.
 fn link<'f>(
     draft: &mut Draft,
     file: &ForeignFile,
@@ -223,8 +223,8 @@ fn provide(manifest: &mut Manifest, alias: &str) {
     }
 }
 
-/// What stands for a unit whose file can not be read: its names, and the links that want it,
-/// are known all the same.
+/// Creates the placeholder of a unit whose file cannot be read. Its names and the links that want
+/// it are known nevertheless.
 fn placeholder(
     context: &Context<'_>,
     file: &ForeignFile,

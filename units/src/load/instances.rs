@@ -1,9 +1,8 @@
-//! Instances of templates that are asked for while the system runs: `initctl want x@y`.
+//! Instances of templates that are requested while the system runs: `initctl want x@y`.
 //!
-//! Which instances are wanted is an input of the load like any other, so the answer is a
-//! generation: the one in force with the instances wanted now, and without those that nobody
-//! asks for any more. Only templates are read, and of them only those that are still what the
-//! last load saw: edits that nobody has loaded yet take effect with a reload alone.
+//! The wanted instances are an input of the load like any other, so the result is a generation: the
+//! present one with the instances wanted now, and without unwanted ones. Only templates are read,
+//! and only those that are unchanged since the last load: edits take effect with a reload only.
 
 use super::set::Set;
 use super::source::listed;
@@ -23,10 +22,12 @@ use crate::unit::generation::{FileRecord, Generation, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the module. [`Options::wanted`] has all that is asked for from outside the unit files.
+/// Changes the instances of the present generation. [`Options::wanted`] has all requests from
+/// outside the unit files.
 ///
 /// # Errors
-/// A wanted instance's template is not what was loaded, or there would be too many instances.
+/// The template of a wanted instance has changed since the load, or there would be too many
+/// instances.
 pub fn instances(
     files: &dyn Files,
     options: &Options,
@@ -35,7 +36,7 @@ pub fn instances(
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = previous.settings.clone();
     let (accounts, _) = loader.accounts();
-    // What is wrong with a directory or a source is told by a reload.
+    // A reload reports errors of directories and sources.
     let mut silent = Loader { files, options, found: Vec::new(), refused: false };
     let folders = silent.folders(&settings);
     let sources = silent.sources(&settings, None, &mut Set::default());
@@ -83,7 +84,7 @@ fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
 }
 
-/// The draft is an instance of the template.
+/// Returns true if the draft is an instance of the template.
 fn is_made_of(draft: &Draft, template: &Template) -> bool {
     let line = match &template.body {
         Body::Native(manifest) => manifest.at.line == draft.at.line,
@@ -92,7 +93,7 @@ fn is_made_of(draft: &Draft, template: &Template) -> bool {
     line && draft.at.file == *template.file()
 }
 
-/// The templates that were found, and which of them may be used.
+/// The templates that were found, and those that may be used.
 struct Shelf<'g> {
     previous: &'g Generation,
     /// Positions in the generation's records, by path.
@@ -108,7 +109,7 @@ impl<'g> Shelf<'g> {
         Shelf { previous, known, made: Vec::new(), changed: Vec::new() }
     }
 
-    /// A file with a template in it is read by every load; of a new one nothing is known.
+    /// Every load reads a file with a template; a new template is unknown until then.
     fn may_hold_templates(&self, path: &str) -> bool {
         let record = self.known.get(path).and_then(|index| self.previous.files.get(*index));
         let is_left_out =
@@ -136,14 +137,14 @@ impl<'g> Shelf<'g> {
             return;
         }
         let known = self.known.get(&*record.path).and_then(|at| self.previous.files.get(*at));
-        // The record in force has the drop-ins of its instances too, which every load reads again.
+        // The present record also has the drop-ins of its instances, which every load reads again.
         fn shared(record: &FileRecord) -> impl Iterator<Item = &(Arc<str>, Stamp)> {
             record.drop_ins.iter().filter(|(path, _)| instance_of_drop_in(path).is_none())
         }
         let same = known
             .is_none_or(|known| known.stamp == record.stamp && shared(known).eq(shared(&record)));
         if known.is_none() {
-            // The file's other units are not in force before a reload.
+            // The other units of the file take effect only with a reload.
             record.again = true;
             record.source = source.cloned();
             set.records.push(record);
@@ -159,7 +160,7 @@ impl<'g> Shelf<'g> {
         }
     }
 
-    /// The file of a changed template of which an instance is still asked for.
+    /// Returns the file of a changed template of which an instance is still wanted.
     fn missed(&self, set: &Set, wanted: &[String]) -> Option<Arc<str>> {
         let mut changed = template::Templates::default();
         self.changed.iter().for_each(|template| changed.add(template.clone()));

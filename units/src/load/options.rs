@@ -1,41 +1,41 @@
-//! Where the loader looks.
+//! The paths of the loader.
 
 use crate::load::folder::Trust;
 use crate::text::name::Name;
 
-/// What is to be loaded.
+/// The input of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// init.yaml.
+    /// The path of init.yaml.
     pub settings: Option<String>,
-    /// Somebody asked for that file: it must be there.
+    /// The file was requested and must exist.
     pub settings_named: bool,
-    /// policy.yaml.
+    /// The path of policy.yaml.
     pub policy: Option<String>,
-    /// The policy of this boot, laid over it.
+    /// The path of the policy of this boot, which overrides it.
     pub runtime_policy: Option<String>,
-    /// `--units`: instead of those of the settings and of `standard_units`.
+    /// Directories of `--units`, instead of those of the settings and of `standard_units`.
     pub units: Vec<String>,
-    /// Where units are when nobody says.
+    /// The default unit directories.
     pub standard_units: Vec<String>,
-    /// The unit directory of the runtime directory; it stands behind the first.
+    /// The unit directory of the runtime directory; it follows the first.
     pub runtime_units: Option<String>,
-    /// Where what sources hold is kept; None: there are no sources.
+    /// The directory of the sources' files; `None` means no sources.
     pub sources: Option<String>,
-    /// These files, and no directory.
+    /// Single files, instead of directories.
     pub only: Option<Vec<String>>,
-    /// passwd(5).
+    /// The path of passwd(5).
     pub passwd: String,
-    /// group(5).
+    /// The path of group(5).
     pub group: String,
-    /// Whose files are read.
+    /// The accepted owners of files.
     pub trust: Trust,
-    /// Targets that are asked for from elsewhere: instances of templates are made for them.
+    /// Targets that are requested from elsewhere; instances of templates are created for them.
     pub wanted: Vec<Name>,
 }
 
 impl Options {
-    /// Those of a booted machine, for init running as `uid`.
+    /// The options of a booted machine, for init running as `uid`.
     pub fn system(uid: u32) -> Options {
         Options {
             settings: Some("/etc/groundstate/init.yaml".to_string()),
@@ -57,7 +57,7 @@ impl Options {
         }
     }
 
-    /// One directory (or several) as the whole set, as `initctl check DIR` takes it.
+    /// The options for directories that are the whole set, as in `initctl check DIR`.
     pub fn directories(directories: Vec<String>, uid: u32) -> Options {
         Options {
             settings: None,
@@ -71,7 +71,7 @@ impl Options {
         }
     }
 
-    /// Single files, as `initctl check FILE…` takes them.
+    /// The options for single files, as in `initctl check FILE…`.
     pub fn files(files: Vec<String>, uid: u32) -> Options {
         Options { only: Some(files), ..Options::directories(Vec::new(), uid) }
     }

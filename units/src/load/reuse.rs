@@ -1,5 +1,5 @@
-//! Files that did not change since the previous generation: their units are taken from
-//! it, so that a reload costs what changed and not what there is.
+//! Reuses the units of files that did not change since the previous generation, so that the cost of
+//! a reload follows the changes.
 
 use crate::load::files::Files;
 use crate::load::folder::{Folders, Found};
@@ -41,13 +41,13 @@ impl<'a> Before<'a> {
         before
     }
 
-    /// Drop-ins that were changed since are an operator's who has not asked for a reload yet: a
-    /// file with the same text is what it was.
+    /// Compares files by their text alone. Changed drop-ins belong to an operator who has not
+    /// requested a reload yet.
     pub(crate) fn by_texts_alone(self) -> Before<'a> {
         Before { texts_alone: true, ..self }
     }
 
-    /// What the file gave last time, if nothing about it changed.
+    /// Returns the previous units of a file if nothing about it changed.
     pub(crate) fn unchanged(
         &self,
         files: &dyn Files,

@@ -1,4 +1,4 @@
-//! What a load has gathered so far, by names.
+//! The units, files and roots that a load has collected so far, by name.
 
 use crate::import::systemd::Surroundings;
 use crate::limit;
@@ -23,7 +23,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// Takes over what a generation has of the unit directories (None) and of sources.
+    /// Takes over the units of a generation: those of the unit directories (`None`) and of sources.
     pub(super) fn carry(&mut self, from: &Generation, is_kept: impl Fn(Option<&Name>) -> bool) {
         let units = from.units.iter().filter(|unit| is_kept(unit.source.as_ref()));
         self.drafts.extend(units.map(|unit| Draft::of(from, unit)));
@@ -39,8 +39,8 @@ impl Set {
         }
     }
 
-    /// What a file with a mistake no longer says of who wants its units is as it was: else a
-    /// reload would take the mistake for the wish to stop them.
+    /// Keeps the previous wishes for the units of a file with an error; otherwise a reload would
+    /// stop them.
     pub(super) fn remember_wishes(&mut self, previous: &Generation) {
         let target = |id: &TargetId| Some(previous.target(*id)?.name.clone());
         for draft in self.drafts.iter_mut().filter(|draft| draft.fault.is_some()) {
@@ -65,7 +65,7 @@ impl Set {
         }
     }
 
-    /// One unit name in two places: an error at each, and one broken unit of that name.
+    /// Reports a unit name in two places: an error at each, and one broken unit of that name.
     pub(super) fn name_doubles(&mut self, found: &mut Vec<Diagnostic>) {
         let mut by_name: BTreeMap<Name, Vec<Draft>> = BTreeMap::new();
         let mut contested: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -73,7 +73,7 @@ impl Set {
             by_name.entry(draft.name.clone()).or_default().push(draft);
         }
         for (name, mut drafts) in by_name {
-            // None, the unit directories, is before every source.
+            // `None`, the unit directories, sorts before every source.
             let first = drafts.iter().map(|draft| draft.source.clone()).min().flatten();
             if let Some(owner) = drafts.iter().find(|draft| draft.source == first) {
                 let at = owner.at.clone();
@@ -109,7 +109,7 @@ impl Set {
             }
             self.drafts.push(draft);
         }
-        // With the other file gone, these are fine as they are.
+        // Without the other file, these units are fine.
         let again = |record: &&mut FileRecord| contested.contains(&record.path);
         self.records.iter_mut().filter(again).for_each(|record| record.again = true);
     }

@@ -1,5 +1,5 @@
-//! The files of a source: which are there, and what they give under the drop-ins of the unit
-//! directories: the operator of the machine has the last word.
+//! Loads the files of a source, with the drop-ins of the unit directories laid over them: the
+//! operator of the machine has the last word.
 
 use super::set::Set;
 use crate::import::systemd::Suffix;
@@ -9,7 +9,7 @@ use crate::load::foreign::Foreign;
 use crate::load::reuse::{Before, drop_ins_of};
 use crate::load::unit_file::{self, Context, UnitFile};
 
-/// Reads the files of a source. What is wrong in one breaks its own units.
+/// Reads the files of a source. An error in one breaks only its own units.
 pub(super) fn read_source(
     context: &Context<'_>,
     source: &Source,
@@ -41,7 +41,7 @@ pub(super) fn read_source(
     set.read_imported(context, &foreign, before, Some(&source.name));
 }
 
-/// The files of a source: those of systemd with the directories' drop-ins, and native ones.
+/// Lists the files of a source: those of systemd with the directories' drop-ins, and native ones.
 pub(super) fn listed(
     context: &Context<'_>,
     source: &Source,

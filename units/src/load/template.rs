@@ -1,7 +1,7 @@
-//! Templates: a unit named `name@` (or `name@.service`), of which a dependency on
-//! `name@x` makes the instance `name@x`. Native ones are kept as manifests whose values
-//! get their specifiers replaced, imported ones as text that is imported anew for each
-//! instance. Which instances are wanted is found here; bytes are not looked at.
+//! Templates: units named `name@` (or `name@.service`). A dependency on `name@x` creates the
+//! instance `name@x`. Native templates are stored as manifests whose specifiers are replaced,
+//! imported ones as text that is imported again for each instance. This file finds the wanted
+//! instances; it reads no files.
 
 use crate::import::systemd::unit_text::UnitText;
 use crate::load::folder;
@@ -15,31 +15,31 @@ use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A template and what it takes to make an instance.
+/// A template.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// Its name, without an instance.
+    /// The name without an instance.
     pub(crate) name: UnitName,
-    /// What instances are made of.
+    /// The text or manifest from which instances are created.
     pub(crate) body: Body,
-    /// The instance that is made without anybody asking.
+    /// The default instance, which is created without a request.
     pub(crate) default_instance: Option<String>,
-    /// The source it is from.
+    /// The source of the template.
     pub(crate) source: Option<Name>,
-    /// The one instance it is for; None: all that have no other.
+    /// The only instance it is for; `None` for all instances without a template of their own.
     pub(crate) only: Option<String>,
 }
 
-/// What instances are made of.
+/// The text or manifest from which instances are created.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// A manifest with specifiers.
+    /// The manifest of a native template, with specifiers.
     Native(Box<Manifest>),
-    /// A file of systemd's with its drop-ins, and whether it waits to be enabled.
+    /// A file of systemd with its drop-ins, and whether it must be enabled first.
     Imported {
         /// The file.
         path: Arc<str>,
-        /// It and its drop-ins.
+        /// The texts of the file and its drop-ins.
         texts: Vec<UnitText>,
         /// See [`crate::load::foreign::ForeignFile::opt_in`].
         opt_in: bool,
@@ -47,7 +47,7 @@ pub(crate) enum Body {
 }
 
 impl Template {
-    /// Where it is written.
+    /// The place of the template.
     pub(crate) fn file(&self) -> &Arc<str> {
         match &self.body {
             Body::Native(manifest) => &manifest.file,
@@ -55,7 +55,7 @@ impl Template {
         }
     }
 
-    /// A manifest that is a template's.
+    /// Creates the template of a manifest.
     pub(crate) fn of(manifest: &Manifest) -> Option<Template> {
         let name = UnitName::of(manifest.name.as_ref()?.as_str());
         let default_instance = text_of(manifest, "default-instance").map(str::to_string);
@@ -64,8 +64,8 @@ impl Template {
         found.name.is_template().then_some(found)
     }
 
-    /// Of a source, whose files may be called by an instance (`web@1.yaml` with `unit: web@`):
-    /// that one alone is made of it, and so no two instances have to be of the same text.
+    /// Restricts a template of a source to one instance. A file of a source may be named like an
+    /// instance (`web@1.yaml` with `unit: web@`), so that instances may have different texts.
     pub(crate) fn of_source(mut self, source: Option<&Name>) -> Template {
         let stem = folder::stem(self.file());
         let is_own = UnitName::of(stem).template().as_ref() == Some(&self.name);
@@ -75,10 +75,10 @@ impl Template {
     }
 }
 
-/// A native template's instance: every value with its specifiers replaced.
+/// Creates an instance of a native template: specifiers in every value are replaced.
 ///
 /// # Errors
-/// A specifier that can not be replaced: said in the manifest, which is broken then.
+/// A specifier cannot be replaced; the manifest is broken then and has the diagnostic.
 pub(crate) fn instance(template: &Manifest, name: &UnitName, facts: &Facts) -> Option<Manifest> {
     let mut manifest = template.clone();
     manifest.name = Some(Name::new(&name.to_string()).ok()?);
@@ -110,7 +110,7 @@ pub(crate) fn instance(template: &Manifest, name: &UnitName, facts: &Facts) -> O
     Some(manifest)
 }
 
-/// The value of a scalar key of a manifest.
+/// Returns the value of a scalar key of a manifest.
 pub(crate) fn text_of<'m>(manifest: &'m Manifest, key: &str) -> Option<&'m str> {
     let node: &Node = &manifest.entry(key)?.node;
     node.scalar().map(|scalar| scalar.text.as_str())
@@ -120,13 +120,13 @@ pub(crate) fn text_of<'m>(manifest: &'m Manifest, key: &str) -> Option<&'m str> 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Templates {
     by_name: BTreeMap<String, Template>,
-    /// Those for one instance, by its name.
+    /// Templates for one instance, by its name.
     own: BTreeMap<String, Template>,
     aliases: BTreeMap<String, UnitName>,
 }
 
 impl Templates {
-    /// One more; an earlier one of the same name stays.
+    /// Adds a template; an earlier one of the same name stays.
     pub(crate) fn add(&mut self, template: Template) {
         match template.only.clone() {
             Some(instance) => self.own.entry(instance).or_insert(template),
@@ -134,19 +134,19 @@ impl Templates {
         };
     }
 
-    /// Other names of a template.
+    /// Adds aliases of a template.
     pub(crate) fn add_aliases(&mut self, name: &UnitName, aliases: &[String]) {
         for alias in aliases {
             self.aliases.entry(alias.clone()).or_insert_with(|| name.clone());
         }
     }
 
-    /// There are none.
+    /// Returns true if there are no templates.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.own.is_empty()
     }
 
-    /// Instances that are made without anybody asking.
+    /// Returns the default instances.
     pub(crate) fn defaults(&self) -> Vec<String> {
         let each = self.by_name.values();
         each.filter_map(|template| {
@@ -156,8 +156,8 @@ impl Templates {
         .collect()
     }
 
-    /// The template that a target is an instance of, and the instance's own name: `a@x` is
-    /// of `a@`, else of `a@.service`.
+    /// Returns the template of a target, and the name of the instance: `a@x` belongs to `a@`,
+    /// otherwise to `a@.service`.
     pub(crate) fn of(&self, target: &str) -> Option<(&Template, UnitName)> {
         let name = UnitName::of(target);
         if let Some(own) = self.own.get(target) {
@@ -178,7 +178,7 @@ impl Templates {
     }
 }
 
-/// Targets that units pull in and nobody provides.
+/// Returns targets that units pull in and no unit provides.
 pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
     let mut provided: BTreeSet<&str> = BTreeSet::new();
     for draft in drafts {
@@ -191,9 +191,9 @@ pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
     all.into_iter().filter(at).map(str::to_string).collect()
 }
 
-/// Targets that a unit pulls in, at its end and for connections too.
+/// Returns targets that a unit pulls in, also at its end and for connections.
 pub(crate) fn pulled_by(draft: &Draft) -> impl Iterator<Item = &str> {
-    // A template that calls its own kind at its failure would have no last instance.
+    // A template that names its own kind in on-failure would have no last instance.
     let own = |target: &Name| same_template(target.as_str(), draft.name.as_str());
     let edges = draft.dependencies.iter().filter(move |edge| {
         edge.kind.pulls_in()
@@ -203,7 +203,7 @@ pub(crate) fn pulled_by(draft: &Draft) -> impl Iterator<Item = &str> {
     edges.map(|edge| edge.target.as_str()).chain(draft.activates.as_ref().map(Name::as_str))
 }
 
-/// Both are instances of one template.
+/// Returns true if both are instances of one template.
 fn same_template(one: &str, other: &str) -> bool {
     let prefix = |name: &str| UnitName::of(name).template();
     prefix(one).is_some_and(|template| Some(template) == prefix(other))

@@ -1,5 +1,5 @@
-//! One unit file with its drop-ins: read safely, its documents made drafts, what it
-//! needs outside looked for, and a record that lets the next load pass it over.
+//! Reads one unit file with its drop-ins safely, turns its documents into drafts, checks the paths
+//! they need, and makes a record that lets the next load skip the file.
 
 use crate::limit;
 use crate::load::files::{FileKind, Files, Problem, Stat};
@@ -19,10 +19,10 @@ use crate::unit::semantics::{self, Outside};
 use crate::unit::settings::Settings;
 use std::sync::Arc;
 
-/// How often a file is read again that changes while it is read.
+/// Number of times a file is read again if it changes while it is read.
 const ATTEMPTS: u32 = 3;
 
-/// What every file is read with.
+/// The common inputs for all files.
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) settings: &'a Settings,
@@ -30,19 +30,19 @@ pub(crate) struct Context<'a> {
     pub(crate) trust: Trust,
 }
 
-/// What became of a file.
+/// The result of reading a file.
 pub(crate) struct UnitFile {
-    /// Its units; those with a mistake are placeholders.
+    /// The units; those with an error are placeholders.
     pub(crate) drafts: Vec<Draft>,
-    /// For the next load.
+    /// The record for the next load.
     pub(crate) record: FileRecord,
-    /// Those of its units that are templates.
+    /// The units that are templates.
     pub(crate) templates: Vec<Template>,
-    /// It holds a unit whose name can not be told.
+    /// The file has a unit without a recognizable name.
     pub(crate) nameless: bool,
 }
 
-/// Bytes of a file that did not change while they were read.
+/// Returns the bytes of a file that did not change while they were read.
 ///
 /// # Errors
 /// A diagnostic about the file as a whole.
@@ -60,7 +60,7 @@ pub(crate) fn read_still(
         Box::new(Diagnostic::of_file(Severity::Error, code, path, message))
     };
     for _ in 0..ATTEMPTS {
-        // Opening a device may already do something, so what is no file is not even opened.
+        // Opening a device may have side effects, so only regular files are opened.
         let before = files.stat(path).map_err(|problem| failed(&problem))?;
         if before.kind != FileKind::Regular {
             return Err(failed(&Problem::Kind(before.kind)));
@@ -81,7 +81,7 @@ pub(crate) fn read_still(
 /// The code of a diagnostic about a file that the caller leaves out.
 pub(crate) const LEFT_OUT: &str = "left-out";
 
-/// Reads and means one file. `drop_ins` gives for a unit's name the files to lay over it.
+/// Reads and interprets one file. `drop_ins` returns the files to lay over a unit.
 pub(crate) fn load(
     context: &Context<'_>,
     path: &Arc<str>,
@@ -91,7 +91,7 @@ pub(crate) fn load(
     let why = context.files.work_on(path, &mut || file = Some(read(context, path, drop_ins)));
     file.unwrap_or_else(|| {
         let error = left_out(path, why);
-        // The file's name is what is known of its units.
+        // Only the file name is known of its units.
         let name = Name::new(folder::stem(path)).ok();
         let draft = name.map(|name| placeholder(context, name, &error));
         let record = FileRecord { again: true, diagnostics: vec![error], ..record_of(path) };
@@ -101,14 +101,14 @@ pub(crate) fn load(
     })
 }
 
-/// The mistake of a file that the caller leaves out.
+/// The diagnostic of a file that the caller leaves out.
 pub(crate) fn left_out(path: &str, why: Option<String>) -> Diagnostic {
     let why = why.unwrap_or_else(|| "it was not read".to_string());
     Diagnostic::of_file(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))
         .with_hint("make it smaller or simpler, then `initctl reload`")
 }
 
-/// A broken unit that stands for one whose definition is not known.
+/// A broken unit in place of one whose definition is unknown.
 pub(crate) fn placeholder(context: &Context<'_>, name: Name, error: &Diagnostic) -> Draft {
     let mut draft = Draft::new(name, error.at.clone(), Kind::Virtual, context.settings);
     draft.fault = Some(Fault { at: error.at.clone(), message: error.message.clone() });
@@ -140,7 +140,7 @@ fn read(
     let mut manifests: Vec<Manifest> =
         reading.documents.iter().map(|document| Manifest::read(path, document)).collect();
     for cut in reading.diagnostics.iter().filter(|found| found.code == "truncated") {
-        // A name on a line that was cut may be the beginning of another.
+        // A name on a truncated line may be the start of another name.
         for manifest in manifests.iter_mut().filter(|manifest| manifest.at.line == cut.at.line) {
             manifest.name = None;
         }
@@ -159,7 +159,7 @@ fn read(
         texts.extend(over.map(|bytes| (drop_in, bytes)));
     }
     let nameless = manifests.is_empty() || manifests.iter().any(|m| m.name.is_none());
-    // Nothing in a generation stands for it, so the next load has to see it again.
+    // No unit of a generation stands for it, so the next load must read it again.
     record.again |= nameless;
     let (mut drafts, mut templates) = (Vec::new(), Vec::new());
     for manifest in manifests {
@@ -172,14 +172,14 @@ fn read(
             None => drafts.extend(mean(context, manifest, broken, &mut record)),
         }
     }
-    // Nor does anything stand for a template.
+    // No unit stands for a template either.
     record.again |= !templates.is_empty();
     record.diagnostics.extend(reading.diagnostics);
     finish(&mut record, &texts, path);
     UnitFile { drafts, record, templates, nameless }
 }
 
-/// Means one manifest: what is found goes into the record of its file.
+/// Interprets one manifest; its diagnostics go into the record of the file.
 pub(crate) fn mean(
     context: &Context<'_>,
     manifest: Manifest,
@@ -190,7 +190,7 @@ pub(crate) fn mean(
     record.diagnostics.extend(semantics.diagnostics);
     for (place, outside) in semantics.outside {
         if let Some((code, message, is_there)) = missing(context.files, &outside) {
-            // It may come without this file being touched.
+            // The path may appear without a change of this file.
             record.again = true;
             let without = match outside {
                 Outside::Executable(_, _, without) => without,
@@ -206,7 +206,7 @@ pub(crate) fn mean(
     Some(draft)
 }
 
-/// Gives what was found its lines and its order.
+/// Adds excerpts to the diagnostics and sorts them.
 pub(crate) fn finish(record: &mut FileRecord, texts: &[(Arc<str>, Vec<u8>)], path: &str) {
     for (file, bytes) in texts {
         if let Ok(text) = std::str::from_utf8(bytes) {
@@ -217,11 +217,11 @@ pub(crate) fn finish(record: &mut FileRecord, texts: &[(Arc<str>, Vec<u8>)], pat
     cut(&mut record.diagnostics, limit::DIAGNOSTICS_PER_FILE, path);
 }
 
-/// Keeps the first of too many, and says so.
+/// Keeps the first diagnostics if there are too many, and reports that.
 fn cut(diagnostics: &mut Vec<Diagnostic>, most: usize, path: &str) {
     let count = diagnostics.len();
     if count > most {
-        // Errors are not pushed out by warnings.
+        // Warnings do not displace errors.
         diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
         diagnostics.truncate(most.saturating_sub(1));
         diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
@@ -230,13 +230,13 @@ fn cut(diagnostics: &mut Vec<Diagnostic>, most: usize, path: &str) {
     }
 }
 
-/// The parser's mistake that broke the manifest's document.
+/// Returns the parser's diagnostic that broke the manifest's document.
 fn mistake_in(found: &[Diagnostic], manifest: &Manifest) -> Option<Fault> {
     let mistake = found.iter().find(|d| d.at.line >= manifest.at.line).or(found.first())?;
     Some(Fault { at: mistake.at.clone(), message: mistake.message.clone() })
 }
 
-/// The bytes of a file that may be read; what is wrong goes into the record.
+/// Returns the bytes of a trusted file; errors go into the record.
 pub(crate) fn trusted(
     context: &Context<'_>,
     path: &str,
@@ -268,7 +268,7 @@ pub(crate) fn trusted(
     }
 }
 
-/// Reads a drop-in and merges it into the units it is for. Its bytes, for excerpts.
+/// Reads a drop-in and merges it into its units. Returns its bytes, for excerpts.
 fn lay_over(
     context: &Context<'_>,
     drop_in: &Arc<str>,
@@ -290,7 +290,7 @@ fn lay_over(
         if !single && name != unit {
             continue;
         }
-        // A unit without its drop-in would run as something nobody wrote.
+        // Without its drop-in, the unit would run with a definition that no file contains.
         manifest.broken |= bytes.is_none() || reading.diagnostics.iter().any(is_error);
         for document in &reading.documents {
             let whole = Document { broken: manifest.broken, ..document.clone() };
@@ -305,7 +305,8 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
     diagnostic.severity == Severity::Error
 }
 
-/// What is known not to be as it has to be; last, whether something is there all the same.
+/// Returns the error of a path that does not meet a unit's requirement; the last value tells
+/// whether the path exists.
 fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String, bool)> {
     match outside {
         Outside::Executable(word, candidates, _) => {
