@@ -1,16 +1,15 @@
-//! The machine's answer beside the oracle's: orders, states, flags, counts, timers.
-//! Says the first difference in words. Used by [`crate::simulator::run`] and
-//! [`crate::simulator::exhaust`].
+//! Compares the machine with the oracle: actions, states, flags, counts and timers. Reports the
+//! first difference in words. Used by [`crate::simulator::run`] and [`crate::simulator::exhaust`].
 
 use crate::machine::action::Action;
 use crate::simulator::graph::Universe;
 use crate::simulator::oracle::{Deed, Oracle};
 use crate::simulator::view::{Order, Seen};
 
-/// What differs, and how.
+/// A difference: its subject and its description.
 pub type Difference = (String, String);
 
-/// The machine's orders, by unit numbers.
+/// Converts the machine's actions to unit numbers.
 pub fn orders(universe: &Universe, actions: &[Action]) -> Vec<Order> {
     let unit = |name: &crate::text::name::Name| universe.unit(name).unwrap_or(usize::MAX);
     let order = |action: &Action| {
@@ -28,7 +27,7 @@ pub fn orders(universe: &Universe, actions: &[Action]) -> Vec<Order> {
     actions.iter().filter_map(order).collect()
 }
 
-/// Starts in their order; everything else as sets.
+/// Compares starts as a list and all other actions as sets.
 pub fn same_orders(orders: &[Order], deeds: &[Deed]) -> Result<(), Difference> {
     let order = |order: &Order| match *order {
         Order::Start(unit, id) => Deed::Start(unit, id),
@@ -50,7 +49,7 @@ pub fn same_orders(orders: &[Order], deeds: &[Deed]) -> Result<(), Difference> {
     Ok(())
 }
 
-/// Every public answer.
+/// Compares every public answer.
 pub fn same_states(oracle: &Oracle, after: &Seen) -> Result<(), Difference> {
     let law = oracle.states();
     for (unit, state) in law.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! What the schedules have reached: every state met by every kind of event, every
-//! fault in every state where it can strike, every kind of order. With floors: a run
-//! that reached less did not test what it says.
+//! Coverage of the schedules: every state with every kind of event, every fault in every state
+//! where it can strike, and every kind of action. Counts have floors: a run that reached less did
+//! not test what it claims.
 
 use crate::machine::event::Event;
 use crate::machine::reason::State;
@@ -8,7 +8,7 @@ use crate::simulator::fault::{FAULTS, Fault};
 use crate::simulator::view::{Order, View};
 use std::fmt;
 
-/// The states, in the order of the table.
+/// The states in the order of the state table.
 pub const STATES: [State; 8] = [
     State::Disabled,
     State::Waiting,
@@ -52,7 +52,7 @@ pub const EVENTS: [&str; 28] = [
     "fire",
 ];
 
-/// The row of an event; none for a tick.
+/// Returns the row of an event, or `None` for a tick.
 pub fn row(event: &Event) -> Option<usize> {
     Some(match event {
         Event::Boot { .. } => 0,
@@ -83,33 +83,33 @@ pub fn row(event: &Event) -> Option<usize> {
         Event::Protocol(..) => 25,
         Event::OutOfMemory(_) => 26,
         Event::Fire(_) => 27,
-        // The simulator has no commands of a stop; a scenario has.
+        // The simulator has no stop commands; a scenario covers them.
         Event::StopFailed(..) | Event::Tick => return None,
     })
 }
 
-/// Counts.
+/// The counts.
 #[derive(Clone, Debug)]
 pub struct Coverage {
-    /// event × state of the unit it is about (a wish: of every unit).
+    /// Event × state of its unit; a wish counts for every unit.
     pub cells: [[u64; 8]; 28],
-    /// fault × state of its unit.
+    /// Fault × state of its unit.
     pub faults: [[u64; 8]; FAULTS],
-    /// start, stop, kill, reload-unit, finish.
+    /// Actions: start, stop, kill, reload-unit, finish.
     pub orders: [u64; 5],
-    /// By shape of the graph.
+    /// Schedules by shape of the graph.
     pub shapes: [u64; 5],
-    /// Schedules.
+    /// Number of schedules.
     pub schedules: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Wishes refused.
+    /// Number of refused wishes.
     pub refused: u64,
-    /// Units of each world, for the median.
+    /// Number of units of each world, for the median.
     pub sizes: [u64; 32],
-    /// Fewest events of a schedule.
+    /// The least number of events of a schedule.
     pub shortest: u64,
-    /// Schedules of liveness mode.
+    /// Number of schedules in liveness mode.
     pub lively: u64,
 }
 
@@ -131,7 +131,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Counts one moment; `about` is the unit of a fact.
+    /// Counts one event; `about` is the unit of a fact.
     pub fn count(&mut self, view: &View, about: Option<usize>, fault: Option<Fault>) {
         self.events += 1;
         self.refused += u64::from(view.refused);
@@ -159,7 +159,7 @@ impl Coverage {
         }
     }
 
-    /// Together.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Coverage) {
         let sum = |a: &mut [u64], b: &[u64]| a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         self.cells.iter_mut().zip(&other.cells).for_each(|(a, b)| sum(a, b));
@@ -174,7 +174,7 @@ impl Coverage {
         self.shortest = self.shortest.min(other.shortest);
     }
 
-    /// Units of the median world.
+    /// Returns the median number of units.
     pub fn median(&self) -> usize {
         let half = self.sizes.iter().sum::<u64>().div_ceil(2);
         let mut seen = 0;
@@ -187,8 +187,8 @@ impl Coverage {
             .unwrap_or(0)
     }
 
-    /// Cells below their floor, in words. A fact of a living run can not meet a unit that
-    /// never ran, so only cells that can be reached have one.
+    /// Returns the cells below their floor, in words. A fact of a live run cannot meet a unit that
+    /// never ran, so only reachable cells have a floor.
     pub fn shortfalls(&self, floor: u64) -> Vec<String> {
         let mut short = Vec::new();
         if self.shortest < 100 {
@@ -222,7 +222,8 @@ impl Coverage {
     }
 }
 
-/// How many units a wish meets: before the boot none is known, and all are disabled.
+/// Returns the number of units that a wish meets. Before the boot no unit is known, and all are
+/// disabled.
 fn met(view: &View) -> usize {
     match view.event {
         Event::Boot { .. } => view.after.states.len(),
@@ -230,7 +231,7 @@ fn met(view: &View) -> usize {
     }
 }
 
-/// The simulator can bring `event` to a unit in `state`.
+/// Returns true if the simulator can deliver `event` to a unit in `state`.
 fn reachable(event: &str, state: State) -> bool {
     let wish = row_of(event) < 10 && event != "boot" || event == "fire";
     match event {

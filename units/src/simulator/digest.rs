@@ -1,16 +1,16 @@
-//! A number for a state: FNV-1a, the same on every machine. Not for secrets.
+//! A hash of a state: FNV-1a, the same on every machine. Not for secrets.
 
 use std::fmt::{self, Debug, Write};
 use std::hash::Hasher;
 
-/// A number in the making.
+/// A hash under construction.
 pub struct Digest(u64);
 
 impl Digest {
-    /// Of all that is shown of `it`.
+    /// Hashes the debug form of `it`.
     pub fn of(it: &impl Debug) -> u64 {
         let mut digest = Digest::default();
-        // Writing into a number can not fail.
+        // Writing into a hash cannot fail.
         _ = write!(digest, "{it:?}");
         digest.0
     }

@@ -1,10 +1,9 @@
-//! The small world, taken completely: every graph of up to three units over the kinds
-//! of dependency that matter most, every sequence of events up to a depth, the
-//! machine beside the oracle after each. Nothing is drawn. Two states that look and
-//! behave the same are looked at once; of graphs that differ only in the names of
-//! units no second one is taken. Of what reports ([`SPEAKING`]) all it may say is tried, and everything also
-//! in the very moment in which something is due, before the tick that says so: a shell sends that last. Run by
-//! `tests/src/bin/exhaust.rs`.
+//! A complete search of small worlds: every graph of up to three units over the most important
+//! kinds of dependency, and every sequence of events up to a depth, with the machine and the oracle
+//! compared after each. Nothing is random. States that look and behave the same are visited once,
+//! and graphs that differ only in unit names are searched once. Of units that report ([`SPEAKING`])
+//! all reports are tried. Every event is also tried at the moment when a timer is due, before the
+//! tick, because init sends the tick last. Run by `tests/src/bin/exhaust.rs`.
 
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::simulator::compare;
@@ -21,37 +20,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// What was looked at.
+/// Counts of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Graphs.
+    /// Number of graphs.
     pub graphs: u64,
-    /// Different states.
+    /// Number of different states.
     pub states: u64,
-    /// Events tried.
+    /// Number of events tried.
     pub events: u64,
-    /// Orders given and states reached as the oracle says.
+    /// Actions and states according to the oracle.
     pub agreed: u64,
 }
 
 /// The kinds of dependency of the first sweep.
 pub const ORDERING: [D; 4] = [D::DependsOn, D::DependsMs, D::WaitsFor, D::After];
-/// Those of the second, with two units.
+/// The kinds of the second sweep, with two units.
 pub const OTHERS: [D; 4] = [D::Wants, D::Before, D::RestartWith, D::Conflicts];
-/// The types of the units of both.
+/// The unit types of the first two sweeps.
 pub const TYPES: [Kind; 3] = [Kind::ForegroundSupervised, Kind::Oneshot, Kind::Virtual];
-/// Those of the third: one that says all there is to be said, and one that says nothing.
+/// The unit types of the third sweep: one sends all reports, one none.
 pub const SPEAKING: [Kind; 2] = [Kind::ForegroundNotified, Kind::ForegroundSupervised];
 
-/// What happens next; true: in the moment in which something is due, and before that.
+/// The next event, and whether it comes when a timer is due, before the tick.
 type Next = (bool, Event);
 
-/// Every world of `units` units of these types over `kinds`, one of each class of equal ones.
+/// Returns every world of `units` units of these types over `kinds`, one of each class of equal
+/// worlds.
 pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<UnitModel> {
     let pairs: Vec<(usize, usize)> =
         (0..units).flat_map(|from| (0..units).map(move |to| (from, to))).collect();
     let orders = kinds.iter().all(|kind| kind.orders() && *kind != D::Before);
-    // Orders go from a higher number to a lower one: every graph without a ring has such names.
+    // Ordering edges lead from a higher number to a lower one; every graph without a ring has such
+    // names.
     let pairs: Vec<(usize, usize)> =
         pairs.into_iter().filter(|(a, b)| a != b && (!orders || a > b)).collect();
     let choices = kinds.len() + 1;
@@ -74,7 +75,7 @@ pub fn worlds(units: usize, kinds: &[D], of: &[Kind]) -> Vec<UnitModel> {
     worlds
 }
 
-/// The least form over all renamings.
+/// Returns the least form over all renamings.
 fn canonical(types: &[usize], matrix: &[Vec<usize>]) -> Vec<usize> {
     let units = types.len();
     let form = |order: &[usize]| -> Vec<usize> {
@@ -137,19 +138,21 @@ fn model(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Un
     }
 }
 
-/// Machine, oracle, and what the world knows of processes.
+/// Machine, oracle, and the processes of the world.
 #[derive(Clone)]
 struct Node {
     subject: Subject,
     oracle: Oracle,
     now: Time,
-    /// By unit: its live run, and whether its main process ended.
+    /// By unit, the live run, and whether its main process has exited.
     runs: BTreeMap<usize, (RunId, bool)>,
-    /// By unit: its last run that is over. Not part of a state: what is said of it changes nothing.
+    /// By unit, the last run that is over. Not part of a state, because reports about it change
+    /// nothing.
     over: BTreeMap<usize, RunId>,
 }
 
-/// Searches one world to the depth. Errors with the first difference, and how it was reached.
+/// Searches one world to the depth. Errors with the first difference and the events that lead to
+/// it.
 pub fn search(world: &UnitModel, depth: usize, counts: &mut Counts) -> Result<(), String> {
     let universe = unit_model::universe();
     let generation = world.generation(&universe, 1);
@@ -168,9 +171,9 @@ pub fn search(world: &UnitModel, depth: usize, counts: &mut Counts) -> Result<()
     let boot = (false, Event::Boot { generation, targets: top(1 << (units - 1)) });
     let boot = root.after(&boot, &universe, counts)?;
     let mut seen = BTreeSet::new();
-    // How each state that was met first was reached: by which event, from which other.
+    // By state, the event and the previous state that first led to it.
     let mut trail: Vec<(Option<usize>, Next)> = Vec::new();
-    // Breadth first, so that each state is gone on from once, with the most events still to come.
+    // Breadth first, so that each state is continued once, with the most events still to come.
     let mut level = vec![(boot, None)];
     for depth_left in (0..depth).rev() {
         let mut next = Vec::new();
@@ -195,7 +198,7 @@ pub fn search(world: &UnitModel, depth: usize, counts: &mut Counts) -> Result<()
     Ok(())
 }
 
-/// The events that lead to a state, first one first.
+/// Returns the events that lead to a state, in order.
 fn way(trail: &[(Option<usize>, Next)], mut at: Option<usize>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((before, event)) = at.and_then(|at| trail.get(at)) {
@@ -207,7 +210,7 @@ fn way(trail: &[(Option<usize>, Next)], mut at: Option<usize>) -> Vec<String> {
 }
 
 impl Node {
-    /// What may happen next: every wish, every fact of every living run, time.
+    /// Returns the possible next events: every wish, every fact of every live run, and time.
     fn events(
         &self,
         units: usize,
@@ -257,7 +260,7 @@ impl Node {
         now.chain(late).chain([(false, Event::Tick)]).collect()
     }
 
-    /// One event to both; errors where they differ.
+    /// Applies one event to machine and oracle; errors if they differ.
     fn after(
         &self,
         (is_late, event): &Next,
@@ -309,8 +312,8 @@ impl Node {
         }
     }
 
-    /// Of all that the law stores, and what the machine shows: times relative to now, runs by
-    /// their place.
+    /// Hashes the state of the oracle and the answers of the machine, with times relative to now
+    /// and runs by their position.
     fn fingerprint(&self) -> u64 {
         let mut hasher = Digest::default();
         self.oracle.shape(&mut hasher);

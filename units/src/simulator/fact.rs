@@ -1,6 +1,6 @@
-//! A fact of a run on its way into the [`RunLedger`], before the machine hears of it: with it
-//! goes what holds for that run at this moment by the law. What the machine makes of
-//! the fact is no matter of this file; it is judged in [`super::invariant`].
+//! Prepares a fact for the [`RunLedger`], before the machine receives it: it adds what the rules
+//! say about that run at this moment. [`super::invariant`] checks what the machine makes of the
+//! fact.
 
 use crate::machine::event::Event;
 use crate::simulator::oracle::Oracle;
@@ -9,7 +9,7 @@ use crate::simulator::unit_model;
 use crate::spec::Kind;
 use crate::text::time::Time;
 
-/// `late`: it is about a run that is over.
+/// Records a fact; `late` means that its run is over.
 pub(super) fn hear(ledger: &mut RunLedger, oracle: &Oracle, now: Time, event: &Event, late: bool) {
     let about = event.run().and_then(|run| ledger.runs.get(&run)).map(|run| run.unit);
     let ends = match event {
@@ -19,14 +19,14 @@ pub(super) fn hear(ledger: &mut RunLedger, oracle: &Oracle, now: Time, event: &E
     let live = about.and_then(|unit| oracle.unit(unit)).map(|unit| unit.live.clone());
     let live = live.unwrap_or_else(|| unit_model::live(Kind::Virtual).into());
     let stops = about.is_some_and(|unit| oracle.must_stop().has(unit));
-    // What was for a connection is over with it: what follows is a start of its own.
+    // The start for a connection ends with it; the next start is independent.
     let served = about.is_some_and(|unit| oracle.is_connected(unit));
     let expected = stops || served || ends.is_some_and(|end| live.success_status.lists(end));
     let over = about.and_then(|unit| ledger.of(unit)).is_none_or(|run| run.died || late);
     if ends.is_some_and(|exit| live.restart_except.lists(exit)) && !over && !(stops || served) {
         ledger.bar(event);
     }
-    // The run's own: what a definition not yet taken over says is nothing to it.
+    // The keys of the run's own definition; those of a newer one do not apply to it yet.
     let run = about.and_then(|unit| oracle.run(unit));
     let times = Times {
         delay: live.restart_delay.min(live.restart_delay_max),

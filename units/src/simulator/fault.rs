@@ -1,50 +1,50 @@
-//! What can go wrong with a run, how often, and in which states it must have struck. How each
-//! looks from outside is in [`crate::simulator::process`].
+//! Faults of runs: how often they strike, and the states in which they must have struck.
+//! [`crate::simulator::process`] simulates their effects.
 
 use crate::machine::reason::State;
 
-/// What can go wrong with a run.
+/// A fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// Ready late.
+    /// The run is ready late.
     Late,
-    /// Never ready.
+    /// The run is never ready.
     Hang,
-    /// Ends before it is ready.
+    /// The run exits before it is ready.
     EarlyExit,
-    /// Ends by itself with a failure.
+    /// The run exits by itself with a failure.
     Crash,
-    /// Ends by itself with exit 0.
+    /// The run exits by itself with 0.
     ExitZero,
-    /// Its start breaks off for want of resources.
+    /// The start fails because of a shortage of resources.
     ForkError,
-    /// Its start breaks off for good.
+    /// The start fails permanently.
     ExecError,
-    /// Ends, but leaves processes behind.
+    /// The main process exits but leaves other processes.
     Leftovers,
-    /// Ignores TERM.
+    /// The run ignores SIGTERM.
     IgnoresTerm,
-    /// Survives KILL for a while.
+    /// The run survives SIGKILL for a while.
     Unkillable,
-    /// Breaks its type's protocol.
+    /// The run violates the protocol of its type.
     Protocol,
-    /// Facts of runs long over, and facts twice.
+    /// Facts about old runs arrive, and facts arrive twice.
     Stale,
-    /// Its watchdog falls silent.
+    /// The run stops sending watchdog pings.
     Watchdog,
-    /// Its reload fails or never ends.
+    /// The reload fails or never ends.
     BadReload,
     /// A condition is not met.
     Skipped,
-    /// The kernel kills it.
+    /// The kernel kills the run.
     OutOfMemory,
 }
 
-/// How many kinds of [`Fault`].
+/// Number of kinds of [`Fault`].
 pub const FAULTS: usize = 16;
 
 impl Fault {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Fault; FAULTS] = [
         Fault::Late,
         Fault::Hang,
@@ -65,12 +65,13 @@ impl Fault {
     ];
 }
 
-/// How often each fault strikes, in percent of runs.
+/// The rate of each fault, in percent of runs.
 pub type Rates = [u32; FAULTS];
 
 impl Fault {
-    /// The states in which it meets its unit. Of those that show only as the want of a fact
-    /// (a hang, a deaf ear, immortality) none: the orders that answer them are counted.
+    /// Returns the states in which the fault can meet its unit. Empty for faults that show only as
+    /// a missing fact (a hang, an ignored signal, an unkillable run): for these the resulting
+    /// actions are counted.
     pub fn strikes_in(self) -> &'static [State] {
         use State::{Disabled, Exited, Failed, Reloading, Running, Starting, Stopping, Waiting};
         match self {

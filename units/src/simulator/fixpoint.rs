@@ -1,6 +1,5 @@
-//! L16, L17: where a machine must come to rest once nothing goes wrong any more. Said
-//! as plainly as it can be: what is needed and can be had is active, what is not
-//! needed is down. Checked at the end of a schedule in liveness mode.
+//! L16, L17: the state in which a machine must rest when faults have stopped. Every needed and
+//! usable unit is active, every other is down. Checked at the end of a schedule in liveness mode.
 
 use crate::machine::reason::State;
 use crate::simulator::oracle::{Oracle, Rest};
@@ -8,7 +7,7 @@ use crate::simulator::set::Set;
 use crate::simulator::view::Seen;
 use crate::spec::{DependencyKind as D, Readiness, Restart};
 
-/// What is not as it should be, in words.
+/// Checks the fixed point. Errors with the first violation, in words.
 pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
     let over = oracle.over_and_done();
     let final_failure = |unit: &usize| matches!(oracle.stored[*unit].rest, Rest::Failed);
@@ -22,8 +21,8 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
                 let inactive = |to| edge.kind == D::RequiresActive && !oracle.needed.has(to);
                 gate && match edge.to {
                     None => !edge.optional,
-                    // A provider without a future has none to give, but what it once gave
-                    // as a milestone stays with the run that took it.
+                    // A provider that cannot start has no milestone to give, but a run keeps the
+                    // milestone that it was given before.
                     Some(to) => {
                         let over = over.has(to) && edge.kind != D::DependsMs;
                         let gone = before.has(to) || inactive(to) || over;
@@ -65,8 +64,8 @@ fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
     kind != D::DependsOn && up(oracle, unit)
 }
 
-/// By its own definition it never comes to rest, or it stands behind such a unit, or it
-/// depends on one that was skipped.
+/// Returns true for a unit that never rests by its own definition, that waits for such a unit, or
+/// that depends on a skipped one.
 fn restless(oracle: &Oracle, unit: usize) -> bool {
     let mut behind = Set::EMPTY.with(unit);
     for _ in 0..seen_units(oracle) {
@@ -89,7 +88,7 @@ fn restless(oracle: &Oracle, unit: usize) -> bool {
     })
 }
 
-/// What comes and goes with the ends of units that never come to rest.
+/// Returns units that start and stop with the ends of units that never rest.
 fn swaying(oracle: &Oracle) -> Set {
     let mut swaying = Set::EMPTY;
     loop {

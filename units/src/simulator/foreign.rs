@@ -1,10 +1,10 @@
-//! What only imported units are, drawn: one thing under many names; pulled in by a unit, and not
-//! waited for. Drawn with an rng of their own, so that other worlds stay the same.
+//! Draws properties that only imported units have: one thing under many names, and units pulled in
+//! but not waited for. Uses its own rng, so that other worlds stay the same.
 
 use crate::simulator::rng::Rng;
 use crate::simulator::unit_model::UnitModel;
 
-/// Makes some units such.
+/// Gives some units these properties.
 pub fn draw(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     let count = numbers.len();
     for entry in model.units.values_mut() {

@@ -1,7 +1,6 @@
-//! Who provides what and who depends on whom, at one moment: a set of definitions
-//! seen through a policy, computed anew from the two each time. The map that the oracle
-//! and the invariants read; shares nothing with [`crate::graph`]. Target ids are the
-//! numbers of the universe's targets: every generation drawn lists them all.
+//! Providers and dependencies of a set of definitions under a policy, computed anew each time. The
+//! oracle and the invariants use it; it shares nothing with [`crate::graph`]. Target ids are the
+//! numbers of the universe's targets, because every generation lists them all.
 
 use crate::simulator::set::Set;
 use crate::spec::DependencyKind as D;
@@ -10,28 +9,29 @@ use crate::unit::generation::{Generation, Unit};
 use crate::unit::policy::Policy;
 use std::sync::Arc;
 
-/// All names a world ever has, sorted: unit and target numbers are indexes into these,
-/// and so outlive a reload.
+/// All names of a world, sorted. Unit and target numbers are indices into these, and so survive a
+/// reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Universe {
-    /// At most 64.
+    /// The names, at most 64.
     pub units: Vec<Name>,
-    /// At most 64.
+    /// The names, at most 64.
     pub targets: Vec<Name>,
 }
 
 impl Universe {
-    /// The number of a unit's name.
+    /// Returns the number of a unit.
     pub fn unit(&self, name: &Name) -> Option<usize> {
         self.units.binary_search(name).ok()
     }
 
-    /// The number of a target's name.
+    /// Returns the number of a target.
     pub fn target(&self, name: &Name) -> Option<usize> {
         self.targets.binary_search(name).ok()
     }
 
-    /// The definitions of a generation, by number; those that did not change are the old ones.
+    /// Returns the definitions of a generation by number; unchanged ones are shared with the old
+    /// generation.
     pub fn definitions(
         &self,
         generation: &Generation,
@@ -47,35 +47,36 @@ impl Universe {
     }
 }
 
-/// One dependency of a unit. `before` stands here the other way round, as `After`;
-/// `wanted-by` and `required-by` as the edges they add.
+/// One dependency of a unit. `before` is reversed to `After`; `wanted-by` and `required-by` become
+/// the edges they add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// The target's provider: none when nobody, or only masked ones.
+    /// The provider of the target; `None` if there is none or all are masked.
     pub to: Option<usize>,
-    /// Never `Before`.
+    /// The kind; never `Before`.
     pub kind: D,
     /// The target.
     pub target: usize,
-    /// `t?`.
+    /// The dependency is optional, written `t?`.
     pub optional: bool,
 }
 
-/// See the module.
+/// The graph at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// Their text is no unit, or they are on a ring, or claim a target that others claim too.
+    /// Broken units: their text is no unit, they are on a ring, or they claim a target of another
+    /// unit.
     pub broken: Set,
     /// The selected provider, by target.
     pub provider: Vec<Option<usize>>,
-    /// Targets that nobody but masked units provides.
+    /// Targets that only masked units provide.
     pub hidden: Set,
-    /// By dependent.
+    /// The dependencies by dependent.
     pub edges: Vec<Vec<Edge>>,
 }
 
 impl Graph {
-    /// What `units` mean under `policy`, with the overlay's `drop` as more masks.
+    /// Resolves `units` under `policy`, with the overlay's `drop` as additional masks.
     pub fn new(
         universe: &Universe,
         units: &[Option<Arc<Unit>>],
@@ -134,13 +135,13 @@ impl Graph {
         }
         graph.broken = graph.broken.or(graph.rings());
         for unit in graph.broken.iter() {
-            // A conflict holds from the other side too.
+            // A conflict applies in both directions.
             graph.edges[unit].retain(|edge| edge.kind == D::Conflicts);
         }
         graph
     }
 
-    /// The edges that the lists of `me` say.
+    /// Returns the edges that the lists of `me` name.
     fn connect(&mut self, me: usize, unit: &Unit, unmasked: bool) {
         for dependency in &unit.dependencies {
             let (kind, target) = (dependency.kind, dependency.target.index());
@@ -157,7 +158,7 @@ impl Graph {
         }
     }
 
-    /// The edges that others have for `me`'s sake, broken or not.
+    /// Returns the edges of other units that `me` adds, broken or not.
     fn install(&mut self, me: usize, unit: &Unit) {
         let lists = [
             (&unit.wanted_by, D::WaitsFor),
@@ -176,34 +177,34 @@ impl Graph {
         }
     }
 
-    /// The edges that `unit` has.
+    /// Returns the edges of `unit`.
     pub fn of(&self, unit: usize) -> impl Iterator<Item = &Edge> {
         self.edges.get(unit).into_iter().flatten()
     }
 
-    /// Every edge, with its dependent.
+    /// Returns every edge with its dependent.
     pub fn all(&self) -> impl Iterator<Item = (usize, &Edge)> {
         self.edges.iter().enumerate().flat_map(|(from, edges)| edges.iter().map(move |e| (from, e)))
     }
 
-    /// The providers that `unit` has by edges of these kinds.
+    /// Returns the providers of `unit` through edges of these kinds.
     pub fn to(&self, unit: usize, kinds: impl Fn(D) -> bool) -> Set {
         self.edges[unit].iter().filter(|edge| kinds(edge.kind)).filter_map(|edge| edge.to).collect()
     }
 
-    /// Those that have an edge of this kind to `unit`.
+    /// Returns the units with an edge of this kind to `unit`.
     pub fn from(&self, unit: usize, kind: D) -> Set {
         let leans = |edge: &Edge| edge.kind == kind && edge.to == Some(unit);
         (0..self.edges.len()).filter(|other| self.edges[*other].iter().any(leans)).collect()
     }
 
-    /// Targets that `unit` is the selected provider of.
+    /// Returns the targets that `unit` is selected to provide.
     pub fn selected(&self, unit: usize) -> Set {
         let mine = |target: &usize| self.provider[*target] == Some(unit);
         (0..self.provider.len()).filter(mine).collect()
     }
 
-    /// By unit, how long the longest chain of `needed` units that come after it is.
+    /// Returns, by unit, the length of the longest chain of `needed` units ordered after it.
     pub fn chains(&self, needed: Set) -> Vec<u32> {
         let mut chain = vec![0; self.edges.len()];
         for _ in 0..chain.len() {
@@ -215,18 +216,18 @@ impl Graph {
         chain
     }
 
-    /// `units` with all that they pull in.
+    /// Returns `units` with all units that they pull in.
     pub fn closure(&self, units: Set) -> Set {
         units.least(|all| all.union(|unit| self.to(unit, D::pulls_in)))
     }
 
-    /// The two exclude each other.
+    /// Returns true if the two conflict.
     pub fn conflict(&self, a: usize, b: usize) -> bool {
         let one_way = |a: usize, b| self.to(a, |kind| kind == D::Conflicts).has(b);
         a != b && (one_way(a, b) || one_way(b, a))
     }
 
-    /// Units on a ring of ordering edges.
+    /// Returns the units on rings of ordering edges.
     fn rings(&self) -> Set {
         let behind = |unit: usize| self.to(unit, D::orders).less(self.broken);
         let on_ring = |unit: &usize| behind(*unit).least(|all| all.union(behind)).has(*unit);

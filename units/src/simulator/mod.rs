@@ -1,11 +1,10 @@
-//! Deterministic simulation: the machine in a world of drawn units and processes, on
-//! a virtual clock, beside the naive oracle. A seed is a schedule for ever.
+//! Deterministic simulation: the machine runs in a world of random units and processes, on a
+//! virtual clock, beside the naive oracle. A seed always gives the same schedule.
 //!
-//! [`shape`] draws units ([`unit_model`]), [`schedule`] the wishes, [`process`] what runs
-//! do; [`run`] plays one schedule, [`invariant`] judges every moment of it
-//! ([`view`], [`run_ledger`]), [`coverage`] counts what was reached, [`shrink`] makes a
-//! failing schedule small. [`exhaust`] is the small world taken completely. The
-//! programs are in `tests/src/bin`.
+//! [`shape`] draws units ([`unit_model`]), [`schedule`] the wishes, and [`process`] simulates runs.
+//! [`run`] plays one schedule and [`invariant`] checks every moment of it ([`view`],
+//! [`run_ledger`]). [`coverage`] counts what was reached, [`shrink`] minimizes a failing schedule,
+//! and [`exhaust`] searches small worlds completely. The programs are in `tests/src/bin`.
 #![allow(clippy::wildcard_enum_match_arm, reason = "most events mean nothing to most watchers")]
 #![allow(
     clippy::indexing_slicing,

@@ -1,5 +1,5 @@
-//! Sockets that accept, drawn: some sockets of a world get units of which each takes one
-//! connection. Drawn with an rng of their own, so that other worlds stay the same.
+//! Draws accepting sockets: some sockets of a world get units that take one connection each. Uses
+//! its own rng, so that other worlds stay the same.
 
 use crate::simulator::rng::Rng;
 use crate::simulator::unit_model::UnitModel;
@@ -28,7 +28,7 @@ pub fn draw(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     }
 }
 
-/// Triggers that bring something in, and units that take connections.
+/// Returns triggers that activate a unit, and units that take connections.
 pub fn that_fire(model: &UnitModel) -> Vec<usize> {
     let triggers = model.units.iter().filter(|(_, entry)| entry.activates.is_some());
     let edges = model.units.values().flat_map(|entry| &entry.edges);

@@ -1,7 +1,6 @@
-//! The processes of the simulated world: what each run does, when, and what it
-//! refuses to do. Draws every run's life from the seed, the unit and how often it
-//! ran, so that dropping an event elsewhere leaves it the same. Knows nothing of
-//! units' states; the facts it yields are what init would see.
+//! The processes of the simulated world. Each run's behaviour is drawn from the seed, the unit and
+//! the number of its runs, so that dropping an event elsewhere leaves it the same. Processes know
+//! nothing about unit states; they produce the facts that init would see.
 
 use crate::machine::event::{Event, ExecFailure, RunId, Stage};
 use crate::simulator::fault::{FAULTS, Fault, Rates};
@@ -11,7 +10,7 @@ use crate::text::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One process, as the world has it.
+/// One process.
 #[derive(Clone, Debug)]
 struct Life {
     main: bool,
@@ -22,12 +21,12 @@ struct Life {
     immortal: bool,
 }
 
-/// All processes, and the facts that are still to come.
+/// All processes and the pending facts.
 #[derive(Clone, Debug)]
 pub struct Processes {
     seed: u64,
     rates: Rates,
-    /// Faults strike.
+    /// Faults are enabled.
     pub faulty: bool,
     lives: BTreeMap<RunId, Life>,
     births: BTreeMap<usize, u64>,
@@ -38,7 +37,7 @@ pub struct Processes {
 const MS: Duration = Duration::from_millis(1);
 
 impl Processes {
-    /// None yet.
+    /// Creates a world without processes.
     pub fn new(seed: u64, rates: Rates) -> Processes {
         Processes {
             seed,
@@ -51,12 +50,12 @@ impl Processes {
         }
     }
 
-    /// When the next fact comes.
+    /// Returns the time of the next fact.
     pub fn next_time(&self) -> Option<Time> {
         self.facts.keys().next().map(|(at, _)| *at)
     }
 
-    /// The next fact due by `now`, and the fault that it comes from.
+    /// Returns the next fact that is due, and the fault that caused it.
     pub fn next_fact(&mut self, now: Time) -> Option<(Event, Option<Fault>)> {
         loop {
             let key = *self.facts.keys().next().filter(|(at, _)| *at <= now)?;
@@ -67,7 +66,7 @@ impl Processes {
         }
     }
 
-    /// From now on nothing goes wrong: what hangs or refuses gives in.
+    /// Disables faults: runs that hang or resist give in.
     pub fn calm(&mut self, now: Time) {
         self.faulty = false;
         let runs: Vec<RunId> = self.lives.keys().copied().collect();
@@ -92,7 +91,7 @@ impl Processes {
         self.facts.insert((at, self.last), (fact, fault));
     }
 
-    /// The fact still fits what is alive; it takes effect on the world.
+    /// Applies a fact to the world. Returns false if it does not fit the live runs any more.
     fn happens(&mut self, fact: &Event, fault: Option<Fault>) -> bool {
         if fault == Some(Fault::Stale) {
             return true;
@@ -121,7 +120,7 @@ impl Processes {
         }
     }
 
-    /// A run begins.
+    /// Starts a run.
     pub fn start(&mut self, now: Time, unit: usize, run: RunId, kind: Kind, readiness: Readiness) {
         let birth = self.births.entry(unit).or_default();
         *birth += 1;
@@ -184,7 +183,7 @@ impl Processes {
         }
     }
 
-    /// From the exec on.
+    /// Draws the facts from the exec on.
     fn grow(
         &mut self,
         soon: Time,
@@ -229,7 +228,7 @@ impl Processes {
         self.live(ready_at, run, strikes, rng);
     }
 
-    /// What a service says that changes little.
+    /// Draws notifications with little effect.
     fn talk(&mut self, soon: Time, ready_at: Time, run: RunId, rng: &mut Rng) {
         if rng.percent(70) {
             return;
@@ -250,7 +249,7 @@ impl Processes {
         }
     }
 
-    /// From readiness on.
+    /// Draws the facts from readiness on.
     fn live(&mut self, from: Time, run: RunId, strikes: [bool; FAULTS], rng: &mut Rng) {
         let has = |fault: Fault| strikes[fault as usize];
         if has(Fault::Watchdog) {
@@ -303,7 +302,7 @@ impl Processes {
         }
     }
 
-    /// The run is told to stop. One whose processes are all gone runs its exec-stop.
+    /// Tells the run to stop. A run without processes runs its exec-stop.
     pub fn stop(&mut self, now: Time, unit: usize, run: RunId) {
         let seed = self.seed;
         let life = self.lives.entry(run).or_insert_with(|| Life {
@@ -322,7 +321,7 @@ impl Processes {
         self.end(run, now, wait, exit);
     }
 
-    /// KILL.
+    /// Sends SIGKILL to a run.
     pub fn kill(&mut self, now: Time, run: RunId) {
         let Some(life) = self.lives.get_mut(&run) else { return };
         let mut wait = MS * life.rng.between(0, 30) as u32;
@@ -349,7 +348,7 @@ impl Processes {
         }
     }
 
-    /// The run's own reload begins.
+    /// Starts a reload of the run.
     pub fn reload(&mut self, now: Time, run: RunId) {
         let rate = self.rates[Fault::BadReload as usize];
         let faulty = self.faulty;
@@ -364,12 +363,12 @@ impl Processes {
         }
     }
 
-    /// The run has nothing left and was forgotten.
+    /// Forgets a run of which nothing is left.
     pub fn forget(&mut self, run: RunId) {
         self.lives.remove(&run);
     }
 
-    /// Whose a living run is.
+    /// Returns the unit of a live run.
     pub fn whose(&self, run: RunId) -> Option<usize> {
         self.lives.get(&run).map(|life| life.unit)
     }

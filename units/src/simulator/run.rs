@@ -1,6 +1,6 @@
-//! One schedule from its first event to its last: the machine and the oracle hear the
-//! same, their answers are compared after every event, and every invariant is
-//! checked. Read on in [`crate::simulator::invariant`] and [`crate::simulator::oracle`].
+//! Plays one schedule: the machine and the oracle get the same events, and after each one their
+//! answers are compared and every invariant is checked. Read on in [`crate::simulator::invariant`]
+//! and [`crate::simulator::oracle`].
 
 use crate::machine::action::StopReason;
 use crate::machine::event::Event;
@@ -24,29 +24,29 @@ use crate::spec::DependencyKind;
 use crate::text::time::Time;
 use std::time::Duration;
 
-/// Events of a schedule at least, in at most so many rounds of its wishes.
+/// The least number of events of a schedule, and the limit of rounds of its wishes to reach it.
 const ENOUGH: u64 = 100;
 const ROUNDS: u64 = 16;
-/// All the machine can be asked is asked after each so many events.
+/// All queries are made after this many events.
 const ASKED: u64 = 128;
-/// No drawn schedule has as few wishes.
+/// Every drawn schedule has more wishes than this.
 const SHRUNK: usize = 25;
 
-/// What did not hold, and when.
+/// A failure of a schedule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The invariant, or what of the oracle's answer differs.
+    /// The invariant, or the answer of the oracle that differs.
     pub what: String,
-    /// In words.
+    /// The description.
     pub detail: String,
-    /// At which event of the schedule.
+    /// The number of the event.
     pub event: u64,
-    /// Events, orders and answers up to it, when asked for.
+    /// Events, actions and answers up to it, if requested.
     pub log: Vec<String>,
 }
 
-/// Runs a schedule with the comparison switched off and one invariant alone: whether it objects.
-/// For planted mistakes; to a sound machine none ever objects.
+/// Runs a schedule without the comparison and with one invariant only. Returns whether the
+/// invariant fails, for planted bugs; it never fails for a correct machine.
 pub fn objects(world: &World, schedule: &Schedule, subject: &Subject, judge: &'static str) -> bool {
     let play = || {
         let mut coverage = Coverage::default();
@@ -63,7 +63,7 @@ pub fn objects(world: &World, schedule: &Schedule, subject: &Subject, judge: &'s
     }
 }
 
-/// Runs a schedule twice; errors unless both were the same and all held.
+/// Runs a schedule twice; errors unless both runs are equal and every check passes.
 pub fn twice(world: &World, schedule: &Schedule, subject: &Subject) -> Result<(), Failure> {
     let once = || run(world, schedule, subject.clone(), &mut Coverage::default(), false);
     let (one, other) = (once()?, once()?);
@@ -90,11 +90,11 @@ pub struct Runner<'a> {
     events: u64,
     log: Option<Vec<String>>,
     trace: u64,
-    /// The one invariant that judges; none: all, and the comparison with the oracle.
+    /// The only invariant that is checked; `None` for all and the comparison with the oracle.
     judge: Option<&'static str>,
 }
 
-/// Runs a schedule in a world. Errors with the first thing that does not hold.
+/// Runs a schedule in a world. Errors with the first failure.
 pub fn run(
     world: &World,
     schedule: &Schedule,
@@ -153,8 +153,8 @@ impl<'a> Runner<'a> {
         let generation = self.model.generation(&self.universe, 1);
         let top = self.universe.targets.get(world.top).cloned();
         self.step(Event::Boot { generation, targets: top.into_iter().collect() }, None)?;
-        // A quiet world hears its wishes again with another rng, until enough has happened; a
-        // schedule that was made small says each of them once.
+        // A quiet world gets its wishes again with another rng until enough has happened; a shrunk
+        // schedule makes each wish once.
         let rounds = if schedule.wishes.len() < SHRUNK { 1 } else { ROUNDS };
         for round in 0..rounds {
             for wish in &schedule.wishes {
@@ -173,7 +173,7 @@ impl<'a> Runner<'a> {
         self.generations += 1;
         let as_event =
             |wish: Wish| wish.event(&self.model, &self.universe, self.now, self.generations);
-        // Where there is nothing to fire or to prefer, another goal.
+        // Without triggers or preferences, sets another goal.
         let wished = as_event(wish).or_else(|| as_event(Wish { kind: Kindly::SetGoal, ..wish }));
         let Some((event, model)) = wished else { return Ok(()) };
         if !self.step(event, None)? {
@@ -182,7 +182,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Time passes up to `until`: facts in their order, then timers.
+    /// Advances time to `until`: facts in their order, then timers.
     fn pass(&mut self, until: Time) -> Held {
         loop {
             let fact = self.processes.next_time();
@@ -191,7 +191,7 @@ impl<'a> Runner<'a> {
             let Some(next) = next.filter(|next| *next <= until) else { break };
             self.now = self.now.max(next);
             while let Some((fact, fault)) = self.processes.next_fact(self.now) {
-                // What is said twice of a living run must at least be harmless.
+                // A repeated fact about a live run must at least be harmless.
                 let harmless =
                     matches!(fact, Event::Ready(_) | Event::Reloaded(..) | Event::Gone(_))
                         && fact.run().is_none_or(|run| self.processes.whose(run).is_some());
@@ -209,7 +209,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Faults stop; L16, L17: it comes to rest, at the fixed point.
+    /// Stops faults and checks L16 and L17: the machine rests at the fixed point.
     fn converge(&mut self) -> Held {
         self.processes.calm(self.now);
         let before = self.events;
@@ -221,7 +221,7 @@ impl<'a> Runner<'a> {
         self.whole(whole::l16_confluence(&self.oracle, &self.seen))
     }
 
-    /// The answer of an invariant over whole schedules, where it is asked.
+    /// Checks an invariant over whole schedules, if it is selected.
     fn whole(&self, held: whole::Held) -> Held {
         let asked = |what: &str| self.judge.is_none_or(|judge| judge == what || what == whole::L17);
         match held {
@@ -230,7 +230,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// One event to both; true: refused.
+    /// Applies one event to machine and oracle. Returns true if it was refused.
     fn step(&mut self, event: Event, fault: Option<Fault>) -> Result<bool, (String, String)> {
         self.events += 1;
         let was = Past {
@@ -288,14 +288,15 @@ impl<'a> Runner<'a> {
         Ok(refused)
     }
 
-    /// The fact is about a run of which nothing is left, neither seen nor by the law.
+    /// Returns true if the fact is about a run of which nothing is left, in the world or by the
+    /// rules.
     fn is_late(&self, fact: &Event) -> bool {
         let over = |id| self.ledger.runs.get(&id).is_none_or(|run| run.over.is_some());
         let unknown = |id| self.oracle.whose(|run| run.id == id).is_empty();
         fact.run().is_some_and(|id| over(id) && unknown(id))
     }
 
-    /// The world does as told.
+    /// Carries out actions in the world.
     fn carry_out(&mut self, event: &Event, orders: &[Order], after: &Seen) {
         self.ledger.call(event, &self.universe);
         for order in orders {
@@ -340,7 +341,7 @@ impl<'a> Runner<'a> {
         if matches!(event, Event::Fire(_)) {
             self.ledger.barred = Set::EMPTY;
         }
-        // A run that loses a provider while it stops is replaced without another order to stop.
+        // A run that loses a provider while it stops is replaced without another stop action.
         let loses = |unit: &usize| {
             self.ledger.of(*unit).is_some_and(|run| {
                 let is_active = |provider| after.state(provider).is_active();
@@ -361,7 +362,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// One line of the log, and the trace that makes two runs comparable.
+    /// Adds one line to the log, and to the trace that makes two runs comparable.
     fn note(&mut self, event: &Event, orders: &[Order], refused: bool, after: &Seen) {
         let word = orders.iter().fold(self.events ^ u64::from(refused), |word, order| {
             let number = match order {

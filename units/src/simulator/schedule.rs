@@ -1,7 +1,6 @@
-//! What the operator and the world do to a machine in one schedule: wishes, drawn
-//! with weights that each seed sets for itself (swarm profiles). A wish holds an rng of
-//! its own and is made into an event only when its time comes, so a shrunk schedule
-//! still means something. Run in [`crate::simulator::run`].
+//! The wishes of one schedule, drawn with weights that each seed chooses (swarm profiles). A wish
+//! has its own rng and becomes an event only when its time comes, so that a shrunk schedule is
+//! still meaningful. [`crate::simulator::run`] plays it.
 
 use crate::machine::event::{Event, Goal, Shutdown};
 use crate::simulator::fault::{FAULTS, Fault, Rates};
@@ -14,32 +13,32 @@ use crate::text::name::Name;
 use crate::text::time::Time;
 use std::time::Duration;
 
-/// Kinds of wish.
+/// The kind of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kindly {
-    /// A new goal, perhaps with an overlay.
+    /// Set a new goal, possibly with an overlay.
     SetGoal,
-    /// One more in the overlay.
+    /// Add to the overlay.
     Want,
-    /// One less.
+    /// Remove from the overlay.
     Unwant,
     /// Mask or unmask.
     Mask,
-    /// Another provider.
+    /// Prefer another provider.
     Prefer,
-    /// `wanted-by` on or off.
+    /// Enable or disable `wanted-by`.
     Enable,
-    /// Changed files.
+    /// Reload changed files.
     Reload,
-    /// Replace runs.
+    /// Restart units.
     Restart,
-    /// exec-reload.
+    /// Reload units.
     ReloadUnit,
-    /// Clear failures.
+    /// Retry units.
     Retry,
-    /// A trigger fires.
+    /// Fire a trigger.
     Fire,
-    /// The end.
+    /// Shut down.
     Shutdown,
 }
 
@@ -62,9 +61,9 @@ pub const KINDS: [Kindly; 12] = [
 /// One wish.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// After the one before.
+    /// Time after the previous wish.
     pub gap: Duration,
-    /// What.
+    /// The kind.
     pub kind: Kindly,
     /// Its rng.
     pub rng: u64,
@@ -73,15 +72,15 @@ pub struct Wish {
 /// One schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Of everything drawn.
+    /// The seed.
     pub seed: u64,
-    /// What the clock says when it begins.
+    /// The clock at the start.
     pub begin: Time,
-    /// In order.
+    /// The wishes in order.
     pub wishes: Vec<Wish>,
-    /// How often runs fail.
+    /// The rates of faults.
     pub rates: Rates,
-    /// Ends with the faults, and then must converge; else the faults never end.
+    /// Liveness mode: faults end, and the machine must converge. Otherwise faults never end.
     pub lively: bool,
 }
 
@@ -119,9 +118,8 @@ pub fn draw(seed: u64) -> Schedule {
     }
 }
 
-/// Every fourth begins shortly before its clock passes what somebody's number would not hold:
-/// 32 bits of jiffies at 100 Hz (497 days), 63 bits of nanoseconds. Not drawn, so that a seed stays
-/// the schedule it was.
+/// Every fourth schedule starts shortly before its clock overflows some number: 32 bits of jiffies
+/// at 100 Hz (497 days), or 63 bits of nanoseconds. Not drawn, so that a seed keeps its schedule.
 fn begin(seed: u64) -> Time {
     let shortly = Duration::from_secs(10).as_nanos() as u64;
     match seed % 8 {
@@ -132,8 +130,8 @@ fn begin(seed: u64) -> Time {
 }
 
 impl Wish {
-    /// As an event, for the model of the moment; a reload or a policy changes the model
-    /// that is handed back with it (taken over only when the machine accepts).
+    /// Converts the wish to an event for the present model. A reload or a policy returns the
+    /// changed model, which is used only if the machine accepts it.
     pub fn event(
         &self,
         model: &UnitModel,
@@ -192,7 +190,8 @@ impl Wish {
                     edit(&mut next, rng);
                 }
                 let generation = next.generation(universe, generation);
-                // Every fourth is a source's. Not drawn, so that a seed stays the schedule it was.
+                // Every fourth reload comes from a source. Not drawn, so that a seed keeps its
+                // schedule.
                 let tolerant = generation.number % 4 == 3;
                 Event::Reload { generation, no_restart: rng.percent(10), tolerant }
             }
@@ -225,7 +224,7 @@ fn claims(model: &UnitModel, target: usize) -> Vec<usize> {
     claims.map(|(unit, _)| *unit).collect()
 }
 
-/// One edit of the files. Orders stay from higher to lower ranks.
+/// Makes one edit of the files. Ordering edges still lead from higher to lower ranks.
 fn edit(model: &mut UnitModel, rng: &mut Rng) {
     let units: Vec<usize> = model.units.keys().copied().collect();
     let Some(unit) = rng.pick(&units) else { return };

@@ -1,67 +1,67 @@
-//! A small set of unit or target numbers, as fixed points want it. Not for more than 64:
-//! the simulator never draws more. Read on in [`crate::simulator::oracle`].
+//! A set of up to 64 unit or target numbers, for fixed points. The simulator never draws more. Read
+//! on in [`crate::simulator::oracle`].
 
 /// Up to 64 units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set(u64);
 
 impl Set {
-    /// Nobody.
+    /// The empty set.
     pub const EMPTY: Set = Set(0);
 
-    /// `unit` is in it.
+    /// Returns true if the set contains `unit`.
     pub fn has(self, unit: usize) -> bool {
         self.0 >> unit & 1 == 1
     }
 
-    /// Puts `unit` in; false when it was there.
+    /// Inserts `unit`. Returns false if the set contained it.
     pub fn add(&mut self, unit: usize) -> bool {
         let new = !self.has(unit);
         self.0 |= 1 << unit;
         new
     }
 
-    /// With `unit`.
+    /// Returns the set with `unit`.
     pub fn with(self, unit: usize) -> Set {
         Set(self.0 | 1 << unit)
     }
 
-    /// In both.
+    /// Returns the intersection.
     pub fn and(self, other: Set) -> Set {
         Set(self.0 & other.0)
     }
 
-    /// In either.
+    /// Returns the union.
     pub fn or(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
 
-    /// In this one only.
+    /// Returns the difference.
     pub fn less(self, other: Set) -> Set {
         Set(self.0 & !other.0)
     }
 
-    /// Nobody is in it.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many.
+    /// Returns the number of elements.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Those that fit.
+    /// Returns the elements that fit.
     pub fn filter(self, fits: impl Fn(usize) -> bool) -> Set {
         self.iter().filter(|unit| fits(*unit)).collect()
     }
 
-    /// All that its units lead to.
+    /// Returns the union of what each unit leads to.
     pub fn union(self, of: impl Fn(usize) -> Set) -> Set {
         self.iter().fold(Set::EMPTY, |all, unit| all.or(of(unit)))
     }
 
-    /// The least set with this one that `grow` adds nothing to.
+    /// Returns the least superset to which `grow` adds nothing.
     pub fn least(self, grow: impl Fn(Set) -> Set) -> Set {
         let mut all = self;
         loop {
@@ -73,7 +73,7 @@ impl Set {
         }
     }
 
-    /// Ascending.
+    /// Returns the elements in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

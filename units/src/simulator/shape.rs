@@ -1,7 +1,6 @@
-//! Graphs of many shapes, drawn from a seed: chains, ladders, stars, random and
-//! boot-like ones, with rings of `wants`, conflicts, triggers, shared targets and
-//! everything else the lists can say. Edges that order go from a higher rank to a
-//! lower one, so no choice of providers closes a ring.
+//! Draws graphs of many shapes from a seed: chains, ladders, stars, random and boot-like ones, with
+//! rings of `wants`, conflicts, triggers, shared targets and all other lists. Ordering edges lead
+//! from a higher rank to a lower one, so no choice of providers closes a ring.
 
 use crate::simulator::rng::Rng;
 use crate::simulator::unit_model::{EXTRA, Entry, UNITS, UnitModel, live, readiness};
@@ -13,17 +12,17 @@ use crate::unit::settings::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The shapes, for the printed coverage.
+/// The names of the shapes, for the coverage report.
 pub const SHAPES: [&str; 5] = ["chain", "ladder", "star", "random", "boot"];
 
-/// What a seed drew before its schedule begins.
+/// The world of a seed before its schedule starts.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The units at boot.
     pub model: UnitModel,
-    /// Which of [`SHAPES`].
+    /// The index in [`SHAPES`].
     pub shape: usize,
-    /// The unit of the highest rank: the usual goal.
+    /// The unit of the highest rank, which is the usual goal.
     pub top: usize,
 }
 
@@ -82,7 +81,7 @@ fn settings(rng: &mut Rng) -> Settings {
     Settings { max_starting, shutdown_deadline: Some(deadline), ..Settings::default() }
 }
 
-/// Whom the unit at place `at` leans on.
+/// Returns the units that the unit at position `at` depends on.
 fn below(rng: &mut Rng, shape: usize, at: usize, count: usize) -> Vec<usize> {
     match SHAPES[shape] {
         "chain" => vec![at - 1],
@@ -111,7 +110,7 @@ fn pulling(rng: &mut Rng) -> D {
     [D::DependsOn, D::DependsMs, D::WaitsFor, D::Wants][rng.weighted(&[40, 20, 30, 10])]
 }
 
-/// `from` leans on `to`, by its own target.
+/// Makes `from` depend on `to` through its own target.
 fn link(model: &mut UnitModel, from: usize, kind: D, to: usize, rng: &mut Rng) {
     let optional = rng.percent(8);
     if let Some(entry) = model.units.get_mut(&from)
@@ -121,7 +120,7 @@ fn link(model: &mut UnitModel, from: usize, kind: D, to: usize, rng: &mut Rng) {
     }
 }
 
-/// One unit, by chance.
+/// Draws one unit.
 pub fn entry(rng: &mut Rng, unit: usize, top: bool) -> Entry {
     let kinds = [
         Kind::ForegroundSupervised,
@@ -174,7 +173,7 @@ pub fn entry(rng: &mut Rng, unit: usize, top: bool) -> Entry {
     }
 }
 
-/// Keys of class live.
+/// Draws keys of class live.
 pub fn keys(rng: &mut Rng, live: &mut Live) {
     let ms = Duration::from_millis;
     live.start_timeout = [Some(ms(10_000)), Some(ms(2_000)), Some(ms(60_000)), None][rng.below(4)];
@@ -204,7 +203,7 @@ pub fn keys(rng: &mut Rng, live: &mut Live) {
     live.stop_promptly = rng.percent(5);
 }
 
-/// Everything beside the plain shape.
+/// Draws everything beside the plain shape.
 fn decorate(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     let count = numbers.len();
     let share = |percent: usize| count * percent / 100 + 1;
@@ -268,7 +267,7 @@ fn decorate(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     }
 }
 
-/// What imported units say besides.
+/// Draws properties of imported units.
 fn enrich(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     for entry in model.units.values_mut() {
         more_keys(rng, entry.kind, &mut entry.live);
@@ -280,7 +279,7 @@ fn enrich(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
         }
         for _ in 0..count / 5 + 1 {
             let (a, b) = (rng.below(count), rng.below(count));
-            // What orders goes from a higher rank to a lower one.
+            // Ordering edges lead from a higher rank to a lower one.
             let (from, to) = if kind.orders() { (a.max(b), a.min(b)) } else { (a, b) };
             if from != to {
                 link(model, numbers[from], kind, numbers[to], rng);
@@ -292,7 +291,7 @@ fn enrich(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     }
 }
 
-/// Each reloads with the one before it, and can: a reload has a way to go.
+/// Makes each unit reload with the previous one, and gives it a way to reload.
 fn reload_chain(model: &mut UnitModel, numbers: &[usize]) {
     let can = |unit: &usize| {
         let kind = model.units.get(unit).map(|entry| entry.kind);
@@ -311,7 +310,7 @@ fn reload_chain(model: &mut UnitModel, numbers: &[usize]) {
     }
 }
 
-/// More keys of class live.
+/// Draws more keys of class live.
 pub fn more_keys(rng: &mut Rng, kind: Kind, live: &mut Live) {
     let ms = Duration::from_millis;
     if !kind.has_process() {
@@ -339,7 +338,7 @@ pub fn more_keys(rng: &mut Rng, kind: Kind, live: &mut Live) {
     }
 }
 
-/// Targets that several units claim, one preferred; and second targets.
+/// Draws targets that several units claim, one of them preferred, and second targets.
 fn shared(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     let count = numbers.len();
     let universe = crate::simulator::unit_model::universe();

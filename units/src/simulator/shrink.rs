@@ -1,5 +1,5 @@
-//! A failing schedule made small: wishes, units and faults are dropped while it still
-//! fails. What is left is for a person to read.
+//! Shrinks a failing schedule: drops wishes, units and faults while it still fails. The result is
+//! for a person to read.
 
 use crate::simulator::coverage::Coverage;
 use crate::simulator::run::{Failure, run};
@@ -7,7 +7,7 @@ use crate::simulator::schedule::Schedule;
 use crate::simulator::shape::World;
 use crate::simulator::subject::Subject;
 
-/// The smallest failing world and schedule found, and how it fails.
+/// Returns the smallest failing world and schedule, and the failure.
 pub fn shrink(
     world: &World,
     schedule: &Schedule,

@@ -1,5 +1,5 @@
-//! A set of units as the simulator draws, edits and shrinks it, and how it becomes a
-//! [`Generation`]. Not a parser: nothing here is text. Drawn in [`crate::simulator::shape`].
+//! A set of units as the simulator draws, edits and shrinks it, and its conversion to a
+//! [`Generation`]. No text is involved. Drawn in [`crate::simulator::shape`].
 
 use crate::simulator::graph::Universe;
 use crate::spec::{DependencyKind, Kind, Live, OnChange, Readiness, Restart, RestartLimit};
@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Units of the universe.
+/// Number of units of the universe.
 pub const UNITS: usize = 24;
-/// Targets that are not any unit's own.
+/// Number of targets that are no unit's own.
 pub const EXTRA: usize = 8;
 
-/// All names: `u00`… are units, `t00`… their own targets, `x0`… shared ones.
+/// Returns all names: `u00`… are units, `t00`… their own targets, `x0`… shared ones.
 pub fn universe() -> Universe {
     let name = |text: String| Name::new(&text).ok();
     let mut targets: Vec<Name> = (0..UNITS).filter_map(|u| name(format!("t{u:02}"))).collect();
@@ -28,63 +28,63 @@ pub fn universe() -> Universe {
 /// One unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its type.
+    /// The type.
     pub kind: Kind,
-    /// Target numbers.
+    /// The targets it provides.
     pub provides: Vec<usize>,
-    /// The lists: kind, target number, `t?`.
+    /// The dependencies: kind, target number, optional.
     pub edges: Vec<(DependencyKind, usize, bool)>,
-    /// Target numbers.
+    /// Targets of `wanted-by`.
     pub wanted_by: Vec<usize>,
-    /// Target numbers.
+    /// Targets of `required-by`.
     pub required_by: Vec<usize>,
-    /// Target numbers.
+    /// Targets that pull the unit in.
     pub pulled_by: Vec<usize>,
-    /// Target number.
+    /// The target that the trigger activates.
     pub activates: Option<usize>,
     /// Keys of class live.
     pub live: Live,
-    /// How it becomes ready.
+    /// The readiness protocol.
     pub readiness: Readiness,
-    /// It has one.
+    /// The unit has an exec-stop.
     pub has_exec_stop: bool,
-    /// It has one.
+    /// The unit has an exec-reload.
     pub has_exec_reload: bool,
-    /// Stands for the keys of class run.
+    /// Represents the keys of class run.
     pub run_hash: u64,
-    /// Its text is no unit.
+    /// The text is no unit.
     pub broken: bool,
-    /// Its targets are names of one thing.
+    /// The targets are names of one thing.
     pub is_one: bool,
 }
 
 /// A set of units with settings and policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitModel {
-    /// By number.
+    /// The units by number.
     pub units: BTreeMap<usize, Entry>,
-    /// Place in the order that edges follow, by unit number: from higher to lower.
+    /// Rank by unit number: edges lead from higher to lower ranks.
     pub rank: Vec<usize>,
-    /// init.yaml.
+    /// The settings (init.yaml).
     pub settings: Settings,
-    /// policy.yaml.
+    /// The policy (policy.yaml).
     pub policy: Policy,
-    /// Roots of the one source, target numbers.
+    /// Roots of the only source, as target numbers.
     pub roots: Vec<usize>,
-    /// It says what imported files say, too: classes of restart, limits of a run, the relations
-    /// beside the seed's. Drawn with an rng of their own, so that other worlds stay the same.
+    /// The units have properties of imported files: classes of restart, limits of a run, and more
+    /// relations. Drawn with an rng of their own, so that other worlds stay the same.
     pub rich: bool,
 }
 
-/// Nobody behind it would be an error.
+/// Returns true if a missing provider is an error.
 fn is_loud(kind: DependencyKind) -> bool {
     use DependencyKind as D;
     matches!(kind, D::DependsOn | D::DependsMs | D::WaitsFor | D::RequiresActive | D::Accepts)
 }
 
 impl UnitModel {
-    /// The generation that a loader would make of it. Edges to targets that nobody
-    /// provides any more are left out of it, but for optional ones and orderings.
+    /// Returns the generation that a loader would make. Edges to targets without a provider are
+    /// left out, except optional and ordering ones.
     pub fn generation(&self, universe: &Universe, number: u32) -> Arc<Generation> {
         let present: Vec<usize> = self.units.keys().copied().collect();
         let id = |unit: usize| present.binary_search(&unit).ok().map(|at| UnitId(at as u32));
@@ -154,14 +154,14 @@ impl UnitModel {
         })
     }
 
-    /// Without `unit`.
+    /// Returns the model without `unit`.
     pub fn without(&self, unit: usize) -> UnitModel {
         let mut less = self.clone();
         less.units.remove(&unit);
         less
     }
 
-    /// The highest rank of those that may provide `target`.
+    /// Returns the highest rank of the units that may provide `target`.
     pub fn rank_of(&self, target: usize) -> Option<usize> {
         let claims = self.units.iter().filter(|(_, entry)| entry.provides.contains(&target));
         claims.map(|(unit, _)| self.rank[*unit]).max()
@@ -176,7 +176,7 @@ fn drawn_broken(at: Place) -> Fault {
     Fault { at, message: "drawn broken".to_string() }
 }
 
-/// The settings every world begins with.
+/// Returns the initial settings of every world.
 pub fn live(kind: Kind) -> Live {
     let supervised = !matches!(kind, Kind::Oneshot | Kind::BackgroundScripted);
     Live {
@@ -200,7 +200,7 @@ pub fn live(kind: Kind) -> Live {
     }
 }
 
-/// How a unit of this type becomes ready, unless its keys say more.
+/// Returns the readiness of a unit of this type, unless its keys say otherwise.
 pub fn readiness(kind: Kind) -> Readiness {
     match kind {
         Kind::ForegroundSupervised => Readiness::Exec,
