@@ -7,10 +7,10 @@
 //! [`run_notifications`], [`trigger`], [`wish`], [`restart_ops`], [`ending`]). *Settle* carries out
 //! the consequences ([`settle`]): it tells every unit to stop that may stop, until nothing changes,
 //! and then starts every unit that may start, in order. Between the halves a change travels from
-//! neighbour to neighbour as one-step changes of counters ([`propagation`]).
-//! The needed set is found by one search per change of goal, policy or generation ([`needed_set`],
-//! [`recompute`]). [`apply_generation`] exchanges the generation at once. [`kept`] turns everything
-//! but the generation into bytes and back; [`record`] does the same with one record per unit.
+//! neighbour to neighbour as one-step changes of counters ([`propagation`]). One search per change
+//! of goal, policy or generation finds the needed set ([`needed_set`], [`recompute`]).
+//! [`apply_generation`] exchanges the generation at once. [`record`] turns everything but the
+//! generation into records and back.
 //!
 //! There is no clock, no recursion and no I/O, and no result depends on the order of memory: equal
 //! events give equal actions. Timers fire only at [`Event::Tick`].

@@ -1,21 +1,21 @@
-//! /etc/passwd and /etc/group, read by ourselves: a C library's look-up may load
-//! code, ask the network or hang. Format: passwd(5), group(5). Lines that are not of
-//! that form (and the `+`/`-` lines of NIS) are passed over; the first match counts.
+//! Parses /etc/passwd and /etc/group without the C library, whose lookup may load code, ask the
+//! network or hang. Formats: passwd(5), group(5). Other lines (and the `+`/`-` lines of NIS) are
+//! skipped; the first match counts.
 
 use crate::limit;
 use crate::spec::{Ids, Unresolved};
 
-/// (uid_t) -1: chown(2) and setresuid(2) take it for "leave as it is".
+/// (uid_t) -1, which chown(2) and setresuid(2) interpret as "leave unchanged".
 const NO_ID: u32 = u32::MAX;
 
 /// One line of passwd(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its number.
+    /// The number.
     pub uid: u32,
-    /// Its first group.
+    /// The primary group.
     pub gid: u32,
     /// HOME.
     pub home: String,
@@ -26,38 +26,38 @@ pub struct User {
 /// One line of group(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its number.
+    /// The number.
     pub gid: u32,
-    /// Names of users that are in it besides those whose first group it is.
+    /// Names of its members, besides users with this primary group.
     pub members: Vec<String>,
 }
 
-/// Both files.
+/// The entries of both files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub users: Vec<User>,
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub groups: Vec<Group>,
 }
 
 /// A `user:` or `group:` as written: a name or a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// To be looked up.
+    /// A name, to be looked up.
     Name(String),
-    /// As it stands.
+    /// A number.
     Number(u32),
 }
 
 impl Account {
-    /// A name of letters, digits, `_`, `-`, `.` that does not begin with a digit, `-`
-    /// or `.` (a `$` may end it), or a decimal number without sign or leading zero.
+    /// Parses a name of letters, digits, `_`, `-` and `.` that does not start with a digit, `-` or
+    /// `.` (a `$` may end it), or a decimal number without sign or leading zero.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The error in words.
     pub fn parse(text: &str) -> Result<Account, String> {
         let mut characters = text.chars();
         let Some(first) = characters.next() else { return Err("it is empty".to_string()) };
@@ -89,7 +89,7 @@ pub fn id(text: &str) -> Option<u32> {
 }
 
 impl Accounts {
-    /// From the texts of the two files.
+    /// Parses the texts of the two files.
     pub fn parse(passwd: &str, group: &str) -> Accounts {
         Accounts {
             users: passwd.lines().filter_map(user_line).collect(),
@@ -97,32 +97,32 @@ impl Accounts {
         }
     }
 
-    /// The user of that name.
+    /// Returns the user of that name.
     pub fn user(&self, name: &str) -> Option<&User> {
         self.users.iter().find(|user| user.name == name)
     }
 
-    /// The first user of that number.
+    /// Returns the first user of that number.
     pub fn user_of(&self, uid: u32) -> Option<&User> {
         self.users.iter().find(|user| user.uid == uid)
     }
 
-    /// The first group of that number.
+    /// Returns the first group of that number.
     pub fn group_of(&self, gid: u32) -> Option<&Group> {
         self.groups.iter().find(|group| group.gid == gid)
     }
 
-    /// The group of that name.
+    /// Returns the group of that name.
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// The numbers to set for what a unit asks for.
+    /// Resolves the user and groups of a unit to numbers.
     ///
     /// # Errors
-    /// The first user or group that is not there. A number without a line in passwd
-    /// has no first group: without a `group` of its own it is not there either, so
-    /// that nothing ever runs with a group nobody chose.
+    /// The first missing user or group. A number without a line in passwd has no primary group:
+    /// without a `group` of the unit, the group is missing, so that no process runs with an
+    /// unintended group.
     pub fn resolve(
         &self,
         user: Option<&Account>,

@@ -1,9 +1,9 @@
-//! From units that name each other to a generation of dense ids, and back.
+//! Converts units that refer to each other by name to a generation with dense ids, and back.
 //!
-//! A [`Draft`] is a unit before it is known which others there are. The loader makes
-//! drafts from text; the simulator and tests make them by hand. [`assemble`] sorts
-//! and numbers; it checks nothing (see [`crate::unit::semantics`] for one unit's text and
-//! [`crate::unit::wire`] for the proof that a generation is sound).
+//! A [`Draft`] is a unit before the other units are known. The loader makes drafts from text; the
+//! simulator and tests make them directly. [`assemble`] sorts and numbers, and checks nothing: see
+//! [`crate::unit::semantics`] for the text of one unit and [`crate::unit::wire`] for the validation
+//! of a generation.
 
 use crate::spec::{
     DependencyKind, Kind, Live, OnChange, Readiness, Restart, RestartLimit, Run, SuccessStatus,
@@ -22,19 +22,19 @@ const TERM: u8 = 15;
 /// One entry of a dependency list, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Which list.
+    /// The kind of the dependency.
     pub kind: DependencyKind,
-    /// Whom.
+    /// The target.
     pub target: Name,
-    /// Written `t?`.
+    /// The dependency is optional, written `t?`.
     pub optional: bool,
-    /// From an imported file.
+    /// The dependency comes from an imported file.
     pub imported: bool,
-    /// Line in the unit's file; the unit's own when a drop-in says it.
+    /// The line in the unit's file; the unit's own line for a drop-in.
     pub line: u32,
 }
 
-/// A unit by names. Fields as in [`Unit`].
+/// A unit that names its targets. Fields are those of [`Unit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// See [`Unit::name`].
@@ -43,7 +43,7 @@ pub struct Draft {
     pub at: Place,
     /// See [`Unit::kind`].
     pub kind: Kind,
-    /// In any order; nothing here means the unit's name.
+    /// Targets in any order; empty means the unit's name.
     pub provides: Vec<Name>,
     /// See [`Unit::dependencies`].
     pub dependencies: Vec<Edge>,
@@ -79,12 +79,12 @@ pub struct Draft {
     pub opt_in: bool,
     /// See [`Unit::is_one`].
     pub is_one: bool,
-    /// Where its `ready-grep` stands, if that is dear to compile and was not compiled yet.
+    /// The place of its `ready-grep`, if that is expensive to compile and not compiled yet.
     pub dear_pattern: Option<Place>,
 }
 
 impl Live {
-    /// What holds for a unit of this type that says nothing.
+    /// Returns the defaults of a unit of this type.
     pub fn standard(kind: Kind, settings: &Settings) -> Live {
         let supervised = match kind {
             Kind::ForegroundNotified | Kind::ForegroundSupervised | Kind::BackgroundPidfile => true,
@@ -119,8 +119,8 @@ impl Live {
 }
 
 impl Draft {
-    /// A unit of that name with nothing to it; `kind` decides the defaults. A kind
-    /// with a process needs [`Draft::set_run`] as well.
+    /// Creates a minimal unit of that name; `kind` selects the defaults. A kind with a process also
+    /// needs [`Draft::set_run`].
     pub fn new(name: Name, at: Place, kind: Kind, settings: &Settings) -> Draft {
         Draft {
             name,
@@ -148,7 +148,7 @@ impl Draft {
         }
     }
 
-    /// Gives it what its processes need.
+    /// Sets the process settings.
     pub fn set_run(&mut self, run: &Run) {
         self.readiness = run.readiness;
         self.has_exec_stop = run.has_stop_work();
@@ -159,7 +159,7 @@ impl Draft {
         self.run_hash = hash(&self.run);
     }
 
-    /// Gives it what it waits for. A socket is ready when it listens, the others at once.
+    /// Sets the trigger. A socket is ready when it listens, other triggers at once.
     pub fn set_trigger(&mut self, trigger: &Trigger) {
         if matches!(trigger, Trigger::Socket(_)) {
             self.readiness = Readiness::Reported;
@@ -168,7 +168,7 @@ impl Draft {
         self.run_hash = hash(&self.run);
     }
 
-    /// A unit of a generation as a draft again.
+    /// Converts a unit of a generation back to a draft.
     pub fn of(generation: &Generation, unit: &Unit) -> Draft {
         let name = |id: &TargetId| generation.target_name(*id).cloned();
         Draft {
@@ -222,15 +222,15 @@ impl Generation {
     }
 }
 
-/// 64-bit FNV-1a, because the hash of a definition is kept over a change of program.
+/// Hashes with 64-bit FNV-1a, because the hash of a definition is kept across a change of program.
 pub fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     bytes.iter().fold(OFFSET, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// Sorts and numbers. Of two drafts of one name the first counts; the caller has told
-/// of the other. `extra` are target names that need an id though no unit says them
+/// Sorts and numbers the units. Of two drafts with one name the first counts; the caller has
+/// reported the other. `extra` are target names that need an id although no unit provides them
 /// (goals, roots).
 pub fn assemble<'a>(drafts: Vec<Draft>, extra: impl IntoIterator<Item = &'a Name>) -> Generation {
     let mut by_name: BTreeMap<Name, Draft> = BTreeMap::new();

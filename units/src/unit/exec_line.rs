@@ -1,12 +1,12 @@
-//! Exec lines: the text of `exec-start` and its kin as words, and the words as
-//! arguments. No shell is involved; the rules are those of systemd.service(5),
-//! "COMMAND LINES", without its `;` lists.
+//! Exec lines: splits the text of `exec-start` and similar keys into words, and the words into
+//! arguments. No shell is involved; the rules are those of systemd.service(5), "COMMAND LINES",
+//! without its `;` lists.
 //!
-//! Before the program may stand, in any order, each once: `-` (a failure counts as
-//! success), `+` (as init itself, whatever the unit says of its rights), `!` (as init's own
-//! user, all else as the unit says), `@` (the second word is the program's name for itself),
-//! `:` (no variable is replaced). `!!` is accepted instead of `!` and changes nothing: it is
-//! for kernels without ambient capabilities, and Groundstate runs on none of them.
+//! Prefixes of the program, in any order and each once: `-` (a failure counts as success), `+` (as
+//! init itself, whatever rights the unit has), `!` (as init's own user, otherwise as the unit), `@`
+//! (the second word is the program's name for itself), `:` (no variable is replaced). `!!` is
+//! accepted instead of `!` and changes nothing: it is for kernels without ambient capabilities,
+//! which Groundstate does not support.
 //!
 //! Words are split at white space. Quotes, single or double, hold a word together,
 //! anywhere in it, and are removed; the C escapes are known in and out of quotes.
@@ -23,19 +23,19 @@ pub use arguments::{Unexpanded, expand};
 use crate::limit;
 use crate::spec::{ExecLine, Piece, Prefixes};
 
-/// Why a text is no exec line.
+/// The error of a text that is no exec line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The fact.
+    /// The message.
     pub message: String,
-    /// What to do about it.
+    /// The hint.
     pub hint: &'static str,
 }
 
-/// Something that is probably not what was meant.
+/// A construct that is probably not intended.
 pub type Remark = Mistake;
 
-/// A word as split: its characters, and which of them stood bare (neither quoted nor escaped).
+/// A word after splitting: its characters, and which of them were neither quoted nor escaped.
 #[derive(Default)]
 struct Word {
     text: String,
@@ -43,10 +43,10 @@ struct Word {
     started: bool,
 }
 
-/// The words of a line, with remarks about what a shell would have understood.
+/// Parses a line into words, with remarks about constructs that a shell would interpret.
 ///
 /// # Errors
-/// The first thing that can not be right.
+/// The first error.
 pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
     if text.len() > limit::EXEC_LINE {
         return mistake(format!("an exec line of {} bytes", text.len()), "128 KiB at most");
@@ -74,7 +74,7 @@ pub fn parse(text: &str) -> Result<(ExecLine, Vec<Remark>), Mistake> {
     Ok((line, remarks))
 }
 
-/// The prefixes before the program, true where `:` is among them, and the rest.
+/// Returns the prefixes of the program, whether `:` is among them, and the rest.
 fn prefixes(text: &str) -> Result<(Prefixes, bool, &str), Mistake> {
     let mut found = Prefixes::default();
     let (mut literal, mut rights) = (false, false);
@@ -173,7 +173,7 @@ fn split(text: &str) -> Result<Vec<Word>, Mistake> {
     Ok(words)
 }
 
-/// What stands behind a backslash.
+/// Parses the escape after a backslash.
 fn escape(characters: &mut std::str::Chars<'_>) -> Result<char, Mistake> {
     let hint = "write `\\\\` for a backslash";
     let Some(kind) = characters.next() else {
@@ -201,7 +201,7 @@ fn escape(characters: &mut std::str::Chars<'_>) -> Result<char, Mistake> {
         .collect();
     let plain = digits.chars().all(|digit| digit.is_digit(radix));
     let number = if plain { u32::from_str_radix(&digits, radix).ok() } else { None };
-    // A byte beyond ASCII would be half a character: the whole line stays UTF-8.
+    // A byte beyond ASCII would be part of a character, and the line must stay UTF-8.
     let limit = if matches!(kind, 'u' | 'U') { u32::MAX } else { 0x7f };
     let value = number.filter(|number| (1..=limit).contains(number)).and_then(char::from_u32);
     match value {
@@ -252,13 +252,14 @@ fn braced(text: &str) -> Option<(&str, &str)> {
     is_variable(name).then_some((name, rest))
 }
 
-/// The name of an environment variable: letters, digits, `_`, not beginning with a digit.
+/// Returns true for the name of an environment variable: letters, digits and `_`, not starting with
+/// a digit.
 pub fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// What of a bare word a shell would take for more than text.
+/// Returns the part of a bare word that a shell would interpret.
 fn remark(word: &Word) -> Option<Remark> {
     if !word.bare {
         return None;
@@ -275,7 +276,7 @@ fn remark(word: &Word) -> Option<Remark> {
     Some(Mistake { message, hint: "write `${NAME}` to have it replaced, `$$` for a dollar" })
 }
 
-/// The first `$NAME` that is no whole word: it is not replaced. `$$` is a dollar.
+/// Returns the first `$NAME` that is no whole word and so is not replaced. `$$` is a dollar.
 fn unreplaced(text: &str) -> Option<&str> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {

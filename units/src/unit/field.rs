@@ -1,5 +1,5 @@
-//! One key's value, read as what its key wants; what does not fit is said at its
-//! place. Unit files, settings and policy are all read through this.
+//! Reads the value of one key as the type that the key needs, and reports errors at its place. Unit
+//! files, settings and policy use it.
 
 use crate::limit;
 use crate::spec::value::Mistake;
@@ -8,32 +8,32 @@ use crate::text::name::Name;
 use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
 use std::sync::Arc;
 
-/// A key's value and where it is from.
+/// The value of a key, with its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'n> {
     /// The file.
     pub(crate) file: &'n Arc<str>,
-    /// The key's name.
+    /// The name of the key.
     pub(crate) key: &'n str,
-    /// Its value.
+    /// The value.
     pub(crate) node: &'n Node,
 }
 
-/// A name out of a list.
+/// A name in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// The name.
     pub(crate) name: Name,
-    /// It had a `?` behind it.
+    /// The name has a trailing `?`.
     pub(crate) optional: bool,
-    /// Where it stands.
+    /// The place of the name.
     pub(crate) at: Spot,
 }
 
 type Found = Vec<Diagnostic>;
 
 impl<'n> Field<'n> {
-    /// The value's place.
+    /// Returns the place of the value.
     pub(crate) fn place(self) -> Place {
         self.node.at.of(self.file)
     }
@@ -42,12 +42,12 @@ impl<'n> Field<'n> {
         found.push(Diagnostic::error(code, self.place(), message).with_hint(hint));
     }
 
-    /// The same key with another node: an entry of its list or map.
+    /// Returns the same key with another node: an entry of its list or map.
     pub(crate) fn within(self, node: &'n Node) -> Field<'n> {
         Field { node, ..self }
     }
 
-    /// Its text; null, a list and a map are told.
+    /// Returns the text; reports null, a list or a map.
     pub(crate) fn text(self, found: &mut Found) -> Option<&'n Scalar> {
         let scalar = self.node.scalar().filter(|scalar| !scalar.is_null());
         if scalar.is_none() {
@@ -66,7 +66,7 @@ impl<'n> Field<'n> {
         scalar
     }
 
-    /// Its text, parsed.
+    /// Returns the parsed text.
     pub(crate) fn value<T>(
         self,
         found: &mut Found,
@@ -86,7 +86,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// One of these words, by its index.
+    /// Returns the index of one of these words.
     pub(crate) fn choice(self, found: &mut Found, words: &[&str]) -> Option<usize> {
         let text = &self.text(found)?.text;
         let index = words.iter().position(|word| word == text);
@@ -100,7 +100,7 @@ impl<'n> Field<'n> {
         index
     }
 
-    /// A list; anything else is told.
+    /// Returns a list; reports anything else.
     pub(crate) fn list(self, found: &mut Found) -> &'n [Node] {
         if let Value::List(list) = &self.node.value {
             return list;
@@ -110,7 +110,7 @@ impl<'n> Field<'n> {
         &[]
     }
 
-    /// A list, or one value that stands for a list of one.
+    /// Returns a list, or a single value as a list of one.
     pub(crate) fn one_or_list(self) -> &'n [Node] {
         match &self.node.value {
             Value::List(list) => list,
@@ -118,7 +118,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// A map; anything else is told.
+    /// Returns a map; reports anything else.
     pub(crate) fn map(self, found: &mut Found) -> &'n [Pair] {
         if let Value::Map(map) = &self.node.value {
             return map;
@@ -128,7 +128,7 @@ impl<'n> Field<'n> {
         &[]
     }
 
-    /// One name.
+    /// Returns one name.
     pub(crate) fn name(self, found: &mut Found) -> Option<Name> {
         let text = &self.text(found)?.text;
         self.name_at(found, text, self.node.at)
@@ -146,8 +146,8 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Names: `a, b` or a list; with `optional`, each may have a `?` behind it. One
-    /// that is given twice is told and counts once.
+    /// Returns names: `a, b` or a list. With `optional`, each may have a trailing `?`. A repeated
+    /// name is reported and counts once.
     pub(crate) fn names(self, found: &mut Found, optional: bool) -> Vec<Named> {
         let mut names: Vec<Named> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
@@ -191,7 +191,7 @@ impl<'n> Field<'n> {
         names
     }
 
-    /// Environment variables: a map, or a list of `NAME=value`.
+    /// Returns environment variables: a map, or a list of `NAME=value`.
     pub(crate) fn environment(self, found: &mut Found) -> Vec<(String, String)> {
         let mut variables: Vec<(String, String)> = Vec::new();
         let mut take = |found: &mut Found, name: &str, value: &str, at: Spot| {

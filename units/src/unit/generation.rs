@@ -1,9 +1,8 @@
-//! One validated set of units: what the loader hands to PID 1.
+//! One validated set of units, which the loader hands to PID 1.
 //!
-//! Unit and target ids are dense indexes into the two lists, which are sorted by
-//! name. A generation says what the files say; which unit *provides* a target, and
-//! which edges count, also depends on the policy of the moment and is computed in
-//! [`crate::machine`].
+//! Unit and target ids are dense indices into the two lists, which are sorted by name. A generation
+//! contains what the files say. The unit that *provides* a target, and the edges that count, also
+//! depend on the present policy, and [`crate::machine`] computes them.
 
 use crate::spec::{DependencyKind, Kind, Live, Readiness, Restart};
 use crate::text::diagnostic::{Diagnostic, Place};
@@ -18,14 +17,14 @@ use std::sync::Arc;
 pub struct UnitId(pub u32);
 
 impl UnitId {
-    /// As an index.
+    /// Returns the id as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl TargetId {
-    /// As an index.
+    /// Returns the id as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -38,28 +37,29 @@ pub struct TargetId(pub u32);
 /// One entry of a dependency list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
-    /// Which list.
+    /// The kind of the dependency.
     pub kind: DependencyKind,
-    /// Whom.
+    /// The target.
     pub target: TargetId,
-    /// Written `t?`: silent when nobody provides it.
+    /// The dependency is optional, written `t?`: a missing provider is no error.
     pub optional: bool,
-    /// From an imported file: silent when missing; an order-only edge is dropped to open a ring.
+    /// The dependency comes from an imported file: a missing provider is no error, and an
+    /// order-only edge is dropped to open a ring.
     pub imported: bool,
-    /// Line in the unit's file.
+    /// The line in the unit's file.
     pub line: u32,
 }
 
-/// Why a unit can not be used: what the text of its file got wrong.
+/// The error in the file that makes a unit unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Where.
+    /// The place.
     pub at: Place,
-    /// What.
+    /// The message.
     pub message: String,
 }
 
-/// Different sets of *live* keys looked through for one that is there already.
+/// Limit of different sets of *live* keys that are searched for an equal one.
 const LIVES: usize = 16;
 
 /// One unit.
@@ -67,54 +67,59 @@ const LIVES: usize = 16;
 pub struct Unit {
     /// Its name.
     pub name: Name,
-    /// Its `unit:` line.
+    /// The place of its `unit:` line.
     pub at: Place,
     /// Its type.
     pub kind: Kind,
-    /// Its targets, sorted; at least one.
+    /// The targets it provides, sorted; at least one.
     pub provides: Vec<TargetId>,
-    /// All lists but wanted-by and required-by, in the order of the file.
+    /// All dependencies except wanted-by and required-by, in the order of the file.
     pub dependencies: Vec<Dependency>,
-    /// While enabled: each of these targets' providers waits-for all targets of this unit.
+    /// While the unit is enabled, the provider of each of these targets waits-for all targets of
+    /// this unit.
     pub wanted_by: Box<[TargetId]>,
-    /// While enabled: each of these targets' providers depends-ms on all targets of this unit.
+    /// While the unit is enabled, the provider of each of these targets depends-ms on all targets
+    /// of this unit.
     pub required_by: Box<[TargetId]>,
-    /// While enabled: each of these targets' providers wants all targets of this unit. What
-    /// systemd's link in `web.service.wants/` does: only a target waits for what is installed
-    /// into it, see systemd.target(5).
+    /// While the unit is enabled, the provider of each of these targets wants all targets of this
+    /// unit, like a systemd link in `web.service.wants/`: only a target also waits for units
+    /// installed into it, see systemd.target(5).
     pub pulled_by: Box<[TargetId]>,
-    /// What a trigger fires.
+    /// The target that a trigger activates.
     pub activates: Option<TargetId>,
-    /// Keys of class *live*. Most units have the same ones, which are there once.
+    /// Keys of class *live*. Most units have equal ones and share them.
     pub live: Arc<Live>,
-    /// From the keys of class *run*: how readiness is learned.
+    /// The readiness protocol, from the keys of class *run*.
     pub readiness: Readiness,
-    /// It has an exec-stop, an exec-stop-post, or something else that a stop of its run is left to do.
+    /// The unit has an exec-stop, an exec-stop-post, or other work left for the stop of its run.
     pub has_exec_stop: bool,
-    /// It has an exec-reload or a reload-signal.
+    /// The unit has an exec-reload or a reload-signal.
     pub has_exec_reload: bool,
-    /// A run that ends well stays active as `exited`. Without, the run is over.
+    /// A successful run stays active as `exited`. Otherwise the run is over.
     pub remains: bool,
-    /// Its standard input is a terminal: a person uses it.
+    /// Standard input is a terminal: a person uses the unit.
     pub at_terminal: bool,
-    /// Hash over the keys of class *run*.
+    /// Hash of the keys of class *run*.
     pub run_hash: u64,
-    /// [`crate::spec::Run`], encoded; decoded when a process is started. Empty for instant kinds.
+    /// The encoded [`crate::spec::Run`], decoded when a process is started. Empty for instant
+    /// kinds.
     pub run: Arc<[u8]>,
-    /// A text that is no unit: everything else here is then a placeholder, but the name and what it provides.
+    /// The error of a unit with an invalid text: everything else here is a placeholder, except the
+    /// name and the targets.
     pub fault: Option<Box<Fault>>,
-    /// The source it came from; None: the unit directories.
+    /// The source of the unit; `None` for the unit directories.
     pub source: Option<Name>,
-    /// Its wanted-by and required-by count only once policy names it, whatever the default.
+    /// The unit's wanted-by and required-by count only if the policy names it, whatever the
+    /// default.
     pub opt_in: bool,
-    /// Its targets are names of one thing, as those of a unit of systemd's are: a mask of any of
-    /// them is a mask of the unit.
+    /// The targets are names of one thing, as those of a systemd unit are: masking one of them
+    /// masks the unit.
     pub is_one: bool,
 }
 
 impl Unit {
-    /// A run of it comes to an end by itself, and no other is to follow: it is a oneshot, is never
-    /// started again, or is used by a person at a terminal.
+    /// Returns true if a run ends by itself and no other follows: a oneshot, a unit that is never
+    /// restarted, or one used by a person at a terminal.
     pub fn finishes(&self) -> bool {
         let job = self.kind == Kind::Oneshot || self.live.restart == Restart::Never;
         self.kind.has_process() && (job || self.at_terminal)
@@ -126,11 +131,11 @@ impl Unit {
 pub struct Target {
     /// Its name.
     pub name: Name,
-    /// All units that say they provide it, sorted. May be empty: named but provided by nobody.
+    /// All units that provide it, sorted. May be empty.
     pub candidates: Vec<UnitId>,
 }
 
-/// What tells that a file is still the same, from stat(2).
+/// The stat(2) values that identify an unchanged file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// st_dev.
@@ -145,55 +150,55 @@ pub struct Stamp {
     pub changed: i64,
 }
 
-/// A file that was read for a generation. While its stamp and those of its drop-ins
-/// stay, the next load takes its units from the previous generation unparsed.
+/// A file that was read for a generation. While its stamp and those of its drop-ins are unchanged,
+/// the next load takes its units from the previous generation without parsing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// As in [`Place::file`].
+    /// The path, as in [`Place::file`].
     pub path: Arc<str>,
-    /// When it was read.
+    /// The stamp at the time it was read.
     pub stamp: Stamp,
-    /// Drop-ins merged over it, in order.
+    /// The drop-ins merged over it, in order.
     pub drop_ins: Vec<(Arc<str>, Stamp)>,
-    /// What its text alone gave rise to.
+    /// Diagnostics about its text alone.
     pub diagnostics: Vec<Diagnostic>,
-    /// Something was found that may change without the file: it is parsed again in any case.
+    /// A diagnostic may change without the file, so it is parsed again in any case.
     pub again: bool,
-    /// The source it is a file of; None: a unit directory's.
+    /// The source of the file; `None` for a unit directory.
     #[serde(default)]
     pub source: Option<Name>,
 }
 
-/// One set of units.
+/// One generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
-    /// Counted up by init; 0: none yet.
+    /// The number, incremented by init; 0 for none yet.
     pub number: u32,
-    /// By [`UnitId`], sorted by name.
+    /// Units by [`UnitId`], sorted by name.
     pub units: Vec<Unit>,
-    /// By [`TargetId`], sorted by name.
+    /// Targets by [`TargetId`], sorted by name.
     pub targets: Vec<Target>,
-    /// init.yaml.
+    /// The settings of init.yaml.
     pub settings: Settings,
-    /// policy.yaml.
+    /// The policy of policy.yaml.
     pub policy: Policy,
     /// Roots of each source, by source name.
     pub roots: Vec<(Name, Vec<TargetId>)>,
-    /// How often each source that was ever put has been, by source name.
+    /// The revision of each source that was ever put, by source name.
     #[serde(default)]
     pub revisions: Vec<(Name, u64)>,
-    /// What was found while loading.
+    /// Diagnostics of the load.
     pub diagnostics: Vec<Diagnostic>,
-    /// The files it was read from, sorted by path.
+    /// The records of its files, sorted by path.
     pub files: Vec<FileRecord>,
-    /// The same encoded, while only the next load wants them.
+    /// The same records encoded, while only the next load needs them.
     #[serde(skip)]
     pub packed_files: Box<[u8]>,
 }
 
 impl Generation {
-    /// Holds what is the same once, and what only a load looks at as bytes: this is how a
-    /// generation is kept.
+    /// Shares equal parts, and encodes the parts that only a load needs: the form in which init
+    /// stores a generation.
     pub fn pack(&mut self) {
         let mut lives: Vec<Arc<Live>> = Vec::new();
         let mut file: Option<Arc<str>> = None;
@@ -219,57 +224,58 @@ impl Generation {
         self.files = Vec::new();
     }
 
-    /// With its files as a load wants them. Bytes that are damaged mean none: all are read anew.
+    /// Decodes the file records for a load. Damaged bytes mean no records, so that all files are
+    /// read again.
     pub fn unpacked(&self) -> Generation {
         Generation { files: self.records(), ..self.clone() }
     }
 
-    /// Its files, packed or not.
+    /// Returns the file records, encoded or not.
     pub fn records(&self) -> Vec<FileRecord> {
         postcard::from_bytes(&self.packed_files).unwrap_or_else(|_| self.files.clone())
     }
 
-    /// The unit of that id.
+    /// Returns the unit of that id.
     pub fn unit(&self, id: UnitId) -> Option<&Unit> {
         self.units.get(id.index())
     }
 
-    /// The target of that id.
+    /// Returns the target of that id.
     pub fn target(&self, id: TargetId) -> Option<&Target> {
         self.targets.get(id.index())
     }
 
-    /// By name.
+    /// Finds it by name.
     pub fn find_unit(&self, name: &str) -> Option<UnitId> {
         let at = self.units.binary_search_by(|u| u.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(UnitId)
     }
 
-    /// By name.
+    /// Finds it by name.
     pub fn find_target(&self, name: &str) -> Option<TargetId> {
         let at = self.targets.binary_search_by(|t| t.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(TargetId)
     }
 
-    /// The provided target whose name was probably meant.
+    /// Returns the provided target whose name was probably meant.
     #[cfg(feature = "text")]
     pub fn nearest_target(&self, name: &str) -> Option<&Name> {
         let provided = self.targets.iter().filter(|target| !target.candidates.is_empty());
         crate::text::name::nearest(name, provided.map(|target| &target.name))
     }
 
-    /// Without the parsers nothing is guessed.
+    /// Guesses nothing in builds without the parsers.
     #[cfg(not(feature = "text"))]
     pub fn nearest_target(&self, _: &str) -> Option<&Name> {
         None
     }
 
-    /// How often the source was put; 0: never.
+    /// Returns the revision of a source; 0 if it was never put.
     pub fn revision(&self, source: &Name) -> u64 {
         self.revisions.iter().find(|(name, _)| name == source).map_or(0, |(_, number)| *number)
     }
 
-    /// The ids of all units, in order of name.
+    /// Returns the ids of all units, in order of name.
     pub fn unit_ids(&self) -> impl DoubleEndedIterator<Item = UnitId> + use<> {
         (0..u32::try_from(self.units.len()).unwrap_or(u32::MAX)).map(UnitId)
     }

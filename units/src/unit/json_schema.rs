@@ -1,6 +1,6 @@
-//! A JSON Schema (draft 2020-12) of unit files for editors, made from the table of
-//! keys. `contrib/schema/unit.json` is its output; a test keeps them the same. It is
-//! looser than the loader: what no schema can say is left to `initctl check`.
+//! A JSON Schema (draft 2020-12) of unit files for editors, generated from the key table. Its
+//! output is `contrib/schema/unit.json`, and a test keeps them equal. It accepts more than the
+//! loader: `initctl check` reports what a schema cannot express.
 
 use crate::spec::Kind;
 use crate::unit::key::{Key, Kinds, PRIVATE, Shape};
@@ -42,7 +42,7 @@ fn describe(key: &Key) -> String {
     format!("{} Default: {}.{types}", key.doc, key.default)
 }
 
-/// What a unit that names this type needs and may not have.
+/// Returns the keys that a unit of this type needs, and those it may not have.
 fn rule(kind: Kind) -> Value {
     let needed: Vec<&str> = KEYS
         .iter()

@@ -1,13 +1,12 @@
-//! Every key of a unit file, in one table: its name, what may stand behind it, which
-//! types take it, what holds when it is left out, and what it means. The parser, the
-//! diagnostics, `initctl explain`, the man page and the editor schema all read this
-//! table, so none of them can know a key the others do not.
+//! The table of all keys of a unit file: name, form of the value, types, default, and meaning. The
+//! parser, the diagnostics, `initctl explain`, the man page and the editor schema all use it, so
+//! they always know the same keys.
 //!
-//! What becomes of a value is in [`crate::unit::semantics`].
+//! [`crate::unit::semantics`] interprets the values.
 
 use crate::spec::{DependencyKind, Kind};
 
-/// What may stand behind a key.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One name.
@@ -63,7 +62,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// For people: what may stand there.
+    /// Describes the form.
     pub fn words(self) -> String {
         match self {
             Shape::Name => "a name".to_string(),
@@ -105,16 +104,16 @@ impl Shape {
 /// When a changed value takes effect at a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Says which unit it is: another value is another unit.
+    /// The key identifies the unit: another value means another unit.
     Identity,
-    /// In place.
+    /// The change applies to the present run.
     Live,
-    /// With the next run: an up unit is restarted, as `on-change` says.
+    /// The change applies to the next run: an up unit is restarted, as `on-change` says.
     Run,
 }
 
 impl Class {
-    /// For people.
+    /// Describes the class.
     pub fn words(self) -> &'static str {
         match self {
             Class::Identity => "says which unit it is",
@@ -129,12 +128,12 @@ impl Class {
 pub struct Kinds(pub u16);
 
 impl Kinds {
-    /// None.
+    /// The empty set.
     pub const NONE: Kinds = Kinds(0);
-    /// All.
+    /// All types.
     pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
 
-    /// These.
+    /// The set of these types.
     pub const fn of(kinds: &[Kind]) -> Kinds {
         let mut bits = 0;
         let mut rest = kinds;
@@ -145,17 +144,17 @@ impl Kinds {
         Kinds(bits)
     }
 
-    /// Both.
+    /// Returns the union.
     pub const fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
     }
 
-    /// It is one of them.
+    /// Returns true if the set contains this type.
     pub const fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u16) != 0
     }
 
-    /// For people: `all types`, or their names.
+    /// Describes the set: `all types`, or their names.
     pub fn words(self) -> String {
         if self == Kinds::ALL {
             return "all types".to_string();
@@ -168,37 +167,37 @@ impl Kinds {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// As written in a unit file.
+    /// The name in a unit file.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The form of the value.
     pub shape: Shape,
-    /// When a change takes effect.
+    /// The class: when a change takes effect.
     pub class: Class,
-    /// Types that take it.
+    /// The types that accept the key.
     pub types: Kinds,
-    /// Types that can not do without.
+    /// The types that require the key.
     pub required: Kinds,
-    /// What holds when it is left out, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// What it means, in a paragraph.
+    /// The documentation, one paragraph.
     pub doc: &'static str,
-    /// A line (or a few) as it stands in a file.
+    /// An example of one or a few lines.
     pub example: &'static str,
 }
 
 impl Key {
-    /// The dependency list it is, if it is one.
+    /// Returns the dependency kind of the key, if it is a dependency list.
     pub fn dependency(&self) -> Option<DependencyKind> {
         DependencyKind::ALL.into_iter().find(|kind| kind.as_str() == self.name)
     }
 }
 
-/// Keys that begin so are the user's own, and nothing reads them.
+/// Prefix of keys for users, which nothing reads.
 pub const PRIVATE: &str = "x-";
 
-/// The known name that was probably meant.
+/// Returns the known name that was probably meant.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance costs the product of both lengths, and a key may be as long as a file.
+    // The cost of the distance is the product of both lengths, and a key may be as long as a file.
     let swapped = name.to_ascii_lowercase().replace('_', "-");
     known
         .filter(|candidate| candidate.len().abs_diff(swapped.len()) <= 1 + candidate.len() / 4)

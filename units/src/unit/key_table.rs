@@ -1,5 +1,5 @@
-//! The table behind [`crate::unit::key`]: nothing but the keys. Here stand those of every unit's
-//! life; what only a process can ask for is in the files below, one an area.
+//! The table of [`crate::unit::key`]. This file has the keys of every unit; the files below it have
+//! the keys of processes, one file per area.
 
 mod command;
 mod condition;
@@ -55,7 +55,7 @@ const RUNNING: Kinds = Kinds::of(&[
 /// What can fail by itself.
 const FAILING: Kinds = PROCESS.and(TRIGGERS);
 
-/// The types' words, as `type` takes them.
+/// The values of `type`.
 pub const TYPES: [&str; Kind::ALL.len()] = [
     Kind::ForegroundNotified.as_str(),
     Kind::ForegroundSupervised.as_str(),
@@ -228,12 +228,12 @@ const GENERAL: &[Key] = &[
         "limits:\n  nofile: 1024:4096\n  core: infinity"),
 ];
 
-/// The key of that name.
+/// Returns the key of that name.
 pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// The key that was probably meant; words of other init systems are known too.
+/// Returns the key that was probably meant; names of other init systems are known too.
 pub fn meant(name: &str) -> Option<&'static str> {
     const ELSEWHERE: [(&str, &str); 24] = [
         ("command", "exec-start"),

@@ -1,5 +1,5 @@
-//! groundstate.unit(5), in the man macro language, made from the table of keys.
-//! `contrib/man/groundstate.unit.5` is its output; a test keeps them the same.
+//! The man page groundstate.unit(5), generated from the key table. Its output is
+//! `contrib/man/groundstate.unit.5`, and a test keeps them equal.
 
 use crate::unit::key::{Class, Key, Kinds};
 use crate::unit::key_table::KEYS;
@@ -77,7 +77,7 @@ exec-reload: /bin/kill -USR1 $MAINPID
 .BR signal (7)
 "#;
 
-/// The page as roff.
+/// Returns the page as roff.
 pub fn man_page() -> String {
     let mut page = HEAD.to_string();
     for key in KEYS {
@@ -111,8 +111,8 @@ fn entry(page: &mut String, key: &Key) {
     page.push_str(".fi\n");
 }
 
-/// Text as roff takes it: backslashes and hyphens as themselves, no control lines, no
-/// quotes that would end an argument.
+/// Escapes text for roff: backslashes and hyphens, control lines, and quotes that would end an
+/// argument.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }

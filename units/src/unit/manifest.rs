@@ -1,6 +1,6 @@
-//! A unit file as it is written: one manifest for each document, its keys known and
-//! in their places, its values still text. Drop-ins are merged here, key by key.
-//! What the values mean, and whether they fit together, is [`crate::unit::semantics`]'s.
+//! A unit file as written: one manifest for each document, with known keys and their places; values
+//! are still text. Drop-ins are merged here, key by key. [`crate::unit::semantics`] interprets the
+//! values and checks whether they fit together.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place, Severity};
@@ -13,18 +13,18 @@ use std::sync::Arc;
 /// A key and its value as written.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Which key.
+    /// The key.
     pub key: &'static Key,
-    /// Which file, of those merged.
+    /// The file, one of those merged.
     pub file: Arc<str>,
-    /// Where the key stands.
+    /// The place of the key.
     pub at: Spot,
-    /// Its value.
+    /// The value.
     pub node: Node,
 }
 
 impl Entry {
-    /// Where the key stands.
+    /// The place of the key.
     pub fn place(&self) -> Place {
         self.at.of(&self.file)
     }
@@ -33,38 +33,37 @@ impl Entry {
 /// One unit as written.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file it is in.
+    /// The file.
     pub file: Arc<str>,
-    /// Its `unit:` line, or its first line when there is none.
+    /// The place of its `unit:` line, or of its first line if there is none.
     pub at: Spot,
-    /// Its name, when it can be told.
+    /// The name, if it can be recognized.
     pub name: Option<Name>,
-    /// Its keys but for `unit` and `name`, none twice.
+    /// The keys except `unit` and `name`, each once.
     pub entries: Vec<Entry>,
-    /// All that is wrong with it so far.
+    /// The diagnostics so far.
     pub diagnostics: Vec<Diagnostic>,
-    /// Not all of it may be here.
+    /// Parts of the unit may be missing.
     pub broken: bool,
-    /// From another init system's file: its order-only edges give way in a ring.
+    /// The unit comes from a file of another init system: its order-only edges give way in a ring.
     pub imported: bool,
 }
 
 impl Manifest {
-    /// One more thing that is wrong with it, as long as there are fewer than
-    /// [`limit::DIAGNOSTICS_PER_FILE`].
+    /// Adds a diagnostic, up to [`limit::DIAGNOSTICS_PER_FILE`].
     pub fn tell(&mut self, said: Diagnostic) {
         if self.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE {
             self.diagnostics.push(said);
         }
     }
 
-    /// The same of a place in its own file; no hint where that is empty.
+    /// Adds a diagnostic at a place in its own file; an empty hint means none.
     pub fn tell_at(&mut self, severity: Severity, code: &str, at: Spot, message: &str, hint: &str) {
         let place = at.of(&self.file);
         self.tell(Diagnostic::new(severity, code, place, message).with_hint(hint));
     }
 
-    /// From one document of a unit file.
+    /// Reads one document of a unit file.
     pub fn read(file: &Arc<str>, document: &Document) -> Manifest {
         let mut manifest = Manifest {
             file: file.clone(),
@@ -81,7 +80,7 @@ impl Manifest {
         manifest
     }
 
-    /// An empty one for a file of another init system.
+    /// Creates an empty manifest for a file of another init system.
     pub fn imported(file: Arc<str>, at: Spot) -> Manifest {
         Manifest {
             file,
@@ -94,7 +93,7 @@ impl Manifest {
         }
     }
 
-    /// Lays a drop-in over it: each key of the drop-in takes the place of the whole key here.
+    /// Merges a drop-in: each key of the drop-in replaces the whole key here.
     pub fn merge(&mut self, file: &Arc<str>, document: &Document) {
         let mut over = Manifest {
             file: file.clone(),
@@ -121,12 +120,12 @@ impl Manifest {
         self.diagnostics.append(&mut over.diagnostics);
     }
 
-    /// The entry of that key.
+    /// Returns the entry of that key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key.name == key)
     }
 
-    /// Its `unit:` line.
+    /// Returns the place of its `unit:` line.
     pub fn place(&self) -> Place {
         self.at.of(&self.file)
     }
@@ -223,7 +222,7 @@ impl Manifest {
         }
     }
 
-    /// ` #x` ends a value that is not quoted, which a command line rarely means.
+    /// ` #x` ends an unquoted value, which a command line rarely intends.
     fn look_for_comments(&mut self, key: &Key, document: &Document, node: &Node) {
         let one = std::slice::from_ref(node);
         for line in node.list().unwrap_or(one) {
@@ -243,7 +242,7 @@ impl Manifest {
     }
 }
 
-/// `[Unit]` and its like, which YAML takes for a list.
+/// Returns true for `[Unit]` and similar headers, which YAML reads as a list.
 fn is_section(root: &Node) -> bool {
     let Value::List(items) = &root.value else { return false };
     let [Node { value: Value::Scalar(only), .. }] = items.as_slice() else { return false };

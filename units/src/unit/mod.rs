@@ -1,5 +1,5 @@
-//! The definition of a unit: the table of its keys, from the file as written ([`manifest`]) through its
-//! meaning ([`semantics`]) to one validated set ([`generation`]), and back to text.
+//! The definition of a unit: the key table, the file as written ([`manifest`]), its interpretation
+//! ([`semantics`]), the validated set ([`generation`]), and the way back to text.
 
 #[cfg(feature = "text")]
 pub mod account;

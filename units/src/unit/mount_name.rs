@@ -1,6 +1,5 @@
-//! The target that stands for what is mounted at a path. It is named as systemd names the
-//! unit, see systemd-escape(1), so `needs-path` is a dependency like any other and
-//! no mount point is looked up.
+//! The target of a mount point. It is named like the systemd mount unit, see systemd-escape(1), so
+//! `needs-path` is an ordinary dependency and no mount table is read.
 
 use crate::limit;
 use crate::spec::DependencyKind;
@@ -8,15 +7,14 @@ use crate::text::name::Name;
 use crate::unit::assembly::Edge;
 use std::fmt::Write as _;
 
-/// A depends-ms, silent when nobody provides it, on the mount of each directory on the way to
-/// `path`.
+/// Adds an optional depends-ms on the mount of each directory on the way to `path`.
 pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
     let kind = DependencyKind::DependsMs;
     let edge = |target| Edge { kind, target, optional: true, imported: false, line };
     names(path).map(edge).collect()
 }
 
-/// The targets of the mounts on the way to `path`, each named as systemd names its unit:
+/// Returns the targets of the mounts on the way to `path`, named like systemd mount units:
 /// `var-lib.mount` for /var/lib.
 pub(crate) fn names(path: &str) -> impl Iterator<Item = Name> {
     let mut stem = String::new();

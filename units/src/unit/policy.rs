@@ -1,21 +1,21 @@
-//! The policy: what the operator masks, enables and prefers. Persistent in
-//! `policy.yaml`, for this boot in the runtime directory; here only its meaning.
+//! The operator's policy: masked, enabled and preferred units. `policy.yaml` has the persistent
+//! policy, the runtime directory that of this boot.
 
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `policy.yaml`, as meant. Names in `mask`, `enable`, `disable` are targets; a
-/// unit's name is taken where no target has it.
+/// The policy. Names in `mask`, `enable`, `disable` are targets, or units if there is no target of
+/// that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Never started; counts as nobody.
+    /// Masked: never started, and provides no target.
     pub mask: BTreeSet<Name>,
-    /// `wanted-by`/`required-by` of these count.
+    /// Units whose `wanted-by` and `required-by` count.
     pub enable: BTreeSet<Name>,
-    /// `wanted-by`/`required-by` of these do not count.
+    /// Units whose `wanted-by` and `required-by` do not count.
     pub disable: BTreeSet<Name>,
-    /// target → unit, where several provide it.
+    /// Target → preferred unit, if several provide it.
     pub prefer: BTreeMap<Name, Name>,
 }

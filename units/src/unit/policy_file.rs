@@ -1,5 +1,4 @@
-//! policy.yaml as text: reading, laying one over the other, and writing. What a
-//! policy means is [`crate::unit::policy`].
+//! Reads, merges and writes policy.yaml. [`crate::unit::policy`] defines its meaning.
 
 use crate::text::diagnostic::Diagnostic;
 use crate::text::name::Name;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 const KEYS: [&str; 4] = ["mask", "enable", "disable", "prefer"];
 
-/// The policy of a file, and all that is wrong with it. What is wrong is left out.
+/// Reads the policy of a file, without the parts that have errors, and its diagnostics.
 pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Policy, Vec<Diagnostic>) {
     let mut policy = Policy::default();
     let reading = yaml::read(file, bytes, &yaml::Limits::UNIT_FILE);
@@ -77,8 +76,8 @@ fn prefer(field: Field<'_>, found: &mut Vec<Diagnostic>) -> BTreeMap<Name, Name>
 }
 
 impl Policy {
-    /// This one with `over` (that of the runtime directory) laid on it: what `over`
-    /// masks is masked too; what it enables, disables or prefers counts.
+    /// Merges `over` (the policy of the runtime directory) into this one: masks are added; enabled,
+    /// disabled and preferred names of `over` win.
     pub fn overlaid(&self, over: &Policy) -> Policy {
         let mut policy = self.clone();
         policy.mask.extend(over.mask.iter().cloned());
@@ -95,7 +94,7 @@ impl Policy {
     }
 }
 
-/// A policy as the text of policy.yaml; [`read`] takes it back.
+/// Writes a policy as the text of policy.yaml, which [`read`] reads back.
 pub fn render(policy: &Policy) -> String {
     let mut text =
         "# Written by initctl; changes by hand are kept only as far as they are policy.\n"

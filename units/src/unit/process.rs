@@ -1,6 +1,5 @@
-//! What the keys of a unit with a process mean: its commands, how it becomes ready,
-//! who it runs as, where its output goes, what it is given. The other half of
-//! [`crate::unit::semantics`].
+//! Interprets the keys of units with a process: commands, readiness, user, output and environment.
+//! The other half of [`crate::unit::semantics`].
 
 mod condition;
 mod particular;
@@ -66,7 +65,7 @@ impl Reader<'_> {
         run
     }
 
-    /// A oneshot without a command needs another reason to be.
+    /// A oneshot without a command must have another purpose.
     fn check_work(&mut self, run: &Run) {
         let lines = [&run.exec_start, &run.exec_start_pre, &run.exec_stop];
         if run.kind == Kind::Oneshot
@@ -113,7 +112,7 @@ impl Reader<'_> {
         self.check_ready_keys();
         let wait = self.field("ready-wait");
         let wait = wait.and_then(|field| field.value(&mut self.found, value::duration));
-        // Where something follows, init itself says when that has ended.
+        // With one of these keys, init itself reports when the unit is ready.
         let reported = ["ready-grep", "ready-fd", "ready-exec", "exec-start-post"];
         let reported = reported.iter().any(|key| self.field(key).is_some());
         match (kind, wait) {
@@ -127,7 +126,7 @@ impl Reader<'_> {
 
     fn log(&mut self) -> Log {
         let Some(field) = self.field("log") else { return Log::File };
-        // The one key for which YAML's null is the value that was meant.
+        // For this key, YAML's null is a valid value.
         if field.node.scalar().is_some_and(Scalar::is_null) {
             return Log::Null;
         }
@@ -245,7 +244,7 @@ impl Reader<'_> {
         Some(Credentials { ids })
     }
 
-    /// Notes what has to be there at a start.
+    /// Adds a path that must exist at a start.
     fn look_outside(&mut self, run: &Run) {
         let path = run.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
         let path = path.unwrap_or(PATH);

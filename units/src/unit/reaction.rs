@@ -1,35 +1,35 @@
-//! What a machine does when somebody presses one of the keys that reach PID 1: settings of
-//! `init.yaml` (their texts are in [`crate::unit::settings_file`]). Which signal is which key is init's.
+//! Reactions to the keys that reach PID 1: settings of `init.yaml` (their texts are in
+//! [`crate::unit::settings_file`]). Init maps signals to keys.
 
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
 
-/// How everything ends.
+/// The kind of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shutdown {
-    /// Switch the machine off.
+    /// Power off.
     Poweroff,
-    /// Start it anew.
+    /// Reboot.
     Reboot,
-    /// Stop it.
+    /// Halt.
     Halt,
-    /// End init with this status.
+    /// Exit with this status.
     Exit(u8),
 }
 
-/// What one key does.
+/// The reaction to one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reaction {
     /// Nothing.
     Nothing,
-    /// It ends the machine.
+    /// Shut down.
     End(Shutdown),
-    /// This becomes the goal, as by `initctl set-target`.
+    /// Set this goal, like `initctl set-target`.
     Goal(Name),
 }
 
-/// The words that are no targets, and what they mean.
+/// The values that are no targets, with their reactions.
 const WORDS: [(&str, Reaction); 4] = [
     ("reboot", Reaction::End(Shutdown::Reboot)),
     ("poweroff", Reaction::End(Shutdown::Poweroff)),
@@ -44,14 +44,14 @@ impl From<Name> for Reaction {
     }
 }
 
-/// What each key does.
+/// The reactions to all keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reactions {
     /// Ctrl-Alt-Del.
     pub ctrl_alt_del: Reaction,
-    /// The power key, or a supply that fails.
+    /// The power key, or a failing power supply.
     pub power_key: Reaction,
-    /// Alt-Up at a console, the key that asks for somebody to speak to.
+    /// Alt-Up at a console, the keyboard request.
     pub keyboard_request: Reaction,
 }
 
@@ -66,7 +66,7 @@ impl Default for Reactions {
 }
 
 impl Reactions {
-    /// The targets that are named, with the setting that names each.
+    /// Returns the named targets with their settings.
     pub fn goals(&self) -> impl Iterator<Item = (&'static str, &Name)> {
         let all = [
             ("ctrl-alt-del", &self.ctrl_alt_del),

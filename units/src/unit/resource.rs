@@ -3,7 +3,7 @@
 use crate::spec::ResourceLimit;
 use crate::spec::value::{Mistake, is_plain_number, mistake, size};
 
-/// What a resource limit counts in.
+/// The unit of a resource limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Bytes,
@@ -35,8 +35,8 @@ pub fn resources() -> impl Iterator<Item = &'static str> {
     RESOURCES.iter().map(|(name, ..)| *name)
 }
 
-/// One entry of `limits`: `infinity`, a number (a size where the limit counts bytes),
-/// or `soft:hard`.
+/// Parses one entry of `limits`: `infinity`, a number (a size if the limit counts bytes), or
+/// `soft:hard`.
 pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> {
     let Some((_, resource, measure)) = RESOURCES.iter().find(|(known, ..)| *known == name) else {
         return mistake(
@@ -53,7 +53,7 @@ pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> 
             Measure::Count if is_plain_number(text) => text.parse::<u64>().ok(),
             Measure::Count => None,
         };
-        // RLIM_INFINITY itself has one spelling.
+        // RLIM_INFINITY has only one spelling.
         match number.filter(|number| *number < u64::MAX) {
             Some(number) => Ok(Some(number)),
             None => mistake(

@@ -1,9 +1,9 @@
-//! What a unit file means: a manifest with the settings' defaults and the machine's
-//! accounts becomes a draft. All mistakes are found, not the first; any error makes
-//! the draft a placeholder with a fault, so that what depends on it can say why.
+//! Interprets a unit file: a manifest, with the settings' defaults and the machine's accounts,
+//! becomes a draft. All errors are reported, not only the first. An error makes the draft a
+//! placeholder with a fault, which its dependents can name as the reason.
 //!
-//! How exec lines, lists and numbers are spelled is in [`crate::unit::exec_line`] and
-//! [`crate::spec::value`]; which key goes with which type is in [`crate::unit::key`].
+//! [`crate::unit::exec_line`] and [`crate::spec::value`] parse exec lines, lists and numbers;
+//! [`crate::unit::key`] has the keys of each type.
 
 use crate::limit;
 use crate::spec::value;
@@ -20,14 +20,14 @@ use crate::unit::manifest::{Entry, Manifest};
 use crate::unit::mount_name;
 use crate::unit::settings::Settings;
 
-/// Where bare program names are looked up when a unit's environment has no PATH.
+/// The search path of bare program names if the unit's environment has no PATH.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Something outside the file that has to be there when the unit starts.
+/// A path outside the file that must exist when the unit starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// One of these paths is an executable file; the word is what the exec line says. Last: what
-    /// happens without.
+    /// One of these paths must be an executable file. The word is the one in the exec line; the
+    /// last value tells what happens otherwise.
     Executable(String, Vec<String>, &'static str),
     /// A directory.
     Directory(String),
@@ -35,20 +35,20 @@ pub enum Outside {
     File(String),
 }
 
-/// What became of a manifest.
+/// The interpretation of a manifest.
 #[derive(Clone, Debug)]
 pub struct Semantics {
-    /// None: not even its name can be told.
+    /// The draft; `None` if the name cannot be recognized.
     pub draft: Option<Draft>,
-    /// All that was found, the manifest's own included.
+    /// All diagnostics, including those of the manifest.
     pub diagnostics: Vec<Diagnostic>,
-    /// To be looked for, with the place to complain at.
+    /// Paths to check, with the place for diagnostics.
     pub outside: Vec<(Place, Outside)>,
-    /// It names a user or group that is not there.
+    /// The unit names a missing user or group.
     pub unresolved: bool,
 }
 
-/// Reads a manifest.
+/// Interprets a manifest.
 pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Semantics {
     let mut reader = Reader {
         settings,
@@ -99,12 +99,12 @@ impl<'a> Reader<'a> {
         self.manifest.entry(key).map(field)
     }
 
-    /// The unit's own line.
+    /// Returns the place of the unit's own line.
     pub(crate) fn place(&self) -> Place {
         self.manifest.place()
     }
 
-    /// Its keys, in the order of the file.
+    /// Returns the keys, in the order of the file.
     pub(crate) fn keys(&self) -> Vec<&'static str> {
         self.manifest.entries.iter().map(|entry| entry.key.name).collect()
     }
@@ -117,8 +117,8 @@ impl<'a> Reader<'a> {
             Draft::new(name.clone(), place, kind.unwrap_or(Kind::Virtual), self.settings);
         draft.provides = self.provides(&name);
         self.edges(&mut draft);
-        // Of a type nobody knows, no other key can be right or wrong: the name and what
-        // it provides stay, so that whoever needs them is told of the mistake.
+        // For an unknown type no other key can be checked. The name and its targets stay, so that
+        // dependents report the error.
         let Some(kind) = kind else { return Some(draft) };
         self.check_types(kind);
         draft.live = self.live(kind);
@@ -146,10 +146,10 @@ impl<'a> Reader<'a> {
         Some(if has_process { Kind::ForegroundSupervised } else { Kind::Virtual })
     }
 
-    /// Each key against the type, and the keys the type can not do without.
+    /// Checks each key against the type, and reports missing required keys.
     fn check_types(&mut self, kind: Kind) {
         let said = self.manifest.entry("type").is_some();
-        // A type that only follows from the keys is not to be trusted where keys are lost.
+        // A type derived from the keys is unreliable if keys were lost.
         let lost = self.manifest.broken || self.found.iter().any(|d| d.code == "unknown-key");
         if lost && !said {
             return;
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
             let error = Diagnostic::error("key-type", entry.place(), message).with_hint(hint);
             self.found.push(error);
         }
-        // What an import could not take over has been told already.
+        // The import has reported its losses already.
         let told =
             self.manifest.imported && self.found.iter().any(|d| d.severity == Severity::Error);
         for key in KEYS.iter().filter(|key| !told && key.name != "unit" && key.required.has(kind)) {
@@ -196,7 +196,8 @@ impl<'a> Reader<'a> {
             let field = field(entry);
             if let Some(kind) = entry.key.dependency() {
                 for named in field.names(&mut self.found, true) {
-                    // The graph knows of one file a unit: what a drop-in says is the unit's own line.
+                    // The graph knows one file per unit, so the line of a drop-in is replaced by
+                    // the unit's own line.
                     let own = entry.file == self.manifest.file;
                     draft.dependencies.push(Edge {
                         kind,
@@ -339,7 +340,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A supervised unit that remains has exit 0 among its successes.
+    /// Exit 0 is a success of a supervised unit that remains.
     fn success_status(&mut self, kind: Kind) -> SuccessStatus {
         let mut success = self.statuses("success-status");
         let remain = self.field("remain").and_then(|field| field.node.scalar());
@@ -363,7 +364,7 @@ impl<'a> Reader<'a> {
         list
     }
 
-    /// A path or a list of them.
+    /// Returns a path or a list of paths.
     pub(crate) fn paths(&mut self, key: &str) -> Vec<String> {
         let Some(field) = self.field(key) else { return Vec::new() };
         let nodes = field.one_or_list();
@@ -377,7 +378,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `none`, `5`, or `5/10s`.
+/// Parses `none`, `5` or `5/10s`.
 fn restart_limit(text: &str) -> Result<RestartLimit, value::Mistake> {
     if text == "none" {
         return Ok(RestartLimit::None);

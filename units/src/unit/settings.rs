@@ -1,5 +1,5 @@
-//! The settings of `init.yaml`, as meant. Parsed by the loader, handed to PID 1
-//! inside the generation; PID 1 never sees the file.
+//! The interpreted settings of `init.yaml`. The loader parses the file and hands the settings to
+//! PID 1 in the generation; PID 1 never reads the file.
 
 use crate::spec::Restart;
 use crate::text::name::Name;
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Whether the logger copies lines to init's stdout.
+/// The form in which the logger copies lines to init's stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Echo {
     /// `TARGET | line`.
     Yes,
-    /// Not at all.
+    /// No copy.
     No,
-    /// The line alone.
+    /// The line only.
     Raw,
 }
 
-/// `init.yaml`. The defaults of a unit's keys stand here too.
+/// The settings, with the defaults of unit keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The goal when nothing else names one.
+    /// The default goal.
     pub default_target: Name,
-    /// Where the boot goes when the goal's provider is missing, masked or broken.
+    /// The goal of a boot if the goal's provider is missing, masked or broken.
     pub emergency_target: Name,
-    /// Starts under way at once; 0: no limit.
+    /// Limit of concurrent starts; 0 for no limit.
     pub max_starting: u32,
     /// Default of the key.
     pub start_timeout: Option<Duration>,
     /// Default of the key.
     pub stop_timeout: Option<Duration>,
-    /// Default of the key for supervised types; None: by type.
+    /// Default of the key for supervised types; `None` selects it by type.
     pub restart: Option<Restart>,
     /// Default of the key.
     pub restart_delay: Duration,
@@ -43,22 +43,23 @@ pub struct Settings {
     pub restart_reset: Duration,
     /// Default of the key.
     pub failure_verdict: u32,
-    /// From the request to the kill of what remains; None: 90 s on a machine, 9 s in a container.
+    /// Time from a shutdown request to the kill of remaining processes; `None` for 90 s on a
+    /// machine and 9 s in a container.
     pub shutdown_deadline: Option<Duration>,
-    /// The hardware watchdog starts the machine anew when init is stuck for so long; None: it is
-    /// left alone.
+    /// The hardware watchdog reboots the machine if init is stuck for this time; `None` leaves it
+    /// alone.
     pub watchdog: Option<Duration>,
-    /// Unit directories; None: the defaults.
+    /// Unit directories; `None` for the defaults.
     pub unit_dirs: Option<Vec<String>>,
-    /// Directories whose systemd unit files are taken too, the first the first.
+    /// Directories whose systemd unit files are imported, in order of precedence.
     pub import_dirs: Vec<String>,
-    /// Log directory; None: the default.
+    /// Log directory; `None` for the default.
     pub log_dir: Option<String>,
-    /// Where what outlives a boot is kept; None: the default.
+    /// Directory of state that survives a boot; `None` for the default.
     pub state_dir: Option<String>,
-    /// Bytes of a log file before it is rotated.
+    /// Size in bytes at which a log file is rotated.
     pub log_size: u64,
-    /// Rotated files kept.
+    /// Number of rotated files to keep.
     pub log_keep: u32,
     /// Log files are opened once this target is active.
     pub log_dir_after: Option<Name>,
@@ -68,16 +69,17 @@ pub struct Settings {
     pub sources: BTreeMap<Name, u32>,
     /// Environment of every unit.
     pub env: Vec<(String, String)>,
-    /// Variables of init's own environment that units get; None: by the way init runs; `*`: all.
+    /// Variables of init's environment that units inherit; `None` depends on the mode of init, `*`
+    /// means all.
     pub env_pass: Option<Vec<String>>,
-    /// None: by the way init runs.
+    /// `None` depends on the mode of init.
     pub echo: Option<Echo>,
     /// See `--exit-with`.
     pub exit_with: Option<Name>,
-    /// What `wanted-by` means where the policy says nothing: true is enabled.
+    /// Whether `wanted-by` is enabled if the policy does not mention the unit.
     pub enabled_by_default: bool,
-    /// What the keys of a machine do. [`crate::unit::wire`] writes them behind all else, where they are
-    /// not the default: what was encoded without them is read as ever.
+    /// The reactions to keys. [`crate::unit::wire`] writes them last, and only if they are not the
+    /// default, so that older encodings stay readable.
     #[serde(skip)]
     pub reactions: Reactions,
 }

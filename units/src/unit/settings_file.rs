@@ -1,8 +1,8 @@
-//! init.yaml as text: every setting in one table, and its reading. What the settings
-//! are once read is [`crate::unit::settings`].
+//! Reads init.yaml: the table of settings, and their parsing. [`crate::unit::settings`] defines
+//! them.
 //!
-//! A boot goes on whatever is in the file: a setting with a mistake keeps its
-//! default, a file that can not be parsed is all defaults; both are told as errors.
+//! A boot continues whatever the file contains: a setting with an error keeps its default, and a
+//! file that cannot be parsed gives all defaults. Both are reported as errors.
 
 use crate::limit;
 use crate::spec::Restart;
@@ -20,17 +20,17 @@ use std::sync::Arc;
 /// One key of init.yaml.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingKey {
-    /// As written.
+    /// The name.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The form of the value.
     pub words: &'static str,
-    /// What holds when it is left out.
+    /// The default, in words.
     pub default: &'static str,
-    /// What it means.
+    /// The documentation.
     pub doc: &'static str,
 }
 
-/// Where systemd looks for unit files, the first the first: systemd.unit(5).
+/// The unit directories of systemd in order of precedence: systemd.unit(5).
 const SYSTEMD_DIRS: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -80,7 +80,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("default-policy", "enable or disable", "enable", "Whether wanted-by and required-by of a unit count while the policy says nothing about it."),
 ];
 
-/// The settings of a file, and all that is wrong with it.
+/// Reads the settings of a file, and its diagnostics.
 pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
     let mut settings = Settings::default();
     let reading = yaml::read(file, bytes, &yaml::Limits::UNIT_FILE);

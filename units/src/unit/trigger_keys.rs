@@ -1,5 +1,5 @@
-//! From the keys of a trigger's unit file to a [`Trigger`]. The other half of
-//! [`crate::unit::semantics`], as [`crate::unit::process`] is for units with a process.
+//! Interprets the keys of a trigger as a [`Trigger`]. The other half of [`crate::unit::semantics`],
+//! as [`crate::unit::process`] is for units with a process.
 
 use crate::import::systemd::UnitName;
 use crate::limit;
@@ -18,7 +18,7 @@ use crate::unit::semantics::{Outside, Reader};
 use std::time::Duration;
 
 impl Reader<'_> {
-    /// What the unit waits for.
+    /// Returns the trigger of the unit.
     pub(crate) fn trigger(&mut self, kind: Kind) -> Option<Trigger> {
         let trigger = match kind {
             Kind::Socket => Trigger::Socket(Box::new(self.socket())),
@@ -34,7 +34,7 @@ impl Reader<'_> {
         Some(trigger)
     }
 
-    /// Each value of a key that takes one or a list.
+    /// Returns each value of a key that accepts one or a list.
     fn several<T>(
         &mut self,
         key: &str,
@@ -56,7 +56,7 @@ impl Reader<'_> {
     }
 
     fn needs_one(&mut self, empty: bool, kind: Kind, keys: &[&str]) {
-        // A value that is wrong was told already.
+        // An invalid value was reported already.
         if empty && keys.iter().all(|key| self.field(key).is_none()) {
             let message = format!("a {} unit needs one of {}", kind.as_str(), keys.join(", "));
             self.found.push(Diagnostic::error("missing-key", self.place(), message));
@@ -185,8 +185,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A socket that accepts brings in an instance of a template for each connection: one unit
-    /// for each place there is, instead of the one it activates.
+    /// Makes an accepting socket activate an instance of a template per connection: one unit for
+    /// each place, instead of one unit.
     pub(crate) fn places(&mut self, draft: &mut Draft, socket: &Socket) {
         let (Some(field), Some(template)) = (self.field("activates"), draft.activates.take())
         else {
@@ -203,7 +203,7 @@ impl Reader<'_> {
             let Ok(target) = Name::new(&name.with_instance(&number.to_string()).to_string()) else {
                 continue;
             };
-            // That there is no such template is said once.
+            // A missing template is reported once.
             let (kind, optional) = (DependencyKind::Accepts, number > 0);
             draft.dependencies.push(Edge { kind, target, optional, imported: false, line });
         }
@@ -249,7 +249,8 @@ impl Reader<'_> {
             if let ZoneName::Named(name) = &calendar.zone {
                 zones.push((field.place(), Outside::File(format!("{}/{name}", zone::DIRECTORY))));
             }
-            // From before the first year it may name, so that what is over is not meant.
+            // Searches from before the first possible year, so that a calendar that is over is not
+            // reported here.
             if calendar.next(-1, &Zone::utc()).is_none() {
                 let message = "no day is like that: this calendar never comes";
                 never.push(Diagnostic::warning("value", field.place(), message));
@@ -310,12 +311,12 @@ impl Reader<'_> {
     }
 }
 
-/// Words of `socket-v6only`.
+/// The values of `socket-v6only`.
 pub(crate) const V6ONLY: [&str; 3] = ["default", "both", "ipv6-only"];
-/// Words of `socket-timestamping`.
+/// The values of `socket-timestamping`.
 pub(crate) const TIMESTAMPING: [&str; 3] = ["off", "us", "ns"];
 
-/// A name of a descriptor as sd_listen_fds_with_names(3) has them.
+/// Parses a descriptor name as in sd_listen_fds_with_names(3).
 fn fd_name(text: &str) -> Result<String, value::Mistake> {
     let fits = |c: char| c.is_ascii_graphic() && c != ':';
     if (1..=255).contains(&text.len()) && text.chars().all(fits) {
@@ -325,7 +326,7 @@ fn fd_name(text: &str) -> Result<String, value::Mistake> {
     value::mistake(format!("`{text}` can not be the name of a descriptor"), hint)
 }
 
-/// The byte of IP, by number or by the words systemd.socket(5) has for it.
+/// Parses the IP type of service, by number or by the names in systemd.socket(5).
 fn tos(text: &str) -> Result<u32, value::Mistake> {
     match text {
         "low-delay" => Ok(0x10),
@@ -336,7 +337,7 @@ fn tos(text: &str) -> Result<u32, value::Mistake> {
     }
 }
 
-/// The name of an algorithm (TCP_CA_NAME_MAX is 16 with the ending NUL).
+/// Parses the name of an algorithm (TCP_CA_NAME_MAX is 16 with the trailing NUL).
 fn congestion(text: &str) -> Result<String, value::Mistake> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if (1..=15).contains(&text.len()) && text.chars().all(fits) {
@@ -346,7 +347,7 @@ fn congestion(text: &str) -> Result<String, value::Mistake> {
     value::mistake(format!("`{text}` is no algorithm's name"), hint)
 }
 
-/// The name of a network interface (IFNAMSIZ is 16 with the ending NUL).
+/// Parses the name of a network interface (IFNAMSIZ is 16 with the trailing NUL).
 fn device(text: &str) -> Result<String, value::Mistake> {
     let fits = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
     if (1..=15).contains(&text.len()) && text.chars().all(fits) {

@@ -1,9 +1,8 @@
-//! A generation and a run as bytes, and the proof that what came back can be trusted.
+//! Encodes generations and runs as bytes, and validates decoded generations.
 //!
-//! The loader is a child of PID 1: a bug in it may hand over anything. Decoding is
-//! total, [`Generation::prove`] looks at every index, order and limit the machine
-//! relies on; only rings and double claims are left, which depend on the policy and
-//! are the machine's own to see.
+//! The loader is a child of PID 1, and a bug in it may hand over anything. Decoding is total.
+//! [`Generation::prove`] checks every index, order and limit that the machine relies on. Only rings
+//! and double claims remain, which depend on the policy and are checked by the machine.
 
 use crate::limit;
 use crate::spec::{Kind, Run};
@@ -12,19 +11,19 @@ use crate::unit::generation::{Generation, TargetId, Unit};
 use crate::unit::reaction::Reactions;
 use std::fmt;
 
-/// Eight bytes before an encoded generation; the last is the version of the encoding.
+/// Eight bytes before an encoded generation; the last is the version of the format.
 const MAGIC: [u8; 8] = *b"gs-gen\0\x01";
 
-/// Why bytes are no generation.
+/// The error of bytes that are no generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     /// More than [`limit::GENERATION`].
     TooLarge,
-    /// Not what this version of the program writes.
+    /// Another format version.
     Magic,
-    /// They break off, go on too long, or do not fit the types.
+    /// The bytes are truncated, too long, or do not match the types.
     Form,
-    /// They say something that can not be; in words.
+    /// The content is inconsistent; in words.
     Unsound(&'static str),
 }
 
@@ -40,7 +39,7 @@ impl fmt::Display for WireError {
 }
 
 impl Generation {
-    /// As bytes; empty when it is larger than can be decoded.
+    /// Encodes the generation; empty if it is larger than the decoder accepts.
     pub fn encode(&self) -> Vec<u8> {
         let mut encoded = postcard::to_extend(self, MAGIC.to_vec()).unwrap_or_default();
         if self.settings.reactions != Reactions::default() && !encoded.is_empty() {
@@ -49,10 +48,10 @@ impl Generation {
         if encoded.len() > limit::GENERATION { Vec::new() } else { encoded }
     }
 
-    /// From [`Generation::encode`]'s bytes, proven.
+    /// Decodes and validates the bytes of [`Generation::encode`].
     ///
     /// # Errors
-    /// Whatever else the bytes are.
+    /// The bytes are anything else.
     pub fn decode(bytes: &[u8]) -> Result<Generation, WireError> {
         if bytes.len() > limit::GENERATION {
             return Err(WireError::TooLarge);
@@ -72,11 +71,11 @@ impl Generation {
         Ok(generation)
     }
 
-    /// All ids are in range, all lists in order and within their limits, and both
+    /// Checks that all ids are in range, all lists are sorted and within their limits, and both
     /// directions of "provides" agree.
     ///
     /// # Errors
-    /// The first thing that is not so.
+    /// The first violation.
     pub fn prove(&self) -> Result<(), WireError> {
         let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
         unsound(self.units.len() <= limit::UNITS, "too many units")?;
@@ -138,12 +137,13 @@ impl Generation {
         }
         let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
         unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
-        // A oneshot may have its work before its start or at its stop alone.
+        // A oneshot may have commands only before its start or at its stop.
         let idle = run.exec_start.is_empty() && run.kind != Kind::Oneshot;
         unsound(!idle, "a process without a command")
     }
 
-    /// A trigger of no unit file (one of the simulator, say) waits for nothing and says so.
+    /// Validates the trigger of a unit. A trigger without a unit file, as in the simulator, waits
+    /// for nothing and has no bytes.
     fn prove_trigger(&self, unit: &Unit) -> Result<(), WireError> {
         let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
         if unit.run.is_empty() {
@@ -161,12 +161,12 @@ impl Generation {
 }
 
 impl Run {
-    /// As bytes.
+    /// Encodes the run.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()
     }
 
-    /// From [`Run::encode`]'s bytes; None: they are something else.
+    /// Decodes the bytes of [`Run::encode`]. Returns `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Run> {
         let (run, rest) = postcard::take_from_bytes::<Run>(bytes).ok()?;
         rest.is_empty().then_some(run)

@@ -1,5 +1,5 @@
-//! A manifest as text: what `initctl convert` prints. Read back, it is the same manifest;
-//! only places, and the quotes around values, may differ.
+//! Writes a manifest as text, for `initctl convert`. Reading it back gives the same manifest,
+//! except for places and the quotes around values.
 
 use crate::text::encoding;
 use crate::text::yaml::{Node, Scalar, Value};
@@ -7,7 +7,7 @@ use crate::unit::key_table::KEYS;
 use crate::unit::manifest::{Entry, Manifest};
 use std::fmt::Write;
 
-/// The keys of a manifest in the order of the documentation, each on lines of its own.
+/// Writes the keys of a manifest in the order of the documentation, each on its own lines.
 pub fn write(manifest: &Manifest) -> String {
     let mut text = String::new();
     if let Some(name) = &manifest.name {
@@ -53,7 +53,7 @@ fn line(text: &mut String, indent: usize, key: &str, value: &str) {
 }
 
 fn put(text: &mut String, words: std::fmt::Arguments<'_>) {
-    // Writing to a String can not fail.
+    // Writing to a String cannot fail.
     let _ = text.write_fmt(words);
 }
 
@@ -61,9 +61,9 @@ fn bare_or(value: &Scalar) -> String {
     if value.is_null() { "null".to_string() } else { scalar(&value.text) }
 }
 
-/// A text as a YAML scalar: bare where nobody can take it for anything else.
+/// Writes a text as a YAML scalar, without quotes if it is unambiguous.
 pub fn scalar(text: &str) -> String {
-    // The reader refuses the others as they are.
+    // The reader refuses other characters unless they are escaped.
     let plain = |c: char| !encoding::acts(c);
     let first = text.chars().next();
     let safe_start = first.is_some_and(|c| {

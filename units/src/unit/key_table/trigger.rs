@@ -1,4 +1,4 @@
-//! Keys: what sockets, timers and paths wait for. How each is read: `trigger/reading.rs`.
+//! Keys of sockets, timers and paths; [`crate::unit::trigger_keys`] reads them.
 
 use super::{NONE, TRIGGERS, key};
 use crate::spec::Kind;
@@ -7,7 +7,7 @@ use crate::unit::key::{Class::Live, Class::Run, Key, Kinds, Shape};
 const SOCKET: Kinds = Kinds::of(&[Kind::Socket]);
 const TIMER: Kinds = Kinds::of(&[Kind::Timer]);
 const PATH: Kinds = Kinds::of(&[Kind::Path]);
-/// What `listen-stream` takes.
+/// The values of `listen-stream`.
 const LISTEN: &str = "a path, `@name`, a port, `ADDRESS:PORT`, `[IPv6]:PORT`";
 
 #[rustfmt::skip]
