@@ -1,12 +1,12 @@
-//! The oracle: the law of Groundstate, written a second time and naively, from the rules
-//! alone. It stores only what they say is stored, hears the same events as the machine,
-//! and computes every set anew, as the plainest fixed point there is. It shares no code with
-//! [`crate::machine`], only the types of events and states; the simulator ([`crate::simulator`])
-//! compares the two. Not fast, not for PID 1.
+//! The oracle: a second, naive implementation of Groundstate's rules. It stores only what the rules
+//! say is stored, gets the same events as the machine, and computes every set anew as a plain fixed
+//! point. It shares no code with [`crate::machine`], only the types of events and states; the
+//! simulator ([`crate::simulator`]) compares the two. It is slow and not part of PID 1.
 //!
-//! Here is the function itself: what is stored, and every set and state that follows from it.
-//! Beside it, as every order, count, timer and refusal is compared: [`settle`], what follows from
-//! an event; [`event`], facts and time; [`wish`], the operator. [`crate::simulator::graph`]: who provides.
+//! This file has the stored state, and every set and state that follows from it. Actions, counts,
+//! timers and refusals are compared too: [`settle`] computes the consequences of an event,
+//! [`event`] handles facts and time, [`wish`] the operator's wishes. [`crate::simulator::graph`]
+//! has the providers.
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
 
@@ -27,7 +27,7 @@ mod event;
 mod settle;
 mod wish;
 
-/// What a run waits for in time; of one moment the earlier comes first.
+/// The timers of a run. At one moment the earlier in this list fires first.
 #[derive(Clone, Copy, Debug)]
 enum Due {
     Ready,
@@ -38,40 +38,41 @@ enum Due {
     Start,
     Stop,
 }
-/// In their order.
+/// All timers in their order.
 const DUES: [Due; 7] =
     [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
 const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
 
-/// A run gives its slot back after this.
+/// The longest time a start holds its slot.
 pub(crate) const SLOT: Duration = Duration::from_secs(60);
-/// Alive this long after KILL: can not be killed.
+/// A run that still exists this long after SIGKILL is unkillable.
 pub(crate) const IMMORTAL: Duration = Duration::from_secs(2);
 
-/// What the machine must order.
+/// An action that the machine must emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
-    /// A run begins.
+    /// A run starts.
     Start(usize, RunId),
-    /// A run is told to stop; true: nothing is left of it.
+    /// A run is told to stop; true if nothing of it is left.
     Stop(usize, RunId, bool),
     /// A run is killed.
     Kill(usize, RunId),
-    /// exec-reload.
+    /// A run reloads.
     Reload(usize, RunId),
-    /// The end.
+    /// The shutdown finishes.
     Finish,
 }
 
-/// Why a run failed, as far as the law distinguishes.
+/// The reason of a failure, as far as the rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Failure {
-    /// It broke its protocol, or was active for too long.
+    /// The run violated its protocol, or was active for too long.
     Ordinary,
-    /// Its main process ended so; the same, and the kernel had killed one of its processes.
+    /// The exit of the main process; the same if the kernel had killed one of the processes for
+    /// lack of memory.
     Ended(Exit),
     Starved(Exit),
-    /// Its main process had ended well so, and what was left of it took too long to stop.
+    /// The main process had succeeded, and the rest of the run took too long to stop.
     StopTimeout(Exit),
     Watchdog,
     StartTimeout,
@@ -87,68 +88,70 @@ pub(crate) enum Rest {
     Failed,
 }
 
-/// One life.
+/// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) id: RunId,
-    /// Its definition; follows the present one in the keys of class *live*.
+    /// The definition; its keys of class *live* follow the present one.
     pub(crate) unit: Arc<Unit>,
-    /// Starting, running, reloading, exited, stopping.
+    /// The form: starting, running, reloading, exited or stopping.
     pub(crate) form: State,
-    /// Providers its ordering edges had when it began; targets it holds; depends-ms targets of
-    /// it that nobody provides any more.
+    /// Providers of its ordering edges at the start; targets it holds; its depends-ms targets that
+    /// have no provider any more.
     behind: Set,
     pub(crate) targets: Set,
-    /// Targets it conflicts with; these too until it is gone.
+    /// Targets it conflicts with, until it is gone.
     against: Set,
     pub(crate) orphaned: Set,
     lost: bool,
     asked: bool,
     changed: bool,
-    /// Its main process ended; nothing of it is left; it was KILLed, and is alive all the same.
+    /// The main process has exited; nothing of the run is left; SIGKILL was sent; the run is
+    /// unkillable.
     ended: bool,
     empty: bool,
     killed: bool,
     pub(crate) unkillable: bool,
     pub(crate) skipped: bool,
-    /// It ended well and does not remain: it is to be over, or is.
+    /// The run has succeeded and does not remain: it is over, or will be.
     rests: Option<Exit>,
     pub(crate) over: bool,
-    /// Its reload is over when the service says so itself.
+    /// The reload ends when the service reports it.
     announced: bool,
-    /// It has said that it is ending: no more is heard of it but that, and that it needs more time.
+    /// The run sent STOPPING=1: only its exit and requests for more time count now.
     leaving: bool,
     watch: Option<Duration>,
-    /// It asked for more time: no run-timeout before; the kernel killed one of its processes.
+    /// No run-timeout before this time, which the run requested; the kernel killed one of its
+    /// processes for lack of memory.
     extended: Time,
     starved: bool,
     began: Time,
     active_since: Option<Time>,
     active_for: Option<Duration>,
     due: [Time; 7],
-    /// What its end counts as; and whether it ended well and is to run again.
+    /// The failure that its end counts as; whether it succeeded and runs again.
     failure: Option<Failure>,
     again: bool,
 }
 
-/// All that is stored of one unit.
+/// The stored state of one unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) rest: Rest,
-    /// Failures in a row, when they were, and whether they are enough.
+    /// Consecutive failures, their times, and whether there is a verdict.
     pub(crate) n: u32,
     failures: Vec<Time>,
     pub(crate) verdict: bool,
-    /// Active, or failed by itself, since it became needed.
+    /// The unit was active, or failed by itself, since it became needed.
     tried: bool,
-    /// A trigger that has fired.
+    /// The trigger has fired.
     pub(crate) fired: bool,
-    /// N had it for a failure or a success alone.
+    /// The unit is needed only because of a failure or a success.
     pub(crate) brought: bool,
     pub(crate) run: Option<Run>,
 }
 
-/// See the module.
+/// The oracle.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     pub(crate) universe: Arc<Universe>,
@@ -159,11 +162,11 @@ pub struct Oracle {
     goal: Vec<Name>,
     want: BTreeMap<Name, Option<Time>>,
     drop: Vec<Name>,
-    /// Everything ends, by then.
+    /// The deadline of a shutdown in progress.
     pub(crate) end: Option<Time>,
     pub(crate) finished: bool,
     pub(crate) stored: Vec<Stored>,
-    /// N, and those in it that give way to a unit they conflict with.
+    /// The needed set N, and the units in it that lose a conflict.
     pub(crate) needed: Set,
     pub(crate) refused: Set,
     now: Time,
@@ -184,12 +187,13 @@ impl Oracle {
         (0..self.stored.len()).collect()
     }
 
-    /// Those whose run is so.
+    /// Returns the units whose run meets a condition.
     pub(crate) fn whose(&self, is: impl Fn(&Run) -> bool) -> Set {
         self.all().filter(|unit| self.run(unit).is_some_and(&is))
     }
 
-    /// Goal, overlay and sources, in this order; how many of them are the operator's.
+    /// Returns the roots of goal, overlay and sources, in this order, and the number of the
+    /// operator's.
     pub(crate) fn roots(&self) -> (Vec<Option<usize>>, usize) {
         let wished = self.goal.iter().chain(self.want.keys()).map(|t| self.universe.target(t));
         let sources = self.generation.roots.iter().flat_map(|(_, roots)| roots);
@@ -197,15 +201,15 @@ impl Oracle {
         (roots, self.goal.len() + self.want.len())
     }
 
-    /// N; those in it that give way in a conflict, to who is needed by an earlier root (after
-    /// the sources the triggers that fired, by name); the operator's own among these; and those
-    /// that an end alone brings in.
+    /// Returns N; the units in it that lose a conflict to a unit of an earlier root (fired triggers
+    /// come after the sources, by name); the losers among the operator's own; and the units that
+    /// only an end makes needed.
     fn need(&self) -> (Set, Set, Set, Set) {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
         let provider = |target: Option<usize>| self.graph.provider[target?];
         let roots = roots.map(|(at, target)| (0, at, provider(target), false));
-        // Roots, then by name of the unit that brings it in, then unfinished runs.
+        // Sources first, then by name of the unit that pulls, then unfinished runs.
         let mut late: BTreeSet<(u8, usize, Option<usize>, bool)> = roots.collect();
         late.extend(self.unfinished().iter().map(|unit| (2, unit, Some(unit), true)));
         let (mut needed, mut order, mut ends) = (Set::EMPTY, Vec::new(), Set::EMPTY);
@@ -227,7 +231,7 @@ impl Oracle {
             }
         }
         let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);
-        // What is broken can never be up, and is at odds with nobody.
+        // A broken unit can never be up and conflicts with no unit.
         for (root, unit) in order.into_iter().filter(|(_, unit)| !self.graph.broken.has(*unit)) {
             if stay.iter().any(|other| self.graph.conflict(unit, other)) {
                 refused.add(unit);
@@ -239,8 +243,8 @@ impl Oracle {
         (needed, refused, losers, ends)
     }
 
-    /// Those that an end alone brought in, and whose run works and will end by itself: N keeps
-    /// them until then.
+    /// Returns the units that only an end made needed, and whose run works and ends by itself: N
+    /// keeps them until then.
     pub(crate) fn unfinished(&self) -> Set {
         let works = [State::Starting, State::Running, State::Reloading];
         let works = self.whose(|run| works.contains(&run.form));
@@ -250,7 +254,7 @@ impl Oracle {
         if self.end.is_some() { Set::EMPTY } else { works }
     }
 
-    /// What stands behind this edge of `unit` is needed if it is.
+    /// Returns true if this edge of `unit` makes its provider needed.
     pub(crate) fn brings_in(&self, unit: usize, edge: &Edge) -> bool {
         match edge.kind {
             D::OnFailure => self.stored[unit].verdict,
@@ -262,7 +266,7 @@ impl Oracle {
         }
     }
 
-    /// The unit that a trigger fires.
+    /// Returns the unit that a trigger activates.
     fn activates(&self, trigger: usize) -> Option<usize> {
         self.graph.provider[self.unit(trigger)?.activates?.index()]
     }
@@ -289,7 +293,7 @@ impl Oracle {
         if waiting.is_empty() {
             return waiting;
         }
-        // Who is down before whom: the present edges, then those the runs began with.
+        // The stop order: the present edges, then those that the runs started with.
         let mut before: Vec<Set> =
             (0..self.stored.len()).map(|unit| self.graph.to(unit, D::orders)).collect();
         for (unit, run) in
@@ -310,24 +314,24 @@ impl Oracle {
         self.whose(|run| run.form.is_active()).less(self.must_stop())
     }
 
-    /// Exited, and over: active for those that only come after it.
+    /// Returns units that are exited and over: active only for units ordered after them.
     pub(crate) fn over_and_done(&self) -> Set {
         self.whose(|run| run.over).less(self.must_stop())
     }
 
-    /// Its own failure is final, or its verdict stands, or it can not be killed.
+    /// Returns units with a final failure or a verdict, and unkillable ones.
     fn failed(&self) -> Set {
         let own = |unit: usize| self.stored[unit].verdict || self.stored[unit].rest == Rest::Failed;
         let ruled_out = self.broken_or_refused().less(self.whose(|_| true));
         self.all().filter(own).or(ruled_out).or(self.whose(|run| run.unkillable))
     }
 
-    /// failed (dependency).
+    /// Returns units that are failed (dependency).
     fn starved(&self) -> Set {
         let (failed, active, over) = (self.failed(), self.active(), self.over_and_done());
         let candidates = self.needed.less(self.whose(|_| true)).less(failed);
         let spoilt = |unit: usize, bad: Set| {
-            // Nothing brings these up.
+            // Nothing starts these.
             let absent = |to: usize| {
                 over.has(to) || !active.has(to) && (bad.has(to) || !self.needed.has(to))
             };
@@ -342,13 +346,13 @@ impl Oracle {
         Set::EMPTY.least(|starved| candidates.filter(|unit| spoilt(unit, failed.or(starved))))
     }
 
-    /// Those that may start but for a slot, in the order of the law.
+    /// Returns the units that may start once there is a slot, in order.
     pub(crate) fn start_order(&self) -> Vec<usize> {
         let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
         let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
         let over = active.or(self.failed()).or(self.starved());
         let done = self.over_and_done();
-        // Who provides it, or does until it is gone.
+        // The units that provide the target, or hold it until they are gone.
         let holding = |edge: &crate::simulator::graph::Edge| {
             self.whose(|run| run.targets.has(edge.target)).or(edge.to.into_iter().collect())
         };
@@ -383,7 +387,7 @@ impl Oracle {
         max == 0 || self.whose(|run| run.due[Due::Slot as usize] < Time::NEVER).len() < max
     }
 
-    /// The table of states: the first row that fits.
+    /// Returns the states: the first row of the state table that fits.
     pub(crate) fn states(&self) -> Vec<State> {
         let (stop, failed, starved) = (self.must_stop(), self.failed(), self.starved());
         let state = |unit: usize| match self.run(unit) {
@@ -398,13 +402,13 @@ impl Oracle {
         (0..self.stored.len()).map(state).collect()
     }
 
-    /// Needed units that are in their first start.
+    /// Returns needed units that are in their first start.
     fn first_start(&self) -> Set {
         let fresh = self.needed.filter(|unit| !self.stored[unit].tried);
         fresh.less(self.starved()).less(self.failed())
     }
 
-    /// Active units with the flag.
+    /// Returns degraded units.
     pub(crate) fn degraded(&self) -> Set {
         let active = self.active();
         let orphaned = active.and(self.whose(|run| !run.orphaned.is_empty()));
@@ -413,7 +417,7 @@ impl Oracle {
         amiss.least(|bad| self.needed.filter(|unit| !pulls(unit).and(bad).is_empty())).and(active)
     }
 
-    /// Targets with the flag.
+    /// Returns coincidental targets.
     pub(crate) fn coincidental(&self) -> Vec<usize> {
         let pulling = self.graph.all().filter(|(unit, _)| self.needed.has(*unit));
         let named = pulling.filter(|(unit, edge)| self.brings_in(*unit, edge));

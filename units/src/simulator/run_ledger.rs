@@ -1,7 +1,6 @@
-//! What the simulator itself has seen: every run from its start to its end, every
-//! order given for it, every fact reported of it. Kept apart from both the machine
-//! and the oracle, so that an invariant judges by what happened and not by what
-//! either of them believes.
+//! The simulator's own record of every run: start, end, actions and facts. It is separate from both
+//! the machine and the oracle, so that an invariant checks what happened, not what either of them
+//! believes.
 
 use crate::machine::event::{Event, RunId};
 use crate::simulator::graph::{Graph, Universe};
@@ -11,96 +10,99 @@ use crate::text::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One run, as seen.
+/// The record of one run.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its unit.
+    /// The unit.
     pub unit: usize,
-    /// Its type.
+    /// The type of the unit.
     pub kind: Kind,
-    /// When.
+    /// The time of the start.
     pub started: Time,
-    /// Providers of its ordering edges then.
+    /// Providers of its ordering edges at the start.
     pub behind: Set,
-    /// Providers of its depends-on edges then.
+    /// Providers of its depends-on edges at the start.
     pub hard: Set,
-    /// Stop was ordered.
+    /// The time it was told to stop.
     pub told: Option<Time>,
-    /// It was told to stop because it had ended well.
+    /// It was told to stop because it had succeeded.
     pub done: bool,
-    /// KILL was ordered.
+    /// The time it was killed.
     pub killed: Option<Time>,
-    /// Its main process ended, or it broke its protocol, by itself.
+    /// The main process exited, or the run violated its protocol, by itself.
     pub died: bool,
-    /// First seen active.
+    /// The time it was first active.
     pub active: Option<Time>,
-    /// It ended with a success that does not remain.
+    /// The run succeeded and does not remain.
     pub ended_well: bool,
-    /// A condition was not met: nothing of it was begun.
+    /// A condition was not met: nothing was started.
     pub skipped: bool,
-    /// It asked for more time.
+    /// The run requested more time.
     pub extended: bool,
-    /// It said that it ends.
+    /// The time of STOPPING=1.
     pub leaving: Option<Time>,
-    /// By when it has to, where it was active, by what its stop-timeout was as it said so.
+    /// The deadline of the exit after STOPPING=1, from the stop-timeout at that time, if the run
+    /// was active.
     pub leave_by: Option<Time>,
-    /// Nothing of it is left.
+    /// The time at which nothing of the run was left.
     pub over: Option<Time>,
 }
 
-/// What a run's definition gives it, as a fact of it comes.
+/// Time spans of a run's definition when a fact comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// How long the next run waits at least, should this one have failed.
+    /// The least delay of the next run if this one fails.
     pub delay: Duration,
-    /// How long it has to end.
+    /// The stop timeout.
     pub stop_timeout: Option<Duration>,
 }
 
-/// See the module.
+/// The ledger.
 #[derive(Clone, Debug, Default)]
 pub struct RunLedger {
     /// Every run.
     pub runs: BTreeMap<RunId, Record>,
     /// The last run, by unit.
     pub last: BTreeMap<usize, RunId>,
-    /// Units seen to fail by themselves and not active since.
+    /// Units that failed by themselves and were not active since.
     pub failing: Set,
-    /// Units whose last run ended as their restart-except says, and to whom nothing happened since.
+    /// Units whose last run ended with an exit in their restart-except, and that were left alone
+    /// since.
     pub barred: Set,
     /// Units whose run stops promptly.
     pub prompt: Set,
-    /// Units for which a connection came since they were last started.
+    /// Units that got a connection since their last start.
     pub called: Set,
-    /// After a failure, when it may start again at the earliest.
+    /// The earliest next start after a failure, by unit.
     pub quiet_until: BTreeMap<usize, Time>,
-    /// By when all must be over, once the end has been asked for; and that it is.
+    /// The deadline of a shutdown in progress, and whether it has finished.
     pub end: Option<Time>,
     /// See [`RunLedger::end`].
     pub finished: bool,
-    /// Orders given.
+    /// Number of actions.
     pub orders: u64,
-    /// Facts reported of runs.
+    /// Number of facts about runs.
     pub facts: u64,
-    /// Facts of runs already over.
+    /// Number of facts about runs that were over.
     pub late_facts: u64,
-    /// Ends reported a second time.
+    /// Number of exits that were reported twice.
     pub twice: u64,
 }
 
 impl RunLedger {
-    /// The last run of `unit`.
+    /// Returns the last run of `unit`.
     pub fn of(&self, unit: usize) -> Option<&Record> {
         self.last.get(&unit).and_then(|run| self.runs.get(run))
     }
 
-    /// Units of whose last run something may be left.
+    /// Returns units of whose last run something may be left.
     pub fn alive(&self) -> Set {
         let alive = |unit: &usize| self.of(*unit).is_some_and(|run| run.over.is_none());
         self.last.keys().copied().filter(alive).collect()
     }
 
-    /// Before the machine hears of it. `expected`: the run is in must_stop.
+    /// Records a fact before the machine receives it. `expected` means that the run is in
+    /// must_stop.
     pub fn fact(&mut self, now: Time, event: &Event, expected: bool, times: &Times) {
         let Some(id) = event.run() else { return };
         self.facts += 1;
@@ -145,24 +147,24 @@ impl RunLedger {
         }
     }
 
-    /// The end of a run is on its restart-except.
+    /// Records an exit that is in restart-except.
     pub fn bar(&mut self, event: &Event) {
         let run = event.run().and_then(|id| self.runs.get(&id));
-        // The end of a script is not that of its run.
+        // The exit of a script is not the end of its run.
         let own = |run: &&Record| run.told.is_none() && run.kind != Kind::BackgroundScripted;
         if let Some(run) = run.filter(own) {
             self.barred.add(run.unit);
         }
     }
 
-    /// A connection may have come.
+    /// Records a possible connection.
     pub fn call(&mut self, event: &Event, universe: &Universe) {
         if let Event::Fire(name) = event {
             self.called = self.called.or(universe.unit(name).into_iter().collect());
         }
     }
 
-    /// All of the event is done. `prompt`: see [`RunLedger::prompt`].
+    /// Ends an event. `prompt`: see [`RunLedger::prompt`].
     pub fn after(&mut self, event: &Event, prompt: Set) {
         self.prompt = prompt;
         if matches!(event, Event::Restart(_) | Event::Retry(_) | Event::Reload { .. }) {
@@ -171,7 +173,7 @@ impl RunLedger {
         }
     }
 
-    /// A run begins.
+    /// Records a start.
     pub fn start(&mut self, now: Time, id: RunId, unit: usize, kind: Kind, graph: &Graph) {
         let to = |kinds: fn(DependencyKind) -> bool| -> Set { graph.to(unit, kinds) };
         self.orders += 1;
@@ -200,18 +202,18 @@ impl RunLedger {
         );
     }
 
-    /// A run is told to stop.
+    /// Records a stop.
     pub fn stop(&mut self, now: Time, id: RunId, nothing_left: bool, done: bool) {
         self.orders += 1;
         if let Some(run) = self.runs.get_mut(&id) {
             run.told.get_or_insert(now);
             run.done |= done;
-            // With something left to do, exec-stop if nothing else, it is not over.
+            // A run with remaining work, at least an exec-stop, is not over.
             run.over = nothing_left.then_some(now);
         }
     }
 
-    /// Its run is active; or it has ended well and does not remain.
+    /// Records an active run, or one that has succeeded and does not remain.
     pub fn seen_active(&mut self, now: Time, unit: usize, ended_well: bool) {
         let run = self.last.get(&unit).and_then(|run| self.runs.get_mut(run));
         if let Some(run) = run {
@@ -220,7 +222,7 @@ impl RunLedger {
         }
     }
 
-    /// A run is killed: a failure, even of one that had ended well.
+    /// Records a kill: a failure, even of a run that had succeeded.
     pub fn kill(&mut self, now: Time, id: RunId) {
         self.orders += 1;
         if let Some(run) = self.runs.get_mut(&id) {

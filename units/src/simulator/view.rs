@@ -1,5 +1,5 @@
-//! One moment as the invariants see it: the event, the orders that answered it, and
-//! the machine's public answers before and after. Holds nothing that can change.
+//! One moment for the invariants: the event, its actions, and the machine's public answers before
+//! and after. Immutable.
 
 use crate::control::answer::System;
 use crate::machine::action::{Action, StopReason};
@@ -15,49 +15,49 @@ use std::sync::Arc;
 /// The machine's public answers at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// By unit number; disabled where the generation has no such unit and nothing of it runs.
+    /// States by unit number; disabled if the generation has no such unit and nothing of it runs.
     pub states: Vec<Option<State>>,
-    /// Failures in a row, verdict, needed; by unit number.
+    /// Consecutive failures, verdict and needed, by unit number.
     pub rows: Vec<(u32, bool, bool)>,
-    /// With the flag.
+    /// Degraded units.
     pub degraded: Set,
-    /// Target numbers with the flag.
+    /// Coincidental targets.
     pub coincidental: Vec<usize>,
-    /// The whole.
+    /// The state of the system.
     pub system: Option<System>,
     /// The next timer.
     pub deadline: Option<Time>,
 }
 
 impl Seen {
-    /// Its state, disabled where it has none.
+    /// Returns the state, or disabled if there is none.
     pub fn state(&self, unit: usize) -> State {
         self.states.get(unit).copied().flatten().unwrap_or(State::Disabled)
     }
 
-    /// Failures in a row, verdict, needed.
+    /// Returns consecutive failures, verdict and needed.
     pub fn row(&self, unit: usize) -> (u32, bool, bool) {
         self.rows.get(unit).copied().unwrap_or_default()
     }
 }
 
-/// An order about one unit's run.
+/// An action, with the unit number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Begins.
+    /// The run starts.
     Start(usize, RunId),
-    /// Told to stop.
+    /// The run is told to stop.
     Stop(usize, RunId, StopReason, bool),
-    /// Killed.
+    /// The run is killed.
     Kill(usize, RunId),
-    /// exec-reload.
+    /// The run reloads.
     Reload(usize, RunId),
-    /// The end.
+    /// The shutdown finishes.
     Finish,
 }
 
 impl Order {
-    /// Whom it is about.
+    /// Returns the unit concerned.
     pub fn unit(&self) -> Option<usize> {
         match self {
             Order::Start(unit, _) | Order::Kill(unit, _) | Order::Reload(unit, _) => Some(*unit),
@@ -67,42 +67,42 @@ impl Order {
     }
 }
 
-/// What of the law held before an event.
+/// The oracle's sets before an event.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// Who provides what.
+    /// The graph.
     pub graph: Arc<Graph>,
-    /// N.
+    /// The needed set N.
     pub needed: Set,
-    /// Units that N has only for the unfinished run of a handler.
+    /// Units that are needed only for the unfinished run of a handler.
     pub unfinished: Set,
 }
 
-/// See the module.
+/// One moment.
 pub struct View<'a> {
-    /// When.
+    /// The time.
     pub now: Time,
-    /// What the machine was told.
+    /// The event.
     pub event: &'a Event,
-    /// The event was about a run already over.
+    /// The run of the event was over already.
     pub late: bool,
-    /// It was refused.
+    /// The event was refused.
     pub refused: bool,
-    /// What it ordered.
+    /// The actions of the machine, with unit numbers.
     pub orders: &'a [Order],
-    /// All it answered.
+    /// The actions of the machine.
     pub actions: &'a [Action],
-    /// Before.
+    /// The answers before the event.
     pub before: &'a Seen,
-    /// After.
+    /// The answers after the event.
     pub after: &'a Seen,
-    /// The law before the event.
+    /// The oracle's sets before the event.
     pub was: &'a Past,
-    /// The oracle after it: graph, N.
+    /// The oracle after the event: graph and N.
     pub is: &'a Oracle,
-    /// What was seen up to before the event's orders.
+    /// The ledger before the event's actions.
     pub ledger: &'a RunLedger,
-    /// What became of the machine when it was asked all it can be asked.
+    /// Digests of the machine before and after all queries, if they were made.
     pub asked: Option<Asked>,
     /// The difference of the machine that is built from the records of this one.
     pub rebuilt: Result<(), String>,
@@ -119,11 +119,11 @@ pub struct Asked {
     pub resumed: u64,
 }
 
-/// What an invariant says: nothing, or what is wrong.
+/// The result of an invariant; errors with the violation.
 pub type Verdict = Result<(), String>;
 
 impl View<'_> {
-    /// Units started, in order.
+    /// Returns the units that were started, in order.
     pub fn started(&self) -> impl Iterator<Item = usize> {
         self.orders.iter().filter_map(|order| match order {
             Order::Start(unit, _) => Some(*unit),
@@ -131,12 +131,12 @@ impl View<'_> {
         })
     }
 
-    /// The name of a unit.
+    /// Returns the name of a unit.
     pub fn name(&self, unit: usize) -> &str {
         self.is.universe.units.get(unit).map_or("?", |name| name.as_str())
     }
 
-    /// The event is an operator's wish.
+    /// Returns true if the event is an operator's wish.
     pub fn is_wish(&self) -> bool {
         matches!(
             self.event,

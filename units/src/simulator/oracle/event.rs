@@ -1,5 +1,5 @@
-//! How one event changes what is stored: facts about runs, firings, time; wishes
-//! are in [`super::wish`]. What follows from it is settled afterwards ([`super::settle`]).
+//! The effect of one event on the stored state: facts about runs, firings and time; [`super::wish`]
+//! handles wishes. [`super::settle`] computes the consequences.
 
 use super::settle::{FLOOR, again, delay, later};
 use super::{DUES, Deed, Due, Failure, IMMORTAL, NOTHING_DUE, Oracle, Rest, Run};
@@ -12,7 +12,7 @@ use crate::text::time::Time;
 use std::time::Duration;
 
 impl Oracle {
-    /// False: refused, and nothing changed.
+    /// Applies an event. Returns false if it was refused and nothing changed.
     pub(super) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Restart(names) => self.prod(names, |it, unit| match &mut it.stored[unit].run {
@@ -52,7 +52,7 @@ impl Oracle {
         }
     }
 
-    /// About any run but the present one of its unit a fact says nothing.
+    /// Applies a fact; only facts about the present run of a unit count.
     fn fact(&mut self, event: &Event) -> Option<()> {
         use State::{Reloading, Running, Starting, Stopping};
         let (now, id) = (self.now, event.run()?);
@@ -115,7 +115,7 @@ impl Oracle {
         Some(())
     }
 
-    /// A fact about the end of a run.
+    /// Applies a fact about the end of a run.
     fn ends(&mut self, unit: usize, event: &Event) {
         let Some(run) = &mut self.stored[unit].run else { return };
         match (event, run.form) {
@@ -148,8 +148,9 @@ impl Oracle {
         }
     }
 
-    /// The run failed: it leaves active, and counts once it is gone. In must_stop no end but a
-    /// start timeout is a failure. `told`: init itself ends it.
+    /// Handles a failure: the run leaves the active state, and the failure counts once the run is
+    /// gone. In must_stop only a start timeout is a failure. `told` means that init itself ends the
+    /// run.
     fn fail(&mut self, unit: usize, why: Failure, told: bool) {
         let expected = self.must_stop().has(unit) && why != Failure::StartTimeout;
         if let Some(run) = self.stored[unit].run.as_mut().filter(|_| !expected) {
@@ -200,30 +201,30 @@ impl Oracle {
         self.succeed(unit);
     }
 
-    /// The fired triggers that hold `unit`.
+    /// Returns the fired triggers that keep `unit` needed.
     fn firing(&self, unit: usize) -> Set {
         self.all().filter(|it| self.stored[it].fired && self.activates(it) == Some(unit))
     }
 
-    /// The run succeeded: the activation ends.
+    /// Handles a success: the activation ends.
     fn succeed(&mut self, unit: usize) {
         self.firing(unit).iter().for_each(|trigger| self.stored[trigger].fired = false);
         self.disconnect(unit);
     }
 
-    /// It has a connection that some socket accepted.
+    /// Returns true if the unit has a connection that a socket accepted.
     pub fn is_connected(&self, unit: usize) -> bool {
         self.stored[unit].fired && self.unit(unit).is_some_and(|unit| !unit.kind.is_trigger())
     }
 
-    /// A run is over, and with it its connection.
+    /// Ends the connection of a run that is over.
     pub(super) fn disconnect(&mut self, unit: usize) -> bool {
         let connected = self.is_connected(unit);
         self.stored[unit].fired &= !connected;
         connected
     }
 
-    /// A connection came for a unit that is free.
+    /// Gives a connection to a free unit.
     fn connect(&mut self, unit: usize) {
         let listening = self.active();
         let accepted = self.graph.all().any(|(from, edge)| {
@@ -234,7 +235,7 @@ impl Oracle {
         it.fired |= accepted && it.run.is_none() && !self.needed.has(unit);
     }
 
-    /// By a socket: exit 0 is success.
+    /// Returns true if a socket keeps the unit needed: exit 0 is a success then.
     fn served(&self, unit: usize) -> bool {
         let socket = |trigger: usize| self.unit(trigger).is_some_and(|it| it.kind == Kind::Socket);
         self.is_connected(unit) || self.firing(unit).iter().any(socket)
@@ -270,7 +271,7 @@ impl Oracle {
         Some(())
     }
 
-    /// Every armed timer, with its unit; the overlay's and the end's have none.
+    /// Returns every armed timer with its unit, except those of the overlay and the shutdown.
     fn timers(&self) -> impl Iterator<Item = (Time, usize)> {
         let units = self.stored.iter().enumerate().flat_map(|(unit, it)| {
             let rest = if let Rest::Backoff(at) = it.rest { at } else { Time::NEVER };
@@ -282,12 +283,12 @@ impl Oracle {
         units.chain(others.map(|at| (at, usize::MAX))).filter(|(at, _)| *at < Time::NEVER)
     }
 
-    /// The next point in time at which something happens by itself.
+    /// Returns the time of the next timer.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.timers().map(|(at, _)| at).min()
     }
 
-    /// The first that is due, by unit.
+    /// Fires the first timer that is due, by unit.
     fn timer(&mut self, at: Time) {
         let Some((_, unit)) = self.timers().filter(|(due, _)| *due == at).min() else { return };
         let Some(it) = self.stored.get_mut(unit) else {
@@ -326,7 +327,7 @@ impl Oracle {
         self.deeds.push(Deed::Kill(unit, run.id));
     }
 
-    /// The deadline of the end: what remains is killed.
+    /// Handles the shutdown deadline: remaining runs are killed.
     fn deadline(&mut self, at: Time) {
         if self.end.is_some_and(|end| end <= at) {
             self.end = Some(Time::NEVER);
@@ -339,7 +340,7 @@ impl Oracle {
 }
 
 impl Run {
-    /// When it has been working for too long.
+    /// Returns the deadline of `run-timeout`.
     fn too_long(&self) -> Time {
         let working = matches!(self.form, State::Running | State::Reloading);
         match (self.unit.live.run_timeout, self.active_since) {
@@ -348,7 +349,7 @@ impl Run {
         }
     }
 
-    /// It has said that it ends, and no more is heard of it than this.
+    /// Handles a fact of a run that sent STOPPING=1. Returns whether it was handled.
     fn leaves(&mut self, event: &Event, now: Time) -> bool {
         if !self.leaving || self.form != State::Running {
             return false;
@@ -369,7 +370,7 @@ impl Run {
         true
     }
 
-    /// It runs, and has not said that it ends.
+    /// Returns true if the run works and has not sent STOPPING=1.
     pub(super) fn works(&self) -> bool {
         self.form == State::Running && !self.leaving
     }

@@ -1,5 +1,5 @@
-//! One step: what follows from an event, and how a run begins, becomes active, is told
-//! and is gone. The sets it asks for are computed in [`crate::simulator::oracle`].
+//! One step: the consequences of an event, and the start, activation, stop and end of a run.
+//! [`crate::simulator::oracle`] computes the sets.
 
 use super::{Deed, Due, Failure, NOTHING_DUE, Oracle, Rest, Run, SLOT, Stored};
 use crate::machine::event::{Event, RunId};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Oracle {
-    /// Nothing runs, nothing is wanted.
+    /// Creates an oracle without runs and wishes.
     pub(crate) fn new(universe: Universe) -> Oracle {
         let units = vec![None; universe.units.len()];
         Oracle {
@@ -39,7 +39,7 @@ impl Oracle {
         }
     }
 
-    /// What the machine must order, and whether it must refuse.
+    /// Returns the actions that the machine must emit, and whether it must refuse.
     pub(crate) fn step(&mut self, now: Time, event: &Event) -> (Vec<Deed>, bool) {
         self.now = now;
         let accepted = self.apply(event);
@@ -47,12 +47,12 @@ impl Oracle {
         (std::mem::take(&mut self.deeds), !accepted)
     }
 
-    /// (1) tell all that may stop, until nothing moves; (2) start all that may start, in
-    /// order, one pass; a start that takes no time goes back to (1).
+    /// (1) Tells every unit to stop that may stop, until nothing changes; (2) starts every unit
+    /// that may start, in one ordered pass. An instant start goes back to (1).
     pub(super) fn settle(&mut self) {
         self.renew_need();
         'again: loop {
-            // In sweeps by name: who becomes free behind the sweep waits for the next one.
+            // Sweeps by name: a unit that becomes free behind the sweep waits for the next one.
             let mut next = 0;
             loop {
                 let may = self.may_stop();
@@ -81,7 +81,7 @@ impl Oracle {
         }
     }
 
-    /// A unit may have come to an end, or from it, that brings others in.
+    /// Checks units for ends that make other units needed.
     fn look_at_ends(&mut self) {
         let ends = |edge: &Edge| edge.kind.pulls_in_at_end() || edge.kind == D::Accepts;
         if self.graph.all().any(|(_, edge)| ends(edge)) || self.stored.iter().any(|it| it.brought) {
@@ -89,8 +89,8 @@ impl Oracle {
         }
     }
 
-    /// N anew, with what entering and leaving it does; then runs that are not to stop follow
-    /// the present keys of class *live*, and hold the targets they are selected for.
+    /// Computes N and the effects of entering and leaving it. Then runs that do not have to stop
+    /// take the present keys of class *live*, and hold the targets they are selected for.
     pub(super) fn renew_need(&mut self) {
         loop {
             let (needed, refused, _, brought) = self.need();
@@ -127,21 +127,21 @@ impl Oracle {
         }
     }
 
-    /// The targets that the unit's present definition conflicts with.
+    /// Returns the targets that the unit's present definition conflicts with.
     pub(super) fn against(&self, unit: usize) -> Set {
         let present = self.unit(unit).filter(|unit| unit.fault.is_none());
         let all = present.into_iter().flat_map(|unit| &unit.dependencies);
         all.filter(|it| it.kind == D::Conflicts).map(|it| it.target.index()).collect()
     }
 
-    /// A run of another keeps this unit from starting: it holds a target of its, or one of the two
-    /// conflicts with what the other has.
+    /// Returns true if another run keeps this unit from starting: it holds a target of the unit, or
+    /// one of the two conflicts with a target of the other.
     pub(crate) fn keeps_off(&self, unit: usize, run: &Run) -> bool {
         let (targets, against) = (self.graph.selected(unit), self.against(unit));
         !run.targets.and(targets.or(against)).is_empty() || !run.against.and(targets).is_empty()
     }
 
-    /// Clears verdict, backoff and failed; `count`: and the failures in a row.
+    /// Clears verdict, backoff and failure; with `count`, also the number of failures.
     pub(super) fn forgive(&mut self, unit: usize, count: bool) {
         let it = &mut self.stored[unit];
         (it.verdict, it.rest) = (false, Rest::Idle);
@@ -200,7 +200,7 @@ impl Oracle {
         }
     }
 
-    /// The run became active: the failures before are answered.
+    /// Handles a run that became active: earlier failures are settled.
     pub(super) fn activate(&mut self, unit: usize, form: State) {
         let now = self.now;
         let it = &mut self.stored[unit];
@@ -217,9 +217,9 @@ impl Oracle {
         run.active_since.get_or_insert(now);
     }
 
-    /// init tells the run to stop.
+    /// Tells the run to stop.
     pub(super) fn tell(&mut self, unit: usize) {
-        // Who is masked or removed is not found behind the edge any more, and holds its target still.
+        // A masked or removed unit is not at the edge any more, but holds its target.
         let held = self.run(unit).map_or(Set::EMPTY, |run| run.targets);
         let with = self.graph.all().filter(|(_, edge)| edge.kind == D::RestartWith);
         let with = with.filter(|(_, edge)| edge.to == Some(unit) || held.has(edge.target));
@@ -230,7 +230,8 @@ impl Oracle {
         self.quit(unit, true);
     }
 
-    /// Out of active, `told` by init or by itself; what is left of the run is stopped.
+    /// Handles a run that leaves the active state, `told` by init or by itself; its remaining
+    /// processes are stopped.
     pub(super) fn quit(&mut self, unit: usize, told: bool) {
         let now = self.now;
         let Some(run) = &mut self.stored[unit].run else { return };
@@ -251,14 +252,14 @@ impl Oracle {
         }
     }
 
-    /// Those that depend on it lose it.
+    /// Makes its dependents lose it.
     fn leave(&mut self, unit: usize) {
         for dependent in self.graph.from(unit, D::DependsOn).iter() {
             self.stored[dependent].run.iter_mut().for_each(|run| run.lost = true);
         }
     }
 
-    /// The run is over, and was a success.
+    /// Handles a run that is over and succeeded.
     pub(super) fn rest(&mut self, unit: usize) {
         self.stored[unit].tried = true;
         let Some(run) = &mut self.stored[unit].run else { return };
@@ -269,7 +270,7 @@ impl Oracle {
         self.leave(unit);
     }
 
-    /// Nothing of the run is left: what its end counts as.
+    /// Handles a run of which nothing is left: counts its end.
     pub(super) fn over(&mut self, unit: usize) {
         let (now, present) = (self.now, self.unit(unit).map(|unit| unit.live.clone()));
         let connected = self.disconnect(unit);
@@ -323,7 +324,7 @@ impl Oracle {
                 it.verdict |= at_once || it.n >= live.failure_verdict;
                 let retry = now.after(delay(it.n, live.restart_delay, live.restart_delay_max));
                 it.rest = if for_good { Rest::Failed } else { Rest::Backoff(retry) };
-                // What is to be told of the failure is told of each.
+                // A further final failure runs exited on-failure units once more.
                 let alarms = self.graph.to(unit, |kind| kind == D::OnFailure);
                 for alarm in alarms.iter().filter(|_| again) {
                     let run = self.stored[alarm].run.iter_mut();
@@ -335,8 +336,8 @@ impl Oracle {
 }
 
 impl Oracle {
-    /// All that is stored, without what only counts on: run ids, and points in time, which
-    /// are taken from now. Two of the same shape behave the same.
+    /// Hashes the stored state without run ids, with times relative to now. Two states of one shape
+    /// behave the same.
     pub(crate) fn shape(&self, into: &mut impl Hasher) {
         let ahead = |at: Time| Some(at.since(self.now)).filter(|_| at < Time::NEVER);
         let ago = |at: Time| self.now.since(at);
@@ -361,12 +362,12 @@ impl Oracle {
     }
 }
 
-/// Then, or never.
+/// Returns the time after a span, or never.
 pub(super) fn later(now: Time, span: Option<Duration>) -> Time {
     span.map_or(Time::NEVER, |span| now.after(span))
 }
 
-/// `restart` has another run follow a failure, or a success with this exit.
+/// Returns true if `restart` starts another run after a failure, or a success with this exit.
 pub(super) fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
     let exit = match end {
         Err(exit)
@@ -392,11 +393,11 @@ pub(super) fn again(live: &Live, end: Result<Failure, Exit>) -> bool {
     }
 }
 
-/// The least delay from the 10th failure on, and for a timer's firing after any.
+/// The least delay from the 10th failure on, and after any failure of a unit that a timer fires.
 pub(super) const FLOOR: Duration = Duration::from_millis(100);
 
-/// How long after the `n`th failure in a row the next try waits; from the 10th on no try
-/// comes sooner than the floor.
+/// Returns the delay after the `n`th consecutive failure; from the 10th on it is at least the
+/// floor.
 pub(super) fn delay(n: u32, first: Duration, most: Duration) -> Duration {
     let doubled = |span: Duration, times: u32| span.saturating_mul(1 << times.min(31));
     let wished = doubled(first, n.saturating_sub(1));

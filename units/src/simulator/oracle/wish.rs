@@ -1,5 +1,5 @@
-//! The operator's wishes: each is tried out on the side, then refused or taken whole; and
-//! the prods, which leave the goal alone.
+//! The operator's wishes: each is tried on a copy, then refused or granted as a whole; and the
+//! operations on runs, which leave the goal alone.
 
 use super::settle::later;
 use super::{Deed, Due, Oracle, Run, Stored};
@@ -21,7 +21,7 @@ impl Oracle {
         self.graph.provider[self.universe.target(name)?]
     }
 
-    /// A wish is tried out on the side, then refused or taken whole.
+    /// Tries a wish on a copy, then refuses or grants it as a whole.
     pub(super) fn wish(&mut self, wish: &Event) -> bool {
         let (mut next, active) = (self.clone(), self.active().less(self.over_and_done()));
         let usable = |next: &Oracle, name: &Name| {
@@ -83,7 +83,7 @@ impl Oracle {
             }
             _ => false,
         };
-        // Nothing that is needed may become unusable.
+        // No needed unit may become unusable.
         let worse = next.concerned().and(next.graph.broken).less(self.graph.broken);
         let accepted = fits && self.end.is_none() && worse.is_empty();
         if accepted {
@@ -92,13 +92,13 @@ impl Oracle {
         accepted
     }
 
-    /// Needed units, and those that take the connections of needed sockets.
+    /// Returns needed units, and places of needed sockets.
     fn concerned(&self) -> Set {
         let places = |unit: usize| self.graph.to(unit, |kind| kind == D::Accepts);
         self.needed.iter().fold(self.needed, |all, unit| all.or(places(unit)))
     }
 
-    /// The first goal; where none of it can be had, the emergency target.
+    /// Sets the first goal, or the emergency target if no part of the goal can be reached.
     fn boot(&mut self, generation: &Arc<Generation>, targets: &[Name]) {
         let (default, emergency) =
             (&generation.settings.default_target, &generation.settings.emergency_target);
@@ -114,7 +114,8 @@ impl Oracle {
         }
     }
 
-    /// `restart`, `retry`, `reload-unit` of known units that are not broken: all or none.
+    /// Applies `restart`, `retry` or `reload-unit` to known units that are not broken: to all or
+    /// none.
     pub(super) fn prod(&mut self, names: &[Name], each: fn(&mut Oracle, usize)) -> bool {
         let units: Option<Set> = names.iter().map(|name| self.provider(name)).collect();
         let units = units.filter(|units| units.and(self.graph.broken).is_empty());
@@ -131,7 +132,7 @@ impl Oracle {
         self.whose(able).less(self.must_stop())
     }
 
-    /// Those that reload with who was just told to, and with those, and so on.
+    /// Reloads, transitively, the units that reload with these.
     pub(super) fn reload_with(&mut self, names: &[Name], able: Set) -> bool {
         let told: Set = names.iter().filter_map(|name| self.provider(name)).collect();
         let with = |unit: usize| self.graph.to(unit, |kind| kind == D::ReloadWith);
@@ -150,9 +151,9 @@ impl Oracle {
         self.deeds.push(Deed::Reload(unit, run.id));
     }
 
-    /// Policy or overlay changed: the graph anew, and who lost a provider by it. An up run
-    /// whose depends-on target changed its provider is lost; an added edge binds it when the
-    /// provider was `active` before, else it is lost.
+    /// Resolves the graph after a change of policy or overlay. An up run loses a depends-on target
+    /// that changed its provider; an added edge binds if the provider was `active` before, and is
+    /// lost otherwise.
     fn look_again(&mut self, active: Set) {
         let enabled = self.generation.settings.enabled_by_default;
         let graph = Graph::new(&self.universe, &self.units, &self.policy, &self.drop, enabled);
@@ -178,7 +179,7 @@ impl Oracle {
         self.renew_need();
     }
 
-    /// The pointer flip of a reload.
+    /// Applies the generation of a reload.
     fn apply_generation(&mut self, generation: &Arc<Generation>, no_restart: bool) {
         let active = self.active().less(self.over_and_done());
         self.generation = generation.clone();
