@@ -1,6 +1,6 @@
 //! The names of capabilities(7), by their numbers.
 
-/// Number n is at place n.
+/// The names; number n is at index n.
 const NAMES: [&str; 41] = [
     "chown",
     "dac_override",
@@ -45,7 +45,7 @@ const NAMES: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// The number of `CAP_NET_ADMIN`, `cap_net_admin` or `net-admin`.
+/// Returns the number of `CAP_NET_ADMIN`, `cap_net_admin` or `net-admin`.
 pub fn number(name: &str) -> Option<u8> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     let plain = plain.strip_prefix("cap_").unwrap_or(&plain);
@@ -53,12 +53,12 @@ pub fn number(name: &str) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// `CAP_NET_ADMIN` of its number.
+/// Returns the name of a number, as in `CAP_NET_ADMIN`.
 pub fn name(number: u8) -> Option<String> {
     NAMES.get(usize::from(number)).map(|name| format!("CAP_{}", name.to_ascii_uppercase()))
 }
 
-/// The numbers of all that are known.
+/// Returns the numbers of all known capabilities.
 pub fn all() -> std::collections::BTreeSet<u8> {
     (0u8..).zip(NAMES).map(|(number, _)| number).collect()
 }

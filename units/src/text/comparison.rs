@@ -1,9 +1,9 @@
-//! `>= 5.10`: an operator and what to compare with, as conditions write it.
+//! Comparisons such as `>= 5.10`, as conditions write them.
 
 use crate::text::glob;
 use std::cmp::Ordering;
 
-/// What has to be so of the left side.
+/// The operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -21,7 +21,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// The operator, where the text begins with one, and the rest.
+    /// Splits a leading operator from the rest of a text.
     pub fn parse(text: &str) -> (Option<Comparison>, &str) {
         let operators = [
             ("<=", Comparison::AtMost),
@@ -41,7 +41,7 @@ impl Comparison {
         (None, text.trim())
     }
 
-    /// It holds of two sides that are so to each other.
+    /// Returns true if the operator accepts this ordering of its sides.
     pub fn holds(self, order: Ordering) -> bool {
         match self {
             Comparison::Less => order.is_lt(),
@@ -54,13 +54,13 @@ impl Comparison {
     }
 }
 
-/// Whether a release of the kernel fits each expression of a list, as `ConditionKernelVersion=`
-/// has them: systemd.unit(5).
+/// Returns true if a kernel release matches each expression of a list, as in
+/// `ConditionKernelVersion=`: systemd.unit(5).
 pub fn release_fits(list: &str, release: &str) -> bool {
     const ONLY: [&str; 10] = ["!$=", "$=", "<=", ">=", "!=", "<>", "==", "<", ">", "="];
     let mut words = expressions(list).into_iter();
     while let Some(word) = words.next() {
-        // The operator may stand by itself before what it compares with.
+        // The operator may be a word of its own.
         let expression = if ONLY.contains(&word.as_str()) {
             word + &words.next().unwrap_or_default()
         } else {
@@ -93,7 +93,7 @@ fn fits(expression: &str, release: &str) -> bool {
     }
 }
 
-/// Words with blanks between them; quotes keep blanks, and are taken off.
+/// Splits text into words at blanks; quotes keep blanks and are removed.
 fn expressions(list: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut word: Option<String> = None;
@@ -113,8 +113,8 @@ fn expressions(list: &str) -> Vec<String> {
     found
 }
 
-/// Compares releases: `6.1.0-18-amd64` with `5.10`. Numbers by their value, the rest by
-/// its letters; one that is only the beginning of the other is the less.
+/// Compares releases, such as `6.1.0-18-amd64` with `5.10`: numbers by value, the rest by letters.
+/// A prefix is less than the longer release.
 pub fn compare_versions(left: &str, right: &str) -> Ordering {
     let (mut left, mut right) = (parts(left), parts(right));
     loop {
@@ -138,11 +138,12 @@ pub fn compare_versions(left: &str, right: &str) -> Ordering {
 fn number(part: &str) -> Option<(usize, &str)> {
     let plain = part.starts_with(|c: char| c.is_ascii_digit());
     let digits = part.trim_start_matches('0');
-    // Longer is greater; of one length the digits decide. No number is too long for this.
+    // A longer number is greater; digits decide at equal length. This works for numbers of any
+    // length.
     plain.then_some((digits.len(), digits))
 }
 
-/// Runs of digits and runs of letters; what is neither only separates.
+/// Splits into digits and letters; other characters only separate.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

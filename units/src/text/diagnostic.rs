@@ -1,21 +1,20 @@
-//! How a mistake in a file is said: a place, a fact, a hint; all of them at once.
+//! Diagnostics: errors in files, with place, message and hint.
 //!
-//! `initctl check`, a refused reload and the boot log print the same diagnostics
-//! from the same code. This file only holds and prints them; who finds them is in
-//! the parsers and in [`crate::unit::generation`].
+//! `initctl check`, a refused reload and the boot log print the same diagnostics. This file only
+//! defines and prints them; the parsers and [`crate::unit::generation`] create them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The unit (or the whole load) can not be used.
+    /// The unit, or the whole load, is unusable.
     Error,
-    /// It can be used, and is probably not what was meant.
+    /// The text is valid but probably not intended.
     Warning,
-    /// Good to know.
+    /// Information.
     Note,
 }
 
@@ -29,14 +28,14 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A place in a file, `line` and `column` from 1, the column counted in characters.
+/// A place in a file. `line` and `column` count from 1, the column in characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The file as it was given on the command line or in the settings.
+    /// The file as given on the command line or in the settings.
     pub file: std::sync::Arc<str>,
-    /// From 1; 0 where the file as a whole is meant.
+    /// The line, from 1; 0 for the whole file.
     pub line: u32,
-    /// From 1; 0 where the line as a whole is meant.
+    /// The column, from 1; 0 for the whole line.
     pub column: u32,
 }
 
@@ -46,26 +45,26 @@ impl fmt::Display for Place {
     }
 }
 
-/// One mistake.
+/// One diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// A short stable word for programs: `unknown-key`, `ring`, `double-claim` …
+    /// The code, a short stable word for programs: `unknown-key`, `ring`, `double-claim` …
     pub code: String,
-    /// Where.
+    /// The place.
     pub at: Place,
-    /// The fact, in lower case, without a full stop.
+    /// The message, in lower case without a full stop.
     pub message: String,
-    /// What to do about it; empty when there is nothing to say.
+    /// The hint; may be empty.
     pub hint: String,
-    /// Other places that belong to it (each link of a ring, each claim).
+    /// Related places: each link of a ring, each claim.
     pub related: Vec<Place>,
-    /// The line of the file, cut short; empty when it is not at hand.
+    /// The line of the file, shortened; empty if not available.
     pub excerpt: String,
 }
 
-/// One line, as it stands in a boot log: `FILE:LINE:COL: error: fact (hint)`.
+/// Writes one line, as in the boot log: `FILE:LINE:COL: error: fact (hint)`.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.at.line, self.at.column) {
@@ -84,7 +83,7 @@ impl Diagnostic {
         Diagnostic::new(severity, code, Place { file: path.into(), line: 1, column: 1 }, message)
     }
 
-    /// One with nothing but the fact.
+    /// Creates a diagnostic with only a message.
     pub fn new(severity: Severity, code: &str, at: Place, message: impl Into<String>) -> Self {
         Diagnostic {
             severity,
@@ -97,28 +96,28 @@ impl Diagnostic {
         }
     }
 
-    /// An error.
+    /// Creates an error.
     pub fn error(code: &str, at: Place, message: impl Into<String>) -> Self {
         Diagnostic::new(Severity::Error, code, at, message)
     }
 
-    /// A warning.
+    /// Creates a warning.
     pub fn warning(code: &str, at: Place, message: impl Into<String>) -> Self {
         Diagnostic::new(Severity::Warning, code, at, message)
     }
 
-    /// A note.
+    /// Creates a note.
     pub fn note(code: &str, at: Place, message: impl Into<String>) -> Self {
         Diagnostic::new(Severity::Note, code, at, message)
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// The same with other places that belong to it.
+    /// Adds related places.
     pub fn with_related(mut self, related: Vec<Place>) -> Self {
         self.related = related;
         self

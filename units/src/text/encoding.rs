@@ -9,14 +9,14 @@ use crate::text::diagnostic::{Diagnostic, Place};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Characters of a line that are kept for a diagnostic.
+/// Limit of characters of a line in a diagnostic.
 const EXCERPT: usize = 160;
 
-/// The text of a file. The second value tells that its last line was cut short
-/// (only when `whole_lines` is asked for).
+/// Decodes the bytes of a file. The second value reports a truncated last line, only if
+/// `whole_lines` is set.
 ///
 /// # Errors
-/// Every place that may not be in a text, up to [`limit::DIAGNOSTICS_PER_FILE`].
+/// Every invalid place, up to [`limit::DIAGNOSTICS_PER_FILE`].
 pub fn decode<'a>(
     file: &Arc<str>,
     bytes: &'a [u8],
@@ -48,7 +48,7 @@ fn unfinished(file: &Arc<str>, text: &str) -> Diagnostic {
         .with_hint("it may have been saved in part; end its last line")
 }
 
-/// The place behind the last character of `text`.
+/// Returns the place after the last character of `text`.
 fn end_of(file: &Arc<str>, text: &str) -> Place {
     let line = text.matches('\n').count() + 1;
     let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -80,14 +80,15 @@ fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
     found
 }
 
-/// The character controls a terminal, ends a line, turns the writing direction or has no width.
-/// Text that a unit, a service or another machine chooses is never shown with it.
+/// Returns true for a character that controls a terminal, ends a line, changes the writing
+/// direction or has no width. Text chosen by a unit, a service or another machine is never shown
+/// with it.
 pub fn acts(c: char) -> bool {
     c.is_control() || is_forbidden(c) || has_no_width(c)
 }
 
-/// Text for a terminal: a character that [`acts`] becomes `\\xNN` for each of its bytes. Tabs and line
-/// breaks stay.
+/// Makes text safe for a terminal: each byte of a character that [`acts`] becomes `\\xNN`. Tabs and
+/// line breaks stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n');
     if !text.contains(is_odd) {
@@ -105,8 +106,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// JSON for a terminal: a character that [`acts`] becomes `\\uNNNN`, which means the same. Between
-/// values only line breaks and tabs can be such, and stay; within strings JSON has none of these.
+/// Makes JSON safe for a terminal: a character that [`acts`] becomes `\\uNNNN`, which means the
+/// same. Line breaks and tabs between values stay; strings in JSON contain none.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n' | '\r');
     if !json.contains(is_odd) {
@@ -124,7 +125,8 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Soft hyphen, Mongolian vowel separator, zero-width and invisible characters, and tags.
+/// Returns true for soft hyphen, Mongolian vowel separator, zero-width and invisible characters,
+/// and tags.
 fn has_no_width(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}'
         | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -151,14 +153,14 @@ fn describe(c: char) -> &'static str {
     }
 }
 
-/// Line `line` (from 1) of a text, cut to a length a screen can take; empty when there is none.
+/// Returns line `line` (from 1) of a text, shortened for display; empty if it does not exist.
 pub fn excerpt(text: &str, line: u32) -> String {
     let Some(index) = (line as usize).checked_sub(1) else { return String::new() };
     let line = text.split('\n').nth(index).unwrap_or_default().trim_end_matches('\r');
     line.chars().take(EXCERPT).map(|c| if is_forbidden(c) || c == '\t' { ' ' } else { c }).collect()
 }
 
-/// Gives each diagnostic of that file its line.
+/// Adds the line of the file to each of its diagnostics.
 pub fn add_excerpts(found: &mut [Diagnostic], file: &Arc<str>, text: &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let missing = |d: &&mut Diagnostic| d.excerpt.is_empty() && d.at.file == *file;

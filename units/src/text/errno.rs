@@ -1,7 +1,7 @@
-//! Error numbers of Linux in the words of strerror(3), which people search for. Only those a
-//! start can end with; the core calls no libc.
+//! The strerror(3) texts of Linux error numbers that a start can end with, because the core calls
+//! no libc.
 
-/// `ENOENT`'s sentence for 2, and so on; None for the rare ones.
+/// Returns the text of an error number, or `None` for rare ones.
 pub fn sentence(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "Operation not permitted",

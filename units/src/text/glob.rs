@@ -1,19 +1,18 @@
-//! Patterns of names: `*`, `?`, `[a-z]`, `[!a-z]`, `\` before what is meant as it stands,
-//! as glob(7) has them, with no limit on what a name is: the way through a path, part by
-//! part, is gone by who reads directories.
+//! Name patterns as in glob(7): `*`, `?`, `[a-z]`, `[!a-z]`, and `\` as escape. A name may be of
+//! any length. Callers that read directories match a path part by part.
 
-/// A name of a file: a dot at its beginning has to be written.
+/// Matches a file name: a leading dot must be matched explicitly.
 pub fn matches_file(pattern: &str, name: &str) -> bool {
     let hidden = name.starts_with('.');
     (!hidden || pattern.starts_with('.') || pattern.starts_with("\\.")) && matches(pattern, name)
 }
 
-/// The whole text matches. Costs at most the product of both lengths.
+/// Matches the whole text. The cost is at most the product of both lengths.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut from) = (0, 0);
-    // Where to go on when what follows the last star does not fit.
+    // Where to continue if the part after the last star does not match.
     let mut star: Option<(usize, usize)> = None;
     while from < name.len() || at < pattern.len() {
         let one = name.get(from).copied();
@@ -43,14 +42,14 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// How much of the pattern stands for this one character, if it does.
+/// Returns the length of the pattern part that matches this one character, if it does.
 fn fits(pattern: &[char], one: char) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),
         ['\\', meant, ..] => (*meant == one).then_some(2),
         ['[', rest @ ..] => match set(rest, one) {
             Some((fits, length)) => fits.then_some(length + 1),
-            // Without its end it is a bracket.
+            // An unclosed bracket is a literal.
             None => (one == '[').then_some(1),
         },
         [meant, ..] => (*meant == one).then_some(1),
@@ -58,7 +57,7 @@ fn fits(pattern: &[char], one: char) -> Option<usize> {
     }
 }
 
-/// Whether `[…]` names the character, and how long it is behind its beginning.
+/// Returns whether `[…]` contains the character, and its length after the bracket.
 fn set(pattern: &[char], one: char) -> Option<(bool, usize)> {
     let not = matches!(pattern.first(), Some('!' | '^'));
     let mut at = usize::from(not);

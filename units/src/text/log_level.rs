@@ -3,32 +3,32 @@
 /// The levels, 0 to 7.
 pub const LEVELS: [&str; 8] =
     ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
-/// The facilities that have a name: 0 to 11, then 16 to 23.
+/// The named facilities: 0 to 11, then 16 to 23.
 pub const FACILITIES: [&str; 20] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
     "ftp", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
-/// The facility of services.
+/// The facility of services (daemon).
 pub const DAEMON: u8 = 3;
-/// The level of a line that says none.
+/// The default level of a line.
 pub const INFO: u8 = 6;
-/// The level of the logger's own notes.
+/// The level of the logger's notes.
 pub const NOTICE: u8 = 5;
-/// Facilities that have no name stand between `ftp` and `local0`.
+/// Facilities without a name are between `ftp` and `local0`.
 const UNNAMED: u8 = 4;
 
-/// The number of a level, given by name or number.
+/// Returns the number of a level, given by name or number.
 pub fn level(text: &str) -> Option<u8> {
     number(&LEVELS, text)
 }
 
-/// The number of the facility at this place of [`FACILITIES`].
+/// Returns the number of the facility at this index of [`FACILITIES`].
 pub fn facility_at(index: usize) -> Option<u8> {
     let number = u8::try_from(index).ok()?;
     Some(if number < 12 { number } else { number.saturating_add(UNNAMED) })
 }
 
-/// The name of a facility, given by name or number.
+/// Returns the name of a facility, given by name or number.
 pub fn facility(text: &str) -> Option<&'static str> {
     let is_it = |(index, name): &(usize, &&'static str)| {
         **name == text || facility_at(*index).is_some_and(|number| text == number.to_string())

@@ -1,5 +1,5 @@
-//! Text and the plain values in it: encodings, YAML, names, globs, signals, times. Nothing here knows
-//! what a unit is.
+//! Text and plain values: encodings, YAML, names, globs, signals, times. Nothing here knows what a
+//! unit is.
 
 pub mod capability;
 pub mod comparison;

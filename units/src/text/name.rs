@@ -1,6 +1,5 @@
-//! Names of units and targets: the one rule, checked at every edge of the system
-//! (file, socket, policy, command line). A name becomes a file name, a cgroup name
-//! and an etcd key, so nothing else is let in.
+//! Names of units and targets. Every input (file, socket, policy, command line) is checked by this
+//! one rule, because a name becomes a file name, a cgroup name and an etcd key.
 
 use crate::limit;
 use serde::{Deserialize, Serialize};
@@ -9,20 +8,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What to do about a name that is a template's, which nobody provides.
+/// The hint for a template's name, which no unit provides.
 pub(crate) fn template_hint(text: &str) -> Option<String> {
     text.ends_with('@')
         .then(|| format!("a template is no unit yet: name an instance, as `{text}x`"))
 }
 
-/// How many letters a name of this length may be off and still be taken for a slip: none in
-/// one or two letters, where each name is near every other.
+/// Returns the number of letters in which a name of this length may differ and still be taken for a
+/// typo: none for one or two letters, where all names are close.
 pub fn slips(length: usize) -> usize {
     (length / 3).min(3)
 }
 
-/// The known name that was probably meant. Its cost is bounded ([`limit::HINT_NAME`],
-/// [`limit::HINT_CANDIDATES`]): unit files choose the names, and PID 1 gives such hints too.
+/// Returns the known name that was probably meant. The cost is bounded ([`limit::HINT_NAME`],
+/// [`limit::HINT_CANDIDATES`]), because unit files choose the names and PID 1 gives such hints too.
 #[cfg(feature = "text")]
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a Name>) -> Option<&'a Name> {
     let slips = slips(name.len());
@@ -30,7 +29,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a Name>) -> Option<
         return None;
     }
     let own = letters(name);
-    // A slip adds, drops or changes a letter: it changes two bits at most.
+    // A typo adds, drops or changes a letter, and so changes two bits at most.
     let is_like = |other: &&Name| {
         other.as_str().len().abs_diff(name.len()) <= slips
             && (letters(other.as_str()) ^ own).count_ones() as usize <= 2 * slips
@@ -43,22 +42,22 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a Name>) -> Option<
         .map(|(_, near)| near)
 }
 
-/// A bit for each letter of the name.
+/// Returns a bit set of the letters of the name.
 #[cfg(feature = "text")]
 fn letters(name: &str) -> u64 {
     name.bytes().fold(0, |set, byte| set | 1 << (byte % 64))
 }
 
-/// Why a text is no name.
+/// The error of a text that is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// No character at all.
+    /// The text is empty.
     Empty,
-    /// More than [`limit::NAME`] bytes.
+    /// The text has more than [`limit::NAME`] bytes.
     TooLong,
-    /// Begins with `-` or `.`.
+    /// The text starts with `-` or `.`.
     Start(char),
-    /// Holds this character.
+    /// The text contains this character.
     Character(char),
 }
 
@@ -75,14 +74,13 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// A unit's or a target's name: 1–255 of `[A-Za-z0-9:_.@\\\-]`, not starting with
-/// `-` or `.` (and so never `..` or a path). The backslash is for the escapes in names of
-/// systemd's units. Cheap to clone.
+/// The name of a unit or target: 1–255 of `[A-Za-z0-9:_.@\\\-]`, not starting with `-` or `.` (and
+/// so never `..` or a path). The backslash is for escapes in systemd unit names. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks the rule.
+    /// Checks the text and creates a name.
     pub fn new(text: &str) -> Result<Name, NameError> {
         let Some(first) = text.chars().next() else { return Err(NameError::Empty) };
         if text.len() > limit::NAME {
@@ -97,12 +95,12 @@ impl Name {
         Ok(Name(text.into()))
     }
 
-    /// One that the program spells itself; a test beside it says that it keeps the rule.
+    /// Creates a name from a literal of the program; a test checks that it follows the rule.
     pub(crate) fn literal(text: &'static str) -> Name {
         Name(text.into())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,17 +1,17 @@
-//! Patterns of `ready-grep`: which are compiled where they are read, and which are dear.
+//! Patterns of `ready-grep`: decides which are expensive to compile.
 //!
-//! A small pattern can ask for a large program: `\w{500}`. One such program is bounded by its
-//! size, but thousands of units may each have one. So a dear pattern is compiled once for all
-//! units that share it, after all files are read, and there is a limit of how many there are.
+//! A small pattern can need a large program: `\w{500}`. The size of one program is limited, but
+//! thousands of units may each have one. So an expensive pattern is compiled once for all units
+//! that share it, after all files are read, and their number is limited.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// States that a pattern's program has, guessed from its text: too many rather than too few.
+/// Returns an estimate of the states of a pattern's program, rather too high than too low.
 pub(crate) fn cost(pattern: &str) -> usize {
-    // With `(?x)` a comment may stand before a repetition.
+    // With `(?x)` a comment may precede a repetition.
     if pattern.contains("(?") && pattern.contains('#') {
         return limit::READY_GREP_DEAREST;
     }
@@ -23,7 +23,7 @@ pub(crate) fn cost(pattern: &str) -> usize {
             '{' => {
                 let count = repetition(&mut chars);
                 if after_group {
-                    // What the group holds is not known here: all before it counts.
+                    // The content of the group is unknown here, so everything before it counts.
                     times = times.saturating_mul(count);
                 } else {
                     states = states.saturating_add(last.saturating_mul(count - 1));
@@ -36,7 +36,7 @@ pub(crate) fn cost(pattern: &str) -> usize {
                 continue;
             }
             '*' | '+' => continue,
-            // A flag such as `(?i)` makes classes of letters. Blanks are nothing with `(?x)`.
+            // A flag such as `(?i)` turns letters into classes. Blanks are ignored with `(?x)`.
             '?' | ' ' | '\t' | '\n' => {
                 states = states.saturating_add(if char == '?' { 30 } else { 1 });
                 continue;
@@ -56,7 +56,7 @@ pub(crate) fn cost(pattern: &str) -> usize {
     states.saturating_mul(times)
 }
 
-/// The number of states of what follows a backslash.
+/// Returns the number of states of the escape after a backslash.
 fn escaped(chars: &mut Peekable<Chars<'_>>) -> usize {
     match chars.next() {
         Some('p' | 'P') => {
@@ -72,7 +72,7 @@ fn escaped(chars: &mut Peekable<Chars<'_>>) -> usize {
     }
 }
 
-/// The largest number between the braces of a repetition.
+/// Returns the largest number in the braces of a repetition.
 fn repetition(chars: &mut Peekable<Chars<'_>>) -> usize {
     let (mut number, mut most) = (0usize, 1usize);
     while let Some(next) = chars.next_if(|next| matches!(next, '0'..='9' | ',' | ' ' | '}')) {
@@ -86,12 +86,12 @@ fn repetition(chars: &mut Peekable<Chars<'_>>) -> usize {
     most
 }
 
-/// It is compiled with its like.
+/// Returns true if the pattern is compiled once for all units that share it.
 pub(crate) fn is_dear(pattern: &str) -> bool {
     cost(pattern) > limit::READY_GREP_CHEAP
 }
 
-/// The error of a pattern, by compiling it.
+/// Compiles a pattern and returns its error, if any.
 pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
     let compiled =
         regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
@@ -111,7 +111,7 @@ pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
     }
 }
 
-/// The message about a pattern beyond the limit.
+/// Returns the message about a pattern over the limit.
 pub(crate) fn too_many(place: &Place) -> Diagnostic {
     let message = "`ready-grep`: the patterns of all units are too dear to compile".to_string();
     Diagnostic::error("too-large", place.clone(), message)

@@ -1,5 +1,5 @@
-//! Signals by name, as unit files write them and people read them. Numbers are those of
-//! Linux on all but MIPS, SPARC, PA-RISC and Alpha: signal(7).
+//! Names of signals for unit files and people. The numbers are those of Linux except on MIPS,
+//! SPARC, PA-RISC and Alpha: signal(7).
 
 const NAMES: [(&str, u8); 31] = [
     ("HUP", 1),
@@ -35,10 +35,10 @@ const NAMES: [(&str, u8); 31] = [
     ("SYS", 31),
 ];
 
-/// The first real-time signal that is free for use, and the last: signal(7), glibc and musl.
+/// The first and last real-time signal that programs may use: signal(7), glibc and musl.
 const REALTIME: (u8, u8) = (34, 64);
 
-/// `TERM`, `RTMIN+3`; a number that is no signal's is written as such.
+/// Returns the name, such as `TERM` or `RTMIN+3`, or the number itself if it is no signal.
 pub fn name(number: u8) -> String {
     match NAMES.iter().find(|(_, n)| *n == number) {
         Some((name, _)) => (*name).to_string(),
@@ -50,7 +50,8 @@ pub fn name(number: u8) -> String {
     }
 }
 
-/// `TERM`, `SIGTERM`, `term`, `15`, `RTMIN+3`, `RTMAX-1`. None: no signal.
+/// Parses `TERM`, `SIGTERM`, `term`, `15`, `RTMIN+3` or `RTMAX-1`. Returns `None` for anything
+/// else.
 pub fn number(text: &str) -> Option<u8> {
     let upper = text.to_ascii_uppercase();
     let bare = upper.strip_prefix("SIG").unwrap_or(&upper);

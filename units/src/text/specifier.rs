@@ -1,10 +1,10 @@
-//! Specifiers: `%i` and its kin in templates and imported files (systemd.unit(5),
-//! "SPECIFIERS"). What they stand for comes in as data; nothing here asks the machine.
+//! Specifiers such as `%i` in templates and imported files (systemd.unit(5), "SPECIFIERS"). Their
+//! values come in as data; nothing here asks the machine.
 
 use crate::limit;
 use crate::text::unit_name::{self, UnitName};
 
-/// What specifiers say about the machine. None: not known here.
+/// Values of the machine's specifiers; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `%m`.
@@ -15,26 +15,26 @@ pub struct Facts {
     pub host: Option<String>,
     /// `%v`.
     pub kernel: Option<String>,
-    /// `%a`, as systemd spells it: `x86-64`, `arm64`.
+    /// `%a` in systemd's spelling: `x86-64`, `arm64`.
     pub architecture: Option<String>,
-    /// Out of os-release(5): `ID`, `VERSION_ID`, `BUILD_ID`, `VARIANT_ID`, `IMAGE_ID`, `IMAGE_VERSION`;
-    /// out of machine-info(5): `PRETTY_HOSTNAME`.
+    /// Fields of os-release(5): `ID`, `VERSION_ID`, `BUILD_ID`, `VARIANT_ID`, `IMAGE_ID`,
+    /// `IMAGE_VERSION`; and of machine-info(5): `PRETTY_HOSTNAME`.
     pub os: Vec<(String, String)>,
 }
 
-/// Why a text can not be expanded.
+/// The error of a text that cannot be expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The fact.
+    /// The message.
     pub message: String,
-    /// Bytes before the `%`.
+    /// Number of bytes before the `%`.
     pub offset: usize,
 }
 
-/// Replaces every specifier. Of an unknown one systemd keeps the text, and so it is here.
+/// Replaces every specifier. An unknown one stays in the text, as in systemd.
 ///
 /// # Errors
-/// One whose value is not known.
+/// A specifier whose value is unknown.
 pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Mistake> {
     if !text.contains('%') {
         return Ok(text.to_string());
@@ -65,14 +65,14 @@ pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Mist
     Ok(expanded)
 }
 
-/// The field of machine-info(5) with the name for people.
+/// The field of machine-info(5) with the host name for people.
 const PRETTY: &str = "PRETTY_HOSTNAME";
 
 enum Value {
     Text(String),
-    /// No specifier: the text stays.
+    /// No specifier; the text stays.
     Literal,
-    /// One, but nobody knows its value here.
+    /// A specifier whose value is unknown here.
     Unknown(&'static str),
 }
 
@@ -126,7 +126,7 @@ fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
     }
 }
 
-/// Those that are the same on every machine, for units of the system.
+/// Returns the value of a specifier that is the same on every machine, for system units.
 fn fixed(letter: char) -> Option<&'static str> {
     let text = match letter {
         't' => "/run",
@@ -152,7 +152,7 @@ fn fact(value: Option<&String>, otherwise: &'static str) -> Value {
     }
 }
 
-/// A field of os-release or machine-info; one that is not set is empty.
+/// Returns a field of os-release or machine-info; empty if it is not set.
 fn field<'a>(facts: &'a Facts, name: &str) -> &'a str {
     let found = facts.os.iter().find(|(known, _)| known == name);
     found.map(|(_, text)| text.as_str()).unwrap_or_default()

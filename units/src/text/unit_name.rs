@@ -1,32 +1,32 @@
-//! Names of systemd's units: `prefix@instance.suffix`, and the escaping that lets a path
-//! stand in a name (systemd.unit(5), "STRING ESCAPING"; systemd-escape(1)).
+//! Names of systemd units: `prefix@instance.suffix`, and the escaping of paths in names
+//! (systemd.unit(5), "STRING ESCAPING"; systemd-escape(1)).
 
 use std::fmt;
 
-/// What kind of unit a name says it is.
+/// The kind of unit, from the suffix of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suffix {
-    /// A process.
+    /// A service.
     Service,
-    /// Listens.
+    /// A socket.
     Socket,
-    /// Counts.
+    /// A timer.
     Timer,
-    /// Watches.
+    /// A path.
     Path,
-    /// Groups.
+    /// A target.
     Target,
-    /// Mounts.
+    /// A mount.
     Mount,
-    /// Mounts at the first access.
+    /// An automount.
     Automount,
     /// Swap space.
     Swap,
-    /// A device the kernel found.
+    /// A device.
     Device,
-    /// Processes somebody else started.
+    /// A scope: processes started by another program.
     Scope,
-    /// A branch of the cgroup tree.
+    /// A slice: a branch of the cgroup tree.
     Slice,
 }
 
@@ -46,7 +46,7 @@ impl Suffix {
         Suffix::Slice,
     ];
 
-    /// As it stands behind the last dot.
+    /// Returns the suffix after the last dot.
     pub fn as_str(self) -> &'static str {
         match self {
             Suffix::Service => "service",
@@ -63,7 +63,7 @@ impl Suffix {
         }
     }
 
-    /// The suffix of a name that has one.
+    /// Returns the suffix of a name that has one.
     pub fn of(name: &str) -> Option<Suffix> {
         let (stem, word) = name.rsplit_once('.')?;
         if stem.is_empty() {
@@ -73,19 +73,20 @@ impl Suffix {
     }
 }
 
-/// A name in its parts.
+/// A parsed name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnitName {
-    /// Before the `@`, or before the suffix.
+    /// The part before the `@`, or before the suffix.
     pub prefix: String,
-    /// Between `@` and suffix; empty: a template; None: neither template nor instance.
+    /// The part between `@` and suffix: empty for a template, `None` for a name that is neither
+    /// template nor instance.
     pub instance: Option<String>,
-    /// None: a native name without one.
+    /// The suffix; `None` for a native name without one.
     pub suffix: Option<Suffix>,
 }
 
 impl UnitName {
-    /// Takes a name apart; any text is one.
+    /// Parses a name; any text is valid.
     pub fn of(name: &str) -> UnitName {
         let suffix = Suffix::of(name);
         let stem = match suffix {
@@ -102,35 +103,35 @@ impl UnitName {
         }
     }
 
-    /// It is a template: `name@` or `name@.suffix`.
+    /// Returns true for a template: `name@` or `name@.suffix`.
     pub fn is_template(&self) -> bool {
         self.instance.as_deref() == Some("") && !self.prefix.is_empty()
     }
 
-    /// It is an instance.
+    /// Returns true for an instance.
     pub fn is_instance(&self) -> bool {
         self.instance.as_deref().is_some_and(|instance| !instance.is_empty())
             && !self.prefix.is_empty()
     }
 
-    /// The template of an instance.
+    /// Returns the template of an instance.
     pub fn template(&self) -> Option<UnitName> {
         self.is_instance().then(|| self.with_instance(""))
     }
 
-    /// The same with another instance.
+    /// Returns the name with another instance.
     pub fn with_instance(&self, instance: &str) -> UnitName {
         UnitName { instance: Some(instance.to_string()), ..self.clone() }
     }
 
-    /// The same with another suffix.
+    /// Returns the name with another suffix.
     pub fn with_suffix(&self, suffix: Suffix) -> UnitName {
         UnitName { suffix: Some(suffix), ..self.clone() }
     }
 
-    /// The names whose `NAME.d` directories hold drop-ins of this unit, those that win over
-    /// others in the same directory of units first: an instance, its template, and each prefix
-    /// that ends in a dash. Those of all units of a type, `service.d`, come last of all.
+    /// Returns the names whose `NAME.d` directories hold drop-ins of this unit, in order of
+    /// precedence: the instance, its template, and each prefix that ends in a dash. Names for all
+    /// units of a type, such as `service.d`, come last.
     pub fn drop_in_names(&self) -> Vec<String> {
         let dashes: Vec<usize> =
             self.prefix.trim_end_matches('-').match_indices('-').map(|(at, _)| at + 1).collect();
@@ -152,7 +153,7 @@ impl UnitName {
         names
     }
 
-    /// Without its suffix.
+    /// Returns the name without suffix.
     pub fn stem(&self) -> String {
         UnitName { suffix: None, ..self.clone() }.to_string()
     }
@@ -171,14 +172,15 @@ impl fmt::Display for UnitName {
     }
 }
 
-/// The instance whose own directory this drop-in is in: `t@i.service` of `/etc/t@i.service.d/x.conf`.
+/// Returns the instance whose own directory holds this drop-in: `t@i.service` of
+/// `/etc/t@i.service.d/x.conf`.
 pub fn instance_of_drop_in(path: &str) -> Option<&str> {
     let (directory, _) = path.rsplit_once('/')?;
     let owner = directory.rsplit('/').next()?.strip_suffix(".d")?;
     UnitName::of(owner).is_instance().then_some(owner)
 }
 
-/// Undoes the escaping: `-` is `/`, `\xNN` a byte. None: no escaped text.
+/// Removes the escaping: `-` is `/`, `\xNN` a byte. Returns `None` if the text is not escaped.
 pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -197,7 +199,7 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The path an escaped name stands for: `dev-ttyS0` is `/dev/ttyS0`, `-` is `/`.
+/// Returns the path of an escaped name: `dev-ttyS0` is `/dev/ttyS0`, `-` is `/`.
 pub fn unescape_path(text: &str) -> Option<String> {
     if text == "-" {
         return Some("/".to_string());
@@ -218,14 +220,14 @@ pub fn escape(text: &str) -> String {
             b if b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'.') => {
                 escaped.push(char::from(b));
             }
-            // Writing to a String can not fail.
+            // Writing to a String cannot fail.
             b => drop(write!(escaped, "\\x{b:02x}")),
         }
     }
     escaped
 }
 
-/// The name part for a path: without the slashes at both ends, `/` itself is `-`.
+/// Escapes a path: slashes at both ends are removed, and `/` itself becomes `-`.
 pub fn escape_path(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { "-".to_string() } else { escape(&parts.join("/")) }

@@ -1,11 +1,10 @@
-//! Wall-clock time for people and files: milliseconds since 1970 in UTC, written as
-//! RFC 3339 (`2026-11-21T05:12:26.123Z`). Nothing is decided by it; what decides is
-//! [`crate::text::time::Time`].
+//! Wall-clock time for people and files: milliseconds since 1970 in UTC, written as RFC 3339
+//! (`2026-11-21T05:12:26.123Z`). Decisions use [`crate::text::time::Time`] only.
 
 use std::fmt;
 
 const DAY: u64 = 86_400_000;
-/// The last millisecond of year 9999: what four digits of year can say.
+/// The last millisecond of the year 9999, the limit of a four-digit year.
 const LAST: u64 = 253_402_300_799_999;
 
 /// A point of UTC, in milliseconds since the epoch. Never after the year 9999.
@@ -13,18 +12,18 @@ const LAST: u64 = 253_402_300_799_999;
 pub struct WallTime(u64);
 
 impl WallTime {
-    /// From milliseconds since 1970; later than the year 9999 is cut to its end.
+    /// Creates a time from milliseconds since 1970, at most the end of the year 9999.
     pub fn from_millis(millis: u64) -> WallTime {
         WallTime(millis.min(LAST))
     }
 
-    /// In milliseconds since 1970.
+    /// Returns milliseconds since 1970.
     pub fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// Reads exactly what [`fmt::Display`] writes: 24 characters, `Z`, three digits of
-    /// fraction. Anything else is None.
+    /// Parses exactly the form of [`fmt::Display`]: 24 characters, `Z`, three digits of fraction.
+    /// Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<WallTime> {
         let bytes = text.as_bytes();
         let digits = |from: usize, to: usize| -> Option<u64> {
@@ -73,7 +72,7 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// Days from 1970-01-01 to the first of January of `year` (≥ 1970).
+/// Returns the days from 1970-01-01 to the first of January of `year` (≥ 1970).
 fn days_before_year(year: u64) -> u64 {
     let before = year - 1;
     let leaps = before / 4 - before / 100 + before / 400;

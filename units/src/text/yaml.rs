@@ -1,12 +1,11 @@
-//! YAML text as a small tree with places. Nothing here knows what a unit is.
+//! Parses YAML into a small tree with places. Nothing here knows what a unit is.
 //!
-//! A scalar stays the text that was written, with the knowledge whether it was
-//! quoted: `022`, `1.50` and `8080` mean what their key says they mean, never what a
-//! YAML schema would make of them. Not YAML for everything: anchors, aliases, tags,
-//! directives and keys that are no plain text are refused, with their place; so one
-//! byte of input is at most one byte of tree. Both `---` and `...` end a document.
+//! A scalar stays the written text, with a flag for quotes: the key, not a YAML schema, decides
+//! what `022`, `1.50` and `8080` mean. This is a subset of YAML: anchors, aliases, tags, directives
+//! and keys that are not plain text are refused with their place, so one byte of input makes at
+//! most one byte of tree. Both `---` and `...` end a document.
 //!
-//! Who reads the tree: [`crate::unit::manifest`], [`crate::unit::settings_file`],
+//! Users of the tree: [`crate::unit::manifest`], [`crate::unit::settings_file`],
 //! [`crate::unit::policy_file`], and the scenario files.
 
 mod reader;
@@ -17,21 +16,21 @@ use crate::text::encoding;
 use reader::Reader;
 use std::sync::Arc;
 
-/// How much is read of one text.
+/// Limits of one text.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
+    /// Limit of bytes.
     pub bytes: usize,
-    /// Maps and lists within each other.
+    /// Limit of nested maps and lists.
     pub depth: usize,
-    /// Scalars, lists and maps in all documents together.
+    /// Limit of scalars, lists and maps in all documents together.
     pub nodes: usize,
-    /// The text must end with a line break, so that one cut short by a crash is noticed.
+    /// The text must end with a line break, so that truncation by a crash is noticed.
     pub whole_lines: bool,
 }
 
 impl Limits {
-    /// Those of a native unit file.
+    /// The limits of a native unit file.
     pub const UNIT_FILE: Limits = Limits {
         bytes: limit::UNIT_FILE,
         depth: limit::YAML_DEPTH,
@@ -40,7 +39,7 @@ impl Limits {
     };
 }
 
-/// A place within a text, both from 1, the column counted in characters.
+/// A place in a text. Line and column count from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
     /// From 1.
@@ -50,29 +49,29 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// The same in a file.
+    /// Returns the place in a file.
     pub fn of(self, file: &Arc<str>) -> Place {
         Place { file: file.clone(), line: self.line, column: self.column }
     }
 }
 
-/// A text value as it was written.
+/// A scalar as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// Without quotes, escapes resolved, folded lines joined.
+    /// The text without quotes, with escapes resolved and folded lines joined.
     pub text: String,
-    /// In quotes or as a `|` or `>` block: it can not mean null.
+    /// The scalar is quoted, or a `|` or `>` block, and so cannot mean null.
     pub quoted: bool,
 }
 
 impl Scalar {
-    /// YAML's null, left bare: nothing, `~`, `null`.
+    /// Returns true for an unquoted null of YAML: nothing, `~`, `null`.
     pub fn is_null(&self) -> bool {
         !self.quoted && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 }
 
-/// What a node holds.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Text.
@@ -83,28 +82,28 @@ pub enum Value {
     Map(Vec<Pair>),
 }
 
-/// A value and where it begins.
+/// A value with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where.
+    /// The place.
     pub at: Spot,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
 /// One entry of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The key's text.
+    /// The key.
     pub key: String,
-    /// Where the key begins.
+    /// The place of the key.
     pub at: Spot,
-    /// Its value.
+    /// The value.
     pub node: Node,
 }
 
 impl Node {
-    /// The text, when it is a scalar.
+    /// Returns the text of a scalar.
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.value {
             Value::Scalar(scalar) => Some(scalar),
@@ -112,7 +111,7 @@ impl Node {
         }
     }
 
-    /// The entries, when it is a list.
+    /// Returns the entries of a list.
     pub fn list(&self) -> Option<&[Node]> {
         match &self.value {
             Value::List(list) => Some(list),
@@ -120,7 +119,7 @@ impl Node {
         }
     }
 
-    /// The entries, when it is a map.
+    /// Returns the entries of a map.
     pub fn map(&self) -> Option<&[Pair]> {
         match &self.value {
             Value::Map(map) => Some(map),
@@ -128,12 +127,12 @@ impl Node {
         }
     }
 
-    /// The value under `key`, when it is a map that has it.
+    /// Returns the value of `key` in a map.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.map()?.iter().find(|pair| pair.key == key).map(|pair| &pair.node)
     }
 
-    /// For messages: `a text`, `a list`, `a map`, `nothing`.
+    /// Returns the words for messages: `a text`, `a list`, `a map`, `nothing`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar(scalar) if scalar.is_null() => "nothing",
@@ -147,32 +146,32 @@ impl Node {
 /// One document of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Its value; for a broken document what came before the mistake.
+    /// The value; of a broken document, the part before the error.
     pub root: Node,
-    /// It ended in a mistake: what is here may not be all of it.
+    /// The document ended in an error and may be incomplete.
     pub broken: bool,
-    /// Where each comment begins that stands behind something on its line, and whether
-    /// its `#` is followed by a space.
+    /// The place of each comment that follows something on its line, and whether a space follows
+    /// its `#`.
     pub comments: Vec<(Spot, bool)>,
 }
 
-/// What was made of a text.
+/// The result of parsing a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The documents that hold anything, in order.
+    /// The documents that are not empty, in order.
     pub documents: Vec<Document>,
-    /// All mistakes; empty: every document is whole.
+    /// All errors; empty if every document is complete.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads all documents, or tells all mistakes.
+/// Parses all documents, or returns all errors.
 pub fn parse(file: &str, bytes: &[u8], limits: &Limits) -> Result<Vec<Document>, Vec<Diagnostic>> {
     let reading = read(&Arc::from(file), bytes, limits);
     if reading.diagnostics.is_empty() { Ok(reading.documents) } else { Err(reading.diagnostics) }
 }
 
-/// Reads what can be read: a document with a mistake is given up to the mistake and
-/// marked, and reading goes on at the next.
+/// Parses as much as possible: a document with an error is kept up to the error and marked, and
+/// parsing continues at the next.
 pub fn read(file: &Arc<str>, bytes: &[u8], limits: &Limits) -> Reading {
     let mut reading = Reading::default();
     if bytes.len() > limits.bytes {

@@ -1,5 +1,5 @@
-//! The parser's events made the tree of [`crate::text::yaml`], with an own stack (nothing
-//! here recurses) and the limits counted on the way.
+//! Builds the tree of [`crate::text::yaml`] from the parser's events, with an explicit stack
+//! (nothing here recurses), and enforces the limits.
 
 use crate::limit;
 use crate::text::diagnostic::Diagnostic;
@@ -8,7 +8,7 @@ use granit_parser::{ErrorKind, Event, Parser, Placement, ScalarStyle, ScanError,
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A list or map whose end has not come yet.
+/// A list or map that is not closed yet.
 enum Open {
     List(Spot, Vec<Node>),
     Map { at: Spot, pairs: Vec<Pair>, keys: BTreeSet<String>, key: Option<(String, Spot)> },
@@ -24,7 +24,7 @@ pub(crate) struct Reader<'a> {
     root: Option<Node>,
     comments: Vec<(Spot, bool)>,
     diagnostics: Vec<Diagnostic>,
-    /// Mistakes of the present document.
+    /// The present document has errors.
     faulty: bool,
 }
 
@@ -73,7 +73,8 @@ impl<'a> Reader<'a> {
         reading.diagnostics.append(&mut self.diagnostics);
     }
 
-    /// Leaves the present document; false: there is no other, or enough was said.
+    /// Skips the present document. Returns false if there is no other one, or enough errors were
+    /// reported.
     fn next_document(&mut self, reading: &mut Reading) -> bool {
         self.end_document(reading);
         self.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the parser's list of events may grow")]
-    /// Takes one event in; false: the rest of the document is to be left alone.
+    /// Handles one event. Returns false if the rest of the document must be skipped.
     fn take(&mut self, event: Event<'_>, span: Span) -> bool {
         let at = spot(span);
         let (anchor, tag) = match &event {
@@ -124,7 +125,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// No map is open that waits for a key.
+    /// Returns true if no open map waits for a key.
     fn value_is_next(&self) -> bool {
         !matches!(self.open.last(), Some(Open::Map { key: None, .. }))
     }
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         let kind = error.kind();
         let at = match is_about_a_tab(kind) {
             true => self.tab(at),
-            // The parser means the line that would end it; the key tells where it begins.
+            // The parser reports the line that would end the quote; the key tells where it starts.
             false if matches!(kind, ErrorKind::InvalidQuotedScalarIndent) => {
                 self.last_key().unwrap_or(at)
             }
@@ -161,13 +162,14 @@ impl<'a> Reader<'a> {
         self.report("yaml", at, message, hint);
     }
 
-    /// The key whose value is being read.
+    /// Returns the key whose value is being read.
     fn last_key(&self) -> Option<Spot> {
         let Some(Open::Map { key: Some((_, at)), .. }) = self.open.last() else { return None };
         Some(*at)
     }
 
-    /// The tab that a line begins with: behind a value on one line the parser means the next one.
+    /// Returns the place of the tab that starts a line: after a value on one line, the parser means
+    /// the next line.
     fn tab(&self, at: Spot) -> Spot {
         let first = (at.line as usize).saturating_sub(1);
         let mut lines = self.text.lines().zip(1_u32..).skip(first).take(2);
