@@ -40,7 +40,7 @@ const LAYOUTS: [Layout; 6] = [
         ],
     },
     // One circle stays until init's files are in folders.
-    Layout { folder: "init/src/", circles: 89, layers: &[] },
+    Layout { folder: "init/src/", circles: 48, layers: &[] },
     Layout {
         folder: "ctl/src/",
         circles: 0,

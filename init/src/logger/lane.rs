@@ -7,38 +7,13 @@
 //! dropped and counted, so no service waits longer than that.
 
 use super::limit;
-use super::stage::Mark;
-use groundstate_units::text::name::Name;
+pub(crate) use super::stage::Lines;
 use mio::Waker;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Some stored lines of one run, as they go to every lane.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    /// Whose.
-    pub(crate) unit: Name,
-    /// The name echo shows.
-    pub(crate) target: Name,
-    /// The name for other logs, where it is not the unit's; empty: it is.
-    pub(crate) tag: String,
-    /// The facility for other logs.
-    pub(crate) facility: u8,
-    /// In stored form.
-    pub(crate) text: Vec<u8>,
-    /// Where they are kept until they are out.
-    pub(super) mark: Option<Mark>,
-}
-
-impl Lines {
-    /// How many.
-    pub(crate) fn count(&self) -> u64 {
-        self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
-    }
-}
 
 /// May more be pushed?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 //!
 //! Not here: what is a line ([`super::stream`]), who writes files ([`super::files`]).
 
-use super::lane::Lines;
 use super::limit;
 use crate::journal::carried;
 use crate::sys::{device, memfd};
@@ -103,6 +102,30 @@ fn get<T: for<'a> Deserialize<'a> + Default>(memory: &File, at: u64) -> T {
     let length = memory.read_at(&mut bytes, at).unwrap_or(0);
     let found = postcard::take_from_bytes::<T>(bytes.get(..length).unwrap_or_default());
     found.map(|(value, _)| value).unwrap_or_default()
+}
+
+/// Some stored lines of one run, as they go to every lane.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// Whose.
+    pub(crate) unit: Name,
+    /// The name echo shows.
+    pub(crate) target: Name,
+    /// The name for other logs, where it is not the unit's; empty: it is.
+    pub(crate) tag: String,
+    /// The facility for other logs.
+    pub(crate) facility: u8,
+    /// In stored form.
+    pub(crate) text: Vec<u8>,
+    /// Where they are kept until they are out.
+    pub(super) mark: Option<Mark>,
+}
+
+impl Lines {
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
+    }
 }
 
 /// Told by a record's lines when nobody needs them any more.

@@ -4,20 +4,15 @@
 use super::directory::{self, Owner};
 use super::env_file;
 use super::environment::{Environment, Passed};
-use super::outfit::Outfit;
-use super::prepared::{Request, Said};
+use super::outfit::{Broken, Outfit};
+use super::request::{Request, Said, working_dir};
 use crate::limit;
 use crate::sys::child::Step;
 use crate::sys::orders::{Limit, Orders, Rights};
 use groundstate_units::machine::event::ExecFailure;
-use groundstate_units::spec::{
-    EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Run, Stdio,
-};
+use groundstate_units::spec::{EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Stdio};
 use groundstate_units::unit::exec_line::{Unexpanded, expand};
 use std::ffi::CString;
-
-/// Where a draft broke off: the step, the errno, and which of several.
-pub(super) type Broken = (Step, i32, u32);
 
 /// Orders whose words and environment are still to be made.
 #[derive(Debug)]
@@ -147,15 +142,6 @@ fn rights(particular: &Particular, own_user: bool) -> Option<Rights> {
         no_new: asked.no_new,
     };
     (rights != Rights::default()).then_some(rights)
-}
-
-/// `~` is the user's home.
-pub(super) fn working_dir(run: &Run, ids: Option<&Ids>) -> String {
-    if run.working_dir != "~" {
-        return run.working_dir.clone();
-    }
-    let home = ids.and_then(|ids| ids.home.clone());
-    home.or_else(|| std::env::var("HOME").ok()).unwrap_or_else(|| "/root".to_string())
 }
 
 /// What the files may add to.

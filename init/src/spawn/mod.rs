@@ -22,6 +22,7 @@ mod outfit;
 mod pattern;
 mod prepared;
 mod report;
+mod request;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,8 +30,9 @@ pub(crate) mod tests;
 pub(crate) use environment::Passed;
 pub(crate) use null::Null;
 pub(crate) use outfit::put_off;
-pub(crate) use prepared::{Base, Place, Prepared, Request};
+pub(crate) use prepared::Prepared;
 pub(crate) use report::{Report, Verdict};
+pub(crate) use request::{Base, Place, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;
 pub(crate) use spawner::Spawner;

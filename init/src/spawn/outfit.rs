@@ -6,12 +6,14 @@
 use super::condition;
 use super::descriptor;
 use super::directory::{self, Owner};
-use super::draft::Broken;
 use crate::clock;
 use crate::sys::child::Step;
 use crate::sys::{login, schedule};
 use groundstate_units::spec::{Particular, Stdio};
 use std::io;
+
+/// Where a start broke off: the step, the errno, and which of several.
+pub(super) type Broken = (Step, i32, u32);
 
 /// Between two looks for a file that is waited for.
 const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);

@@ -2,79 +2,13 @@
 //! identity, descriptors. A unit with env-files leaves the words and the environment to the
 //! child (see [`super::draft`]), one that asks for the uncommon its [`super::outfit`] too.
 
-use super::descriptor::Stream;
-use super::directory;
-use super::draft::{Broken, Draft};
-use super::environment::Passed;
-use super::outfit::SCHEDULING;
-use crate::sys::Pid;
-use crate::sys::child::{Step, WITHOUT_INTERPRETER};
-use crate::sys::orders::{Limit, Orders};
+use super::draft::Draft;
+use super::request::{Place, Request, Said};
+use crate::sys::orders::Orders;
 use groundstate_units::machine::event::{ExecFailure, Stage};
-use groundstate_units::spec::{ExecLine, Ids, Particular, Piece, Run};
-use serde::{Deserialize, Serialize};
+use groundstate_units::spec::{Ids, Run};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-
-/// What every process of every unit gets.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Base {
-    /// By `env-pass`.
-    pub passed: Passed,
-    /// init.yaml's `env`.
-    pub env: Vec<(String, String)>,
-    /// The limits init itself was started with, where it has changed its own.
-    pub limits: Vec<Limit>,
-    /// Its OOM score likewise: then no child shares init's memory, and with it its score.
-    pub score: Option<i16>,
-}
-
-/// The cgroup of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// Its directory.
-    pub directory: Rc<OwnedFd>,
-    /// Nothing runs in it yet. A child that shares PID 1's memory is never put beside others,
-    /// which could get it (and PID 1 with it) killed for want of memory.
-    pub fresh: bool,
-    /// Its memory may have a bound, of its own or of one it lies in.
-    pub bounded: bool,
-    /// All in it were killed once: who is cloned into it dies, too (seen with Linux 6.18).
-    pub killed: bool,
-}
-
-/// One process to be started.
-#[derive(Debug)]
-pub(crate) struct Request<'a> {
-    /// GROUNDSTATE_UNIT, and the word in front of errors.
-    pub unit: &'a str,
-    /// The definition.
-    pub run: &'a Run,
-    /// Which of its lines.
-    pub line: &'a ExecLine,
-    /// It is the first of its run: the conditions are asked.
-    pub first: bool,
-    /// `$MAINPID`.
-    pub main_pid: Option<Pid>,
-    /// What is the same for all.
-    pub base: &'a Base,
-    /// NOTIFY_SOCKET, where the type allows it.
-    pub notify_socket: Option<&'a str>,
-    /// More variables, set by init itself; nothing of the unit hides them.
-    pub extra: &'a [(String, String)],
-    /// What becomes 0, 1 and 2.
-    pub stdio: [Rc<OwnedFd>; 3],
-    /// What becomes 3, 4 … with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES (sd_listen_fds(3)).
-    pub listen: Vec<(String, Rc<OwnedFd>)>,
-    /// What becomes the unit's `ready-fd`.
-    pub ready: Option<Rc<OwnedFd>>,
-    /// Where it runs; None: where PID 1 is.
-    pub place: Option<Place>,
-    /// fd 0 is a terminal, to be its controlling one.
-    pub take_terminal: bool,
-    /// Something else begins once it has become its program: that is to be known at once.
-    pub is_awaited: bool,
-}
 
 /// A process ready to be cloned.
 #[derive(Debug)]
@@ -97,25 +31,6 @@ pub(super) enum Work {
     Settled(Box<Orders>),
     /// Whatever may have to wait for a file, and what follows from it.
     Forked(Box<Draft>),
-}
-
-/// What a failure calls things.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Said {
-    unit: String,
-    program: String,
-    who: String,
-    dir: String,
-    limits: Vec<u32>,
-    env_files: Vec<String>,
-    particular: Option<Box<Particular>>,
-}
-
-impl Said {
-    /// Of a child that an image before this one has cloned.
-    pub(super) fn of(unit: &str) -> Said {
-        Said { unit: unit.to_string(), ..Said::default() }
-    }
 }
 
 impl Prepared {
@@ -165,106 +80,4 @@ fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
             Err(ExecFailure { stage, errno: libc::ENOENT, path: unresolved.name.clone() })
         }
     }
-}
-
-impl Said {
-    fn new(request: &Request<'_>, ids: Option<&Ids>) -> Said {
-        let literal = |piece: &Piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Variable(name) | Piece::Split(name) => format!("${{{name}}}"),
-            Piece::MainPid => "$MAINPID".to_string(),
-        };
-        let first = request.line.words.first();
-        let number = |id: Option<u32>| id.map(|id| id.to_string());
-        let who = ids.and_then(|ids| ids.user.clone().or(number(ids.uid)).or(number(ids.gid)));
-        let limits = request.base.limits.iter().map(|l| l.resource);
-        Said {
-            unit: request.unit.to_string(),
-            program: first.into_iter().flatten().map(literal).collect(),
-            who: who.unwrap_or_default(),
-            dir: super::draft::working_dir(request.run, ids),
-            limits: limits.chain(request.run.limits.iter().map(|l| l.resource.into())).collect(),
-            env_files: request.run.env_file.iter().map(|f| f.path.clone()).collect(),
-            particular: request.run.particular.clone(),
-        }
-    }
-
-    /// The failure at this step.
-    pub(super) fn failure(&self, (step, errno, detail): Broken) -> ExecFailure {
-        let index = detail as usize;
-        let (stage, path) = match step {
-            Step::Begin => (Stage::Fork, self.program.clone()),
-            Step::Cgroup => (Stage::Cgroup, self.unit.clone()),
-            Step::Session => (Stage::Session, self.program.clone()),
-            Step::Stdio => (Stage::Stdio, self.stream(detail)),
-            Step::Condition => (Stage::Condition, self.condition(index)),
-            Step::Assert => (Stage::Assert, self.condition(index)),
-            Step::Directory => (Stage::Directory, self.directory(index)),
-            Step::Schedule => {
-                (Stage::Schedule, SCHEDULING.get(index).copied().unwrap_or_default().to_string())
-            }
-            Step::Root => (Stage::Root, self.root()),
-            Step::Rights => (Stage::Rights, "its capabilities".to_string()),
-            Step::EnvFile => {
-                (Stage::EnvFile, self.env_files.get(index).cloned().unwrap_or_default())
-            }
-            Step::ExecLine => (Stage::ExecLine, self.program.clone()),
-            Step::Limits => (Stage::Limits, limit_name(self.limits.get(index).copied())),
-            Step::Group => (Stage::Group, self.who.clone()),
-            Step::User => (Stage::User, self.who.clone()),
-            Step::WorkingDir => (Stage::WorkingDir, self.dir.clone()),
-            Step::Execve if detail == WITHOUT_INTERPRETER && errno == libc::ENOENT => {
-                (Stage::Interpreter, self.program.clone())
-            }
-            Step::Execve => (Stage::Execve, self.program.clone()),
-        };
-        ExecFailure { stage, errno, path }
-    }
-}
-
-impl Said {
-    fn condition(&self, index: usize) -> String {
-        let conditions = self.particular.iter().flat_map(|p| p.conditions.iter());
-        conditions.map(groundstate_units::spec::Condition::words).nth(index).unwrap_or_default()
-    }
-
-    fn directory(&self, index: usize) -> String {
-        let directories = self.particular.iter().flat_map(|p| p.directories.iter());
-        directories.flat_map(directory::paths).nth(index).unwrap_or_default()
-    }
-
-    /// The file or terminal; where it is no file that is missing, the program.
-    fn stream(&self, number: u32) -> String {
-        let stdio = self.particular.as_ref().map(|particular| &particular.stdio);
-        let path = stdio.and_then(|stdio| Stream::path(number, stdio));
-        path.unwrap_or(&self.program).to_string()
-    }
-
-    fn root(&self) -> String {
-        self.particular.as_ref().and_then(|p| p.root_dir.clone()).unwrap_or_default()
-    }
-}
-
-/// The key of `limits:` for an RLIMIT number of Linux (getrlimit(2)).
-fn limit_name(resource: Option<u32>) -> String {
-    const NAMES: [&str; 16] = [
-        "cpu",
-        "fsize",
-        "data",
-        "stack",
-        "core",
-        "rss",
-        "nproc",
-        "nofile",
-        "memlock",
-        "as",
-        "locks",
-        "sigpending",
-        "msgqueue",
-        "nice",
-        "rtprio",
-        "rttime",
-    ];
-    let name = resource.and_then(|r| NAMES.get(r as usize));
-    format!("limit {}", name.unwrap_or(&"?"))
 }

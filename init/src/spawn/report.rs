@@ -3,14 +3,13 @@
 //! a copy of it, or one whose exec somebody waits for, holds the write end of a pipe that exec
 //! closes.
 
-use super::prepared::Said;
-use super::spawner::Ground;
+use super::request::Said;
 use crate::journal::carried;
 use crate::process;
-use crate::sys::Pid;
-use crate::sys::board::SlotId;
+use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::{self, Shared};
+use crate::sys::{Pid, signal};
 use groundstate_units::machine::event::ExecFailure;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -18,6 +17,60 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+
+/// The memory shared with children.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(super) board: Board,
+    pub(super) stacks: Vec<Stack>,
+    /// Those whose report was dropped while the child could still use them.
+    pub(super) orphans: Vec<(SlotId, Pid, Option<Shared>)>,
+}
+
+/// Stacks kept for the next children.
+const STACKS: usize = 64;
+
+impl Ground {
+    pub(super) fn has_left(&self, slot: SlotId) -> bool {
+        self.board.has_left(slot)
+    }
+
+    pub(super) fn progress(&self, slot: SlotId) -> Progress {
+        self.board.progress(slot)
+    }
+
+    /// A report is dropped.
+    pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
+        if decided && memory.as_ref().is_none_or(Shared::is_over) {
+            self.give_back(slot, memory);
+        } else {
+            self.orphans.push((slot, pid, memory));
+        }
+    }
+
+    fn give_back(&mut self, slot: SlotId, memory: Option<Shared>) {
+        // The stack first: whether its child has left stands in the slot.
+        let stack = memory.and_then(Shared::into_stack);
+        self.board.give_back(slot);
+        self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
+    }
+
+    /// A clean slot; looks after the orphans first.
+    pub(super) fn take(&mut self, serial: u64) -> Option<SlotId> {
+        for (slot, pid, memory) in std::mem::take(&mut self.orphans) {
+            let over = match &memory {
+                Some(memory) => memory.is_over(),
+                None => signal::kill(pid, 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)),
+            };
+            if over {
+                self.give_back(slot, memory);
+            } else {
+                self.orphans.push((slot, pid, memory));
+            }
+        }
+        self.board.take(serial)
+    }
+}
 
 /// What is known about a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! Clones children, and keeps what they may still look at.
 
-use super::prepared::{Place, Prepared, Said, Work};
-use super::report::Report;
-use crate::sys::board::{Board, Progress, SlotId, Stack};
+use super::prepared::{Prepared, Work};
+use super::report::{Ground, Report};
+use super::request::{Place, Said};
+use crate::sys::board::{Board, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
 use crate::sys::orders::Frame;
-use crate::sys::{Pid, inherit, launch, process, signal, wait};
+use crate::sys::{Pid, inherit, launch, wait};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -33,60 +34,6 @@ pub(crate) enum Way {
     Shared,
     /// It has a copy.
     Copied,
-}
-
-/// The memory shared with children.
-#[derive(Debug)]
-pub(crate) struct Ground {
-    board: Board,
-    stacks: Vec<Stack>,
-    /// Those whose report was dropped while the child could still use them.
-    orphans: Vec<(SlotId, Pid, Option<Shared>)>,
-}
-
-/// Stacks kept for the next children.
-const STACKS: usize = 64;
-
-impl Ground {
-    pub(super) fn has_left(&self, slot: SlotId) -> bool {
-        self.board.has_left(slot)
-    }
-
-    pub(super) fn progress(&self, slot: SlotId) -> Progress {
-        self.board.progress(slot)
-    }
-
-    /// A report is dropped.
-    pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
-        if decided && memory.as_ref().is_none_or(Shared::is_over) {
-            self.give_back(slot, memory);
-        } else {
-            self.orphans.push((slot, pid, memory));
-        }
-    }
-
-    fn give_back(&mut self, slot: SlotId, memory: Option<Shared>) {
-        // The stack first: whether its child has left stands in the slot.
-        let stack = memory.and_then(Shared::into_stack);
-        self.board.give_back(slot);
-        self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
-    }
-
-    /// A clean slot; looks after the orphans first.
-    fn take(&mut self, serial: u64) -> Option<SlotId> {
-        for (slot, pid, memory) in std::mem::take(&mut self.orphans) {
-            let over = match &memory {
-                Some(memory) => memory.is_over(),
-                None => signal::kill(pid, 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)),
-            };
-            if over {
-                self.give_back(slot, memory);
-            } else {
-                self.orphans.push((slot, pid, memory));
-            }
-        }
-        self.board.take(serial)
-    }
 }
 
 /// What an init that goes on as another image keeps of it: the memory, and the children of
@@ -320,7 +267,7 @@ impl Descriptors {
             if fd.as_raw_fd() >= floor {
                 return Ok(fd.as_raw_fd());
             }
-            lifted.push(process::duplicate(fd.as_fd(), floor)?);
+            lifted.push(inherit::duplicate(fd.as_fd(), floor)?);
             Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
         };
         let [input, output, error] = &prepared.stdio;

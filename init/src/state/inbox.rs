@@ -180,10 +180,20 @@ fn input(kind: Kind, pid: i32, text: Vec<u8>) -> Option<Input> {
         Kind::Message => Some(Input::Message { pid, bytes: text }),
         Kind::Ended => {
             let (code, status) = (int(&text, 0)?, int(&text, 4)?);
-            Some(Input::Ended { pid, exit: crate::sys::wait::exit(code, status) })
+            Some(Input::Ended { pid, exit: exit(code, status) })
         }
         Kind::Ready => word(&text, 0).map(|run| Input::Ready(RunId(run))),
         Kind::More => None,
+    }
+}
+
+/// What waitid(2) says of an end.
+pub(crate) fn exit(code: i32, status: i32) -> Exit {
+    let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
+    match code {
+        libc::CLD_EXITED => Exit::Code(low),
+        libc::CLD_DUMPED => Exit::Signal { signal: low, core: true },
+        _ => Exit::Signal { signal: low, core: false },
     }
 }
 
@@ -196,7 +206,7 @@ fn in_hand(bytes: &[u8]) -> Vec<Input> {
     let part = |at: usize| int(bytes, END + at);
     let end = part(16).filter(|pid| *pid > 0).zip(part(8)).zip(part(24));
     let end = end.map(|((pid, code), status)| {
-        let exit = crate::sys::wait::exit(code, status);
+        let exit = exit(code, status);
         Input::Ended { pid, exit }
     });
     message.into_iter().chain(end).collect()

@@ -5,9 +5,19 @@
 //! Reading is total: whatever the bytes are, no more is read than is there.
 
 use super::Pid;
-use super::peer::Peer;
 use std::mem::{offset_of, size_of};
 use std::os::fd::RawFd;
+
+/// Credentials that the kernel recorded at connect(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Process; 0 when it is outside this pid namespace.
+    pub pid: Pid,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
 
 /// Bytes before the data of each part.
 pub(super) const HEAD: usize = 16;

@@ -278,6 +278,23 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_page_does_not_say_where_a_message_goes() {
+        let mut memory = written(|| {});
+        memory.0.fill(0xff);
+        let base = memory.0.as_mut_ptr();
+        // SAFETY: the memory is this test's, and of the inbox's size.
+        let (part, bytes, control) = unsafe {
+            prepare(base);
+            let header: *const libc::mmsghdr = base.add(form::HEADER).cast();
+            let part = (*header).msg_hdr.msg_iov;
+            (part, (*part).iov_base, (*header).msg_hdr.msg_control)
+        };
+        let at = |offset| base.wrapping_add(offset).addr();
+        assert_eq!(part.addr(), at(form::PART));
+        assert_eq!((bytes.addr(), control.addr()), (at(form::MESSAGE), at(form::CONTROL)));
+    }
+
+    #[test]
     fn no_entry_is_overwritten_before_a_commit() {
         let memory = written(|| {
             for pid in 1..=i32::try_from(2 * form::ENTRIES).unwrap_or(0) {

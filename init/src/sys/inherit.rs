@@ -5,8 +5,8 @@
 //! [`super::raw`] alone.
 
 use super::listing::{self, BYTES};
+use super::raw;
 use super::socket::unix_name;
-use super::{process, raw};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
@@ -88,6 +88,14 @@ fn number_in(name: &[u8]) -> Option<usize> {
     number
 }
 
+/// A copy of a descriptor, CLOEXEC, with a number of `from` or above.
+pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes a number.
+    let copy = super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) })?;
+    // SAFETY: a fresh descriptor, ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
 /// The descriptor of that number is ours from now on, CLOEXEC. Taken a second time: a duplicate.
 /// EBADF: it is not open, or is one of the first three.
 pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
@@ -102,7 +110,7 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
         return Ok(unsafe { OwnedFd::from_raw_fd(number) });
     }
     // SAFETY: it is open, and stays so for the length of the call.
-    let copy = process::duplicate(unsafe { BorrowedFd::borrow_raw(number) }, 3)?;
+    let copy = duplicate(unsafe { BorrowedFd::borrow_raw(number) }, 3)?;
     taken.insert(copy.as_raw_fd());
     Ok(copy)
 }
@@ -202,7 +210,7 @@ fn listed() -> Option<Vec<RawFd>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wait;
+    use super::super::{process, wait};
     use super::*;
     use groundstate_units::spec::Exit;
     use std::os::fd::IntoRawFd;

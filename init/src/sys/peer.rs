@@ -3,6 +3,7 @@
 //!
 //! [`crate::credentials`] derives from them what a caller may do.
 
+pub(crate) use super::ancillary::Peer;
 use super::{Pid, check, socket};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io;
@@ -15,17 +16,6 @@ const GET_USER_NAMESPACE: libc::c_ulong = 0xff09;
 const GET_OWNER_UID: libc::c_ulong = 0xb704;
 /// Supplementary groups of a process (NGROUPS_MAX of Linux).
 const GROUPS_MAX: usize = 65_536;
-
-/// Credentials that the kernel recorded at connect(2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// Process; 0 when it is outside this pid namespace.
-    pub pid: Pid,
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
 
 /// The process at the other end when it connected.
 pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {

@@ -5,7 +5,7 @@
 use super::{Pid, check, check_long, signal};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Orphaned descendants become children of this process. prctl(2).
@@ -116,14 +116,6 @@ fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
     }
     ranges.push((from, u32::MAX));
     ranges
-}
-
-/// A copy of a descriptor, CLOEXEC, with a number of `from` or above.
-pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_DUPFD_CLOEXEC takes a number.
-    let copy = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) })?;
-    // SAFETY: a fresh descriptor, ours alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Becomes the program behind `binary`, a descriptor kept since the start: works with the file

@@ -4,9 +4,8 @@
 //! Every descriptor that arrives is owned before anything else happens, so none leaks
 //! whatever the caller does with the message. Nothing here waits.
 
-use super::ancillary::{self, Part, space};
+use super::ancillary::{self, Part, Peer, space};
 use super::impatience::Impatience;
-use super::peer::Peer;
 use super::{check, inbox};
 use mio::net::UnixStream;
 use nix::sys::socket::{

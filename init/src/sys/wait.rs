@@ -2,6 +2,7 @@
 
 use super::{Pid, inbox};
 use crate::insistence::ask_again;
+use crate::state::inbox as form;
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -176,17 +177,7 @@ fn wait_once(
     if reaps {
         inbox::ended(pid, code, status);
     }
-    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: exit(code, status) }))
-}
-
-/// What waitid(2) says of an end.
-pub(crate) fn exit(code: i32, status: i32) -> Exit {
-    let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
-    match code {
-        libc::CLD_EXITED => Exit::Code(low),
-        libc::CLD_DUMPED => Exit::Signal { signal: low, core: true },
-        _ => Exit::Signal { signal: low, core: false },
-    }
+    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: form::exit(code, status) }))
 }
 
 #[cfg(test)]

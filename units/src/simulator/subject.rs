@@ -28,6 +28,9 @@ pub struct Subject {
     acts: bool,
     /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
     records_lack: bool,
+    /// It goes on with the machine that a resume would give. A mutant does not: the derived fields of the resumed
+    /// machine have no mistake.
+    resumes: bool,
     /// The unit records as a store has them that writes changes alone.
     written: Vec<UnitRecord>,
 }
@@ -41,6 +44,7 @@ impl Default for Subject {
             sound: true,
             acts: false,
             records_lack: false,
+            resumes: true,
             written: Vec::new(),
         }
     }
@@ -53,6 +57,7 @@ impl Subject {
         subject.machine.plant(mutant);
         subject.sound = false;
         subject.acts = mutant == Mutant::AskingActs;
+        subject.resumes = mutant == Mutant::ResumeForgetsFailures;
         subject.records_lack = matches!(mutant, Mutant::NotRecorded(_) | Mutant::ChangeNotListed);
         subject
     }
@@ -118,10 +123,17 @@ impl Subject {
             machine.coincidental(),
             machine.system(),
         );
-        let (after, machine) = (Digest::of(machine), self.machine.resumed());
-        let resumed = machine.as_ref().map_or(0, Digest::of);
-        self.machine = machine.unwrap_or_else(|| self.machine.clone());
+        let after = Digest::of(machine);
+        let resumed = if self.resumes { self.resume() } else { Ok(()) };
         Asked { before, after, resumed }
+    }
+
+    /// Goes on with the machine that a resume would give. Errors with what differs.
+    fn resume(&mut self) -> Result<(), String> {
+        let resumed = self.machine.resumed().ok_or("it cannot be built from its records")?;
+        let differs = self.machine.same(&resumed);
+        self.machine = resumed;
+        differs
     }
 
     /// Its public answers.

@@ -115,8 +115,8 @@ pub struct Asked {
     pub before: u64,
     /// After it was asked.
     pub after: u64,
-    /// After a resume.
-    pub resumed: u64,
+    /// What a resume has changed.
+    pub resumed: Result<(), String>,
 }
 
 /// The result of an invariant; errors with the violation.

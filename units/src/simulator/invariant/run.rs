@@ -3,7 +3,7 @@
 use crate::machine::action::Action;
 use crate::machine::event::Event;
 use crate::machine::reason::State;
-use crate::simulator::view::{Order, Verdict, View};
+use crate::simulator::view::{Asked, Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
 /// L3: no start while anything of an earlier run is left.
@@ -93,9 +93,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
 /// L19: after a resume it is the same machine.
 pub fn l19_crash_consistent(view: &View) -> Verdict {
     match &view.asked {
-        Some(asked) if asked.after != asked.resumed => {
-            Err("a resume has changed something".to_string())
-        }
+        Some(Asked { resumed: Err(why), .. }) => Err(format!("a resume has changed {why}")),
         _ => Ok(()),
     }
 }
