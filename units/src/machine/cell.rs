@@ -5,11 +5,10 @@ use super::phase::Phase;
 use crate::machine::reason::{Reason, State};
 use crate::text::time::Time;
 use crate::unit::generation::TargetId;
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// One unit, or one removed unit whose run is not over.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Cell {
     // --- stored ---
     pub(super) phase: Phase,
@@ -60,7 +59,6 @@ pub(super) struct Cell {
     /// The unit is in the list of units whose shown state may have changed.
     pub(super) touched: bool,
     /// The unit is in the list of units whose record may have changed.
-    #[serde(skip)]
     pub(super) changed: bool,
     /// The last shown state.
     pub(super) shown: State,

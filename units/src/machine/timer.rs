@@ -3,12 +3,11 @@
 
 use super::Ix;
 use crate::text::time::Time;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The kind of a deadline. Of two deadlines of one unit at one moment, the earlier in this list
 /// fires first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TimerKind {
     /// End of `ready-wait`.
     ReadyWait,
@@ -38,7 +37,7 @@ pub(super) enum TimerKind {
 pub(super) type Key = (u32, u32, Ix);
 
 /// All armed timers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Timers(BTreeSet<(Time, Key, TimerKind)>);
 
 impl Timers {
