@@ -36,7 +36,6 @@ pub(super) struct Failure {
     /// The exit of the main process, if that was the failure.
     pub(super) exit: Option<Exit>,
     /// A stop command failed; shown even if the unit is not needed.
-    #[serde(skip)]
     pub(super) of_stop: bool,
 }
 

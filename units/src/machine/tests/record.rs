@@ -40,6 +40,23 @@ fn machine_built_from_coded_records_equals_the_recorded_one() {
 }
 
 #[test]
+fn failed_stop_command_survives_coded_records() {
+    let (mut machine, _) = boot(vec![service("db", &[]), service("old", &[])], "db");
+    let outcome = machine.step(at(1), Event::Want { target: name("old"), until: None });
+    bring_up(&mut machine, outcome);
+    let old = run(&machine, "old");
+    machine.step(at(1), Event::Unwant(name("old")));
+    machine.step(at(2), Event::StopFailed(old, Reason::Exit(Exit::Code(3))));
+    let mut other = Machine::from_records(coded(&machine), machine.generation().clone()).unwrap();
+    machine.same(&other).unwrap();
+    for it in [&mut machine, &mut other] {
+        it.step(at(3), Event::Gone(old));
+        assert_eq!(it.state(id(it, "old")), State::Failed);
+    }
+    machine.same(&other).unwrap();
+}
+
+#[test]
 fn machine_that_has_not_booted_has_no_unit_records() {
     let machine = Machine::new(Duration::from_secs(90));
     let records = coded(&machine);
