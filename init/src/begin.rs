@@ -6,11 +6,10 @@ use crate::cgroup::Tracker;
 use crate::clock;
 use crate::control::{self, Control};
 use crate::event_loop::{Init, Tokens, token};
-use crate::history::History;
 use crate::insistence::{ask_again, insist};
 use crate::limit;
 use crate::lineage::Lineage;
-use crate::loader::{Loader, first};
+use crate::loader::first;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::outer::Outer;
@@ -18,9 +17,9 @@ use crate::paths::Paths;
 use crate::record::Record;
 use crate::run::effects::Effects;
 use crate::run::table::Runs;
-use crate::shutdown::Ending;
 use crate::signals::Signals;
 use crate::spawn::{Base, Null, Spawner};
+use crate::state::watched::Watched;
 use crate::timings::Timings;
 use crate::trigger::Triggers;
 use crate::voice::{Level, Voice};
@@ -83,20 +82,20 @@ impl Init {
             null: insist(Null::open)?,
             base: Base::default(),
             own_limits,
-            tracker,
+            tracker: tracker.into(),
             signals,
             control: None,
             notify: None,
             logger: None,
             log_is_finished: false,
             log_files_open: false,
-            loader: Loader::default(),
-            history: History::default(),
+            loader: Watched::default(),
+            history: Watched::default(),
             timings: Timings::default(),
-            triggers: Triggers::new(),
+            triggers: Triggers::new().into(),
             record,
             reserve,
-            ending: Ending::default(),
+            ending: Watched::default(),
             idle: std::collections::BTreeSet::new(),
             ends: std::collections::BTreeMap::new(),
             more_to_reap: true,
@@ -154,7 +153,7 @@ impl Init {
             let token = Token(token::NOTIFY);
             if self.notify.is_none() {
                 let bind = || Notify::bind_abstract(self.poll.registry(), token);
-                self.notify = ask_again(bind).ok();
+                self.notify = ask_again(bind).ok().map(Watched::from);
             }
             return;
         };
@@ -164,7 +163,7 @@ impl Init {
         let made = match &mut self.control {
             Some(control) => control.listen_anew(registry),
             None => ask_again(|| Control::listen(registry, &path, || reserve.take()))
-                .map(|control| self.control = Some(control)),
+                .map(|control| self.control = Some(control.into())),
         };
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
@@ -174,7 +173,7 @@ impl Init {
         let made = match &mut self.notify {
             Some(notify) if notify.path() == path => notify.bind_anew(registry, token),
             other => ask_again(|| Notify::bind(registry, token, &path))
-                .map(|notify| *other = Some(notify)),
+                .map(|notify| *other = Some(notify.into())),
         };
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));

@@ -52,7 +52,7 @@ impl Drain {
         for stash in &stashes {
             // An error: the table has no room for more copies.
             let _ = logger::look_into(stash.as_fd(), |all| {
-                all.into_iter().for_each(|end| add(end.fd));
+                all.into_iter().for_each(|end| add(end.fd.into_inner()));
                 true
             });
         }

@@ -29,6 +29,7 @@ use crate::scribe;
 use crate::shutdown::{self, Ending};
 use crate::signals::{Asked, Signals};
 use crate::spawn::{Base, Null, Spawner};
+use crate::state::watched::Watched;
 use crate::step::Order;
 use crate::sys::bell::Bell;
 use crate::sys::{Pid, memory, signal};
@@ -118,22 +119,22 @@ pub(crate) struct Init {
     pub(crate) null: Null,
     pub(crate) base: Base,
     pub(crate) own_limits: OwnLimits,
-    pub(crate) tracker: Tracker,
+    pub(crate) tracker: Watched<Tracker>,
     pub(crate) signals: Signals,
-    pub(crate) control: Option<Control>,
-    pub(crate) notify: Option<Notify>,
-    pub(crate) logger: Option<logger::Handle>,
+    pub(crate) control: Option<Watched<Control>>,
+    pub(crate) notify: Option<Watched<Notify>>,
+    pub(crate) logger: Option<Watched<logger::Handle>>,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
-    pub(crate) loader: Loader,
-    pub(crate) history: History,
+    pub(crate) loader: Watched<Loader>,
+    pub(crate) history: Watched<History>,
     pub(crate) timings: Timings,
-    pub(crate) triggers: Triggers,
+    pub(crate) triggers: Watched<Triggers>,
     pub(crate) record: Option<Record>,
     /// A descriptor for the control socket, opened before all others: when there are none left,
     /// the lowest numbers are those that still can be had.
     pub(crate) reserve: Option<File>,
-    pub(crate) ending: Ending,
+    pub(crate) ending: Watched<Ending>,
     /// Runs that let others start first.
     pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
     /// The last end of each unit that brings others in by its end.
@@ -201,7 +202,7 @@ impl Init {
             || self.tracker.has_more()
             || self.triggers.has_more()
             || self.notify.as_ref().is_some_and(|notify| notify.has_more(now))
-            || self.control.as_ref().is_some_and(Control::has_more);
+            || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);
         let polled = self.poll_or_prepare(events, timeout);
@@ -230,9 +231,9 @@ impl Init {
             self.triggers.deadline(),
             self.lineage.deadline(),
             self.watchdog.deadline(),
-            self.control.as_ref().and_then(Control::next_deadline),
-            self.notify.as_ref().and_then(Notify::deadline),
-            self.logger.as_ref().and_then(logger::Handle::deadline),
+            self.control.as_deref().and_then(Control::next_deadline),
+            self.notify.as_deref().and_then(Notify::deadline),
+            self.logger.as_deref().and_then(logger::Handle::deadline),
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()

@@ -13,7 +13,7 @@
 //! Other children of init close their copies too, so a file that may block is never kept
 //! ([`Foreign::keepable`]). [`crate::store`] and [`crate::control`] use the ones that are.
 
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::mounted::{self, Ground};
 use crate::sys::{Pid, inherit, memfd, process, wait};
@@ -32,8 +32,7 @@ const KILL: u8 = 9;
 /// A descriptor that another process has passed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Foreign {
-    #[serde(with = "carried")]
-    fd: Rc<OwnedFd>,
+    fd: KeptFd<Rc<OwnedFd>>,
     is_kept: bool,
 }
 
@@ -173,7 +172,7 @@ impl Foreign {
     }
 
     fn of(fd: OwnedFd) -> Foreign {
-        Foreign { fd: Rc::new(fd), is_kept: false }
+        Foreign { fd: Rc::new(fd).into(), is_kept: false }
     }
 
     /// It is kept, for a unit. A socket is closed at once from now on: its address has to be free

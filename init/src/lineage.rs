@@ -6,6 +6,7 @@ use crate::boot::limits::Given;
 use crate::loader::Asker;
 use crate::resume::Begins;
 use crate::state::store::Store;
+use crate::state::watched::Watched;
 use crate::suspect::Suspects;
 use crate::sys::{fault, inbox, inherit, memfd};
 use crate::upgrade::Upgrade;
@@ -44,7 +45,7 @@ pub(crate) struct Lineage {
     /// Crashes in a row so far.
     pub(crate) row: u32,
     /// Units whose event was in hand as an image crashed.
-    pub(crate) suspects: Suspects,
+    pub(crate) suspects: Watched<Suspects>,
     /// A binary that is being tried.
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.

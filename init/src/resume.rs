@@ -26,6 +26,7 @@ use crate::signals::{self, Signals};
 use crate::spawn::{Base, Null};
 use crate::state::inbox::{self as form, Inbox, Input};
 use crate::state::store::Store;
+use crate::state::watched::Watched;
 use crate::sys::bell::Bell;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, fault, inbox, inherit, process, socket};
@@ -347,20 +348,20 @@ impl Init {
             null,
             base: Base::default(),
             own_limits: head.own_limits,
-            tracker,
+            tracker: tracker.into(),
             signals,
-            control,
-            notify,
-            logger,
+            control: control.map(Watched::from),
+            notify: notify.map(Watched::from),
+            logger: logger.map(Watched::from),
             log_is_finished: head.log_is_finished,
             log_files_open: head.log_files_open,
-            loader,
-            history,
+            loader: loader.into(),
+            history: history.into(),
             timings,
-            triggers,
+            triggers: triggers.into(),
             record,
             reserve: None,
-            ending,
+            ending: ending.into(),
             idle: head.idle,
             ends: std::collections::BTreeMap::new(),
             more_to_reap: true,
@@ -377,7 +378,7 @@ impl Init {
             options,
         };
         init.lineage.upgraded = head.upgraded;
-        init.lineage.suspects = suspects;
+        init.lineage.suspects = suspects.into();
         init.settle_in(&settings);
         Ok(init)
     }

@@ -204,8 +204,11 @@ impl Init {
     }
 
     fn drop_kept(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
-        let Some(shelf) = self.runs.store.units.get_mut(unit) else { return };
-        let ends = self.runs.store.ends.as_ref();
+        if !self.runs.store.units.contains_key(unit) {
+            return;
+        }
+        let Store { units, ends, .. } = &mut *self.runs.store;
+        let (Some(shelf), ends) = (units.get_mut(unit), ends.as_ref()) else { return };
         let stays = |kept: &Kept| {
             let goes = which(kept);
             if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {

@@ -2,7 +2,7 @@
 //! this process is in. cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
 
 use super::group;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::process;
 use crate::sys::launch;
 use nix::errno::Errno;
@@ -25,11 +25,9 @@ const NEIGHBOURS: u32 = 64;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hierarchy {
     /// Locked as long as we use it: another init below the same cgroup takes another name.
-    #[serde(with = "carried")]
-    directory: OwnedFd,
+    directory: KeptFd<OwnedFd>,
     /// The cgroup it is made in: init's own.
-    #[serde(with = "carried")]
-    pub(super) base: OwnedFd,
+    pub(super) base: KeptFd<OwnedFd>,
     /// Its name there.
     pub(super) name: String,
     /// Its path in the file system.
@@ -157,7 +155,8 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
             let path = format!("{base}/{name}");
             let shown = format!("{own}/{name}");
             let directory = OwnedFd::from(directory);
-            return Ok(Hierarchy { directory, base: base_fd, name, path, shown, is_ours: true });
+            let (directory, base) = (directory.into(), base_fd.into());
+            return Ok(Hierarchy { directory, base, name, path, shown, is_ours: true });
         }
     }
     Err(io::Error::other("other inits hold every name"))

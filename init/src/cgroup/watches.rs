@@ -47,6 +47,13 @@ impl Tracker {
         self.more
     }
 
+    /// [`Tracker::emptied`] or [`Tracker::short_of_memory`] may have something to tell.
+    pub(crate) fn may_have_news(&self) -> bool {
+        let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
+        let is_behind = self.more || self.look_again || !self.short.is_empty();
+        watches || is_behind || self.hierarchy.is_none()
+    }
+
     /// Somebody waits for a cgroup to empty that can not be watched: it is to be looked at from time to
     /// time. Where there are no cgroups each end is told of.
     pub(crate) fn has_to_look(&self) -> bool {

@@ -1,7 +1,7 @@
 //! One connection to the control socket: lines in, lines out, never waiting for either.
 
 use crate::foreign::{self, Foreign};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
@@ -45,8 +45,7 @@ pub(crate) enum Line {
 /// One connection.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
-    #[serde(with = "carried")]
-    stream: UnixStream,
+    stream: KeptFd<UnixStream>,
     /// Who.
     pub(crate) caller: Caller,
     input: Vec<u8>,
@@ -84,7 +83,7 @@ impl Client {
     /// A new connection.
     pub(crate) fn new(stream: UnixStream, caller: Caller, now: Time) -> Client {
         Client {
-            stream,
+            stream: stream.into(),
             caller,
             input: Vec::new(),
             taken: 0,
@@ -238,7 +237,7 @@ impl Client {
     /// Sends what can be sent.
     pub(crate) fn flush(&mut self, now: Time) {
         while !self.dead && self.unsent() > 0 {
-            match self.stream.write(self.output.get(self.sent..).unwrap_or_default()) {
+            match (&*self.stream).write(self.output.get(self.sent..).unwrap_or_default()) {
                 Ok(0) => self.dead = true,
                 Ok(n) => {
                     self.moved = now;

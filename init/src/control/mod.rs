@@ -16,7 +16,7 @@ mod tests;
 
 use crate::credentials;
 use crate::event_loop::token;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::sys::impatience::impatiently;
 use crate::sys::memory;
@@ -46,8 +46,7 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
 /// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
-    #[serde(with = "carried")]
-    listener: UnixListener,
+    listener: KeptFd<UnixListener>,
     /// Listened at the path before; who was on the way to it then is still let in.
     #[serde(skip)]
     former: VecDeque<UnixListener>,
@@ -74,8 +73,7 @@ pub(crate) struct Control {
     doubts: bool,
     /// Given up when there is no descriptor left: root can then still ask, one at a time, and
     /// others are turned away instead of being called ready by the kernel for ever.
-    #[serde(with = "carried")]
-    reserve: Option<File>,
+    reserve: Option<KeptFd<File>>,
     rests_until: Option<Time>,
     own_uid: u32,
     /// Connections there was no room for, and those that have made room.
@@ -96,7 +94,7 @@ impl Control {
         reserve: impl FnOnce() -> Option<File>,
     ) -> io::Result<Control> {
         Ok(Control {
-            listener: watched(registry, path)?,
+            listener: watched(registry, path)?.into(),
             former: VecDeque::new(),
             path: path.to_string(),
             clients: BTreeMap::new(),
@@ -107,7 +105,7 @@ impl Control {
             most_clients: 0,
             ready: true,
             doubts: true,
-            reserve: reserve(),
+            reserve: reserve().map(KeptFd::from),
             rests_until: None,
             own_uid: nix::unistd::geteuid().as_raw(),
             turned_away: 0,
@@ -119,7 +117,7 @@ impl Control {
     /// The same sockets in an init that has gone on as another image.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         (self.ready, self.doubts, self.is_ours) = (true, true, true);
-        registry.register(&mut self.listener, Token(token::CONTROL), Interest::READABLE)?;
+        registry.register(&mut *self.listener, Token(token::CONTROL), Interest::READABLE)?;
         for (number, client) in &mut self.clients {
             let interest = Interest::READABLE | Interest::WRITABLE;
             client.readable = true;
@@ -132,7 +130,7 @@ impl Control {
     /// one before any more; those that had found it are not turned away.
     pub(crate) fn listen_anew(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = watched(registry, &self.path)?;
-        self.former.push_back(std::mem::replace(&mut self.listener, fresh));
+        self.former.push_back(std::mem::replace(&mut *self.listener, fresh));
         while self.former.len() > limit::FORMER_LISTENERS {
             impatiently(|| drop(self.former.pop_front()));
         }
@@ -228,7 +226,7 @@ impl Control {
         } else {
             self.turned_away = self.turned_away.saturating_add(1);
         }
-        self.reserve = File::open("/dev/null").ok();
+        self.reserve = File::open("/dev/null").ok().map(KeptFd::from);
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream, now: Time) {
@@ -316,7 +314,7 @@ impl Control {
             impatiently(|| self.clients.retain(|_, client| !client.dead));
         }
         if self.reserve.is_none() && self.clients.len() < before {
-            self.reserve = File::open("/dev/null").ok();
+            self.reserve = File::open("/dev/null").ok().map(KeptFd::from);
         }
         let clients = self.clients.len();
         self.most_clients = self.most_clients.max(before);

@@ -118,7 +118,7 @@ impl Init {
         // Without /proc there is nothing to count.
         let _ = File::open("/proc/self/fd").and_then(|dir| listing::list(dir.as_fd(), names));
         // Connections that were closed at the other end go with the end of this turn.
-        let gone = count(self.control.as_ref().map_or(0, Control::gone));
+        let gone = count(self.control.as_deref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
             crashes: self.lineage.crashes,

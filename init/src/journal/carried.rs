@@ -1,17 +1,16 @@
-//! What of the state is a descriptor or a process: written as its number, with what tells it
-//! from another of that number, and taken over by it. For `#[serde(with = "carried")]` and its neighbours on the fields of live types.
+//! Descriptors and processes in the state. The record of a descriptor is its number and its
+//! identity, which tells it from a later one of that number; the next image takes it over by both.
 
 use crate::sys::{Pid, inherit};
 use mio::net::{UnixListener, UnixStream};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
-
-/// The number that stands for none.
-const NONE: RawFd = -1;
 
 /// Something that holds one descriptor.
 pub(crate) trait Carried: Sized {
@@ -66,23 +65,65 @@ impl<T: Carried> Carried for Rc<T> {
     }
 }
 
-impl<T: Carried> Carried for Option<T> {
-    fn number(&self) -> RawFd {
-        self.as_ref().map_or(NONE, T::number)
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<Option<T>> {
-        if number == NONE { Ok(None) } else { T::of(number, identity).map(Some) }
+/// A descriptor that is part of the state. Its record is its number and its identity, which the
+/// kernel is asked for once: at the first commit.
+#[derive(Debug)]
+pub(crate) struct KeptFd<T> {
+    held: T,
+    /// Zero: not asked for yet.
+    identity: Cell<u64>,
+}
+
+impl<T> KeptFd<T> {
+    /// The descriptor, no longer part of the state.
+    pub(crate) fn into_inner(self) -> T {
+        self.held
     }
 }
 
-pub(crate) fn serialize<T: Carried, S: Serializer>(it: &T, to: S) -> Result<S::Ok, S::Error> {
-    let number = it.number();
-    (number, inherit::identity(number)).serialize(to)
+impl<T> From<T> for KeptFd<T> {
+    fn from(held: T) -> KeptFd<T> {
+        KeptFd { held, identity: Cell::new(0) }
+    }
 }
 
-pub(crate) fn deserialize<'de, T: Carried, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    let (number, identity) = <(RawFd, u64)>::deserialize(from)?;
-    T::of(number, identity).map_err(D::Error::custom)
+impl<T> Deref for KeptFd<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> DerefMut for KeptFd<T> {
+    /// Another descriptor may take its place.
+    fn deref_mut(&mut self) -> &mut T {
+        self.identity.set(0);
+        &mut self.held
+    }
+}
+
+impl<T: AsFd> AsFd for KeptFd<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.held.as_fd()
+    }
+}
+
+impl<T: Carried> Serialize for KeptFd<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let number = self.held.number();
+        if self.identity.get() == 0 {
+            self.identity.set(inherit::identity(number));
+        }
+        (number, self.identity.get()).serialize(to)
+    }
+}
+
+impl<'de, T: Carried> Deserialize<'de> for KeptFd<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<KeptFd<T>, D::Error> {
+        let (number, identity) = <(RawFd, u64)>::deserialize(from)?;
+        T::of(number, identity).map(KeptFd::from).map_err(D::Error::custom)
+    }
 }
 
 /// A process.

@@ -20,6 +20,7 @@ use crate::spawn::{KeptGround, Spawner};
 use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Table;
+use crate::state::watched::Watched;
 use crate::step::Order;
 use crate::store::Store;
 use crate::suspect::Suspects;
@@ -69,8 +70,6 @@ pub(crate) struct Head {
     pub(crate) kernel_target: Option<Name>,
     pub(crate) crashes: u32,
     pub(crate) resumed: Option<Time>,
-    /// Children of init's own making.
-    made: Vec<i32>,
     /// When this is, as [`clock::ticks`] has it.
     pub(crate) kept: u64,
     /// Who is to be told that init has gone on.
@@ -95,6 +94,8 @@ pub(crate) struct Parts {
     head: Head,
     pending: Pending,
     machine: Records,
+    /// Children of init's own making.
+    children: BTreeMap<i32, ()>,
     runs: BTreeMap<RunId, Running>,
     store: Store,
     looks: Looks,
@@ -139,31 +140,59 @@ impl Init {
         let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
         let pending = (&self.facts, &self.orders, &self.effects, &self.reaped, inbox::last());
         whole &= store.put(&Kind::Pending.key(), &pending);
-        whole &= store.put_table(Kind::Run, self.runs.table());
-        whole &= store.put_table(Kind::Tracked, &mut self.tracker.runs);
-        whole &= store.put_table(Kind::Family, &mut self.tracker.families);
-        whole &= store.put(&Kind::Tracker.key(), &self.tracker);
+        whole &= self.stage_children(store) && self.stage_runs(store);
+        let tracker = self.tracker.unmarked();
+        whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
+        whole &= store.put_table(Kind::Family, &mut tracker.families);
+        whole &= store.put_watched(Kind::Tracker, &mut self.tracker);
         if let Some(logger) = &mut self.logger {
-            whole &= store.put_table(Kind::Log, &mut logger.runs);
+            whole &= store.put_table(Kind::Log, &mut logger.unmarked().runs);
         }
-        whole &= store.put(&Kind::Logger.key(), &self.logger);
+        whole &= stage_part(store, Kind::Logger, &mut self.logger);
         let Some(ground) = self.spawner.keep() else { return false };
         whole &= store.put(&Kind::Ground.key(), &ground);
-        whole &= store.put_table(Kind::Event, &mut self.history.kept);
-        whole &= store.put_table(Kind::LastEvent, &mut self.history.of_run);
-        whole &= store.put(&Kind::History.key(), &self.history);
+        let history = self.history.unmarked();
+        whole &= store.put_table(Kind::Event, &mut history.kept);
+        whole &= store.put_table(Kind::LastEvent, &mut history.of_run);
+        whole &= store.put_watched(Kind::History, &mut self.history);
         whole &= store.put_table(Kind::Start, &mut self.timings.of);
         whole &= store.put_table(Kind::FirstStart, &mut self.timings.first);
         whole &= store.put_table(Kind::Restarts, &mut self.timings.restarts);
+        whole &= stage_part(store, Kind::Control, &mut self.control);
+        whole &= stage_part(store, Kind::Notify, &mut self.notify);
         whole
-            && store.put(&Kind::Store.key(), &self.runs.store)
-            && store.put(&Kind::Control.key(), &self.control)
-            && store.put(&Kind::Notify.key(), &self.notify)
-            && store.put(&Kind::Loader.key(), &self.loader)
-            && store.put(&Kind::Triggers.key(), &self.triggers)
-            && store.put(&Kind::Ending.key(), &self.ending)
-            && store.put(&Kind::Looks.key(), &self.runs.looks)
-            && store.put(&Kind::Suspects.key(), &self.lineage.suspects)
+            && store.put_watched(Kind::Store, &mut self.runs.store)
+            && store.put_watched(Kind::Loader, &mut self.loader)
+            && store.put_watched(Kind::Triggers, &mut self.triggers)
+            && store.put_watched(Kind::Ending, &mut self.ending)
+            && store.put_watched(Kind::Looks, &mut self.runs.looks)
+            && store.put_watched(Kind::Suspects, &mut self.lineage.suspects)
+    }
+
+    fn stage_children(&self, store: &mut records::Store) -> bool {
+        let mut whole = true;
+        for (pid, is_there) in wait::take_made_changes() {
+            let key = Kind::Child.key_of(&pid);
+            match is_there {
+                true => whole &= store.put(&key, &()),
+                false => store.remove(&key),
+            }
+        }
+        whole
+    }
+
+    /// A run's definition is staged once: a change of the run writes a small record.
+    fn stage_runs(&mut self, store: &mut records::Store) -> bool {
+        let runs = self.runs.table();
+        let mut whole = true;
+        for run in runs.changes() {
+            let key = Kind::Definition.key_of(run);
+            match runs.get(run) {
+                Some(running) => whole &= store.put_once(&key, &running.definition),
+                None => store.remove(&key),
+            }
+        }
+        whole & store.put_table(Kind::Run, runs)
     }
 
     fn stage_machine(&mut self, store: &mut records::Store) -> bool {
@@ -215,12 +244,26 @@ impl Init {
             kernel_target: self.kernel_target.clone(),
             crashes: self.lineage.crashes,
             resumed: self.lineage.resumed,
-            made: wait::all_made(),
             kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
             no_joining: launch::die_at_birth(),
             places: self.triggers.places(),
         })
+    }
+}
+
+/// Stages a component that may be missing. False: as in [`records::Store::put`].
+fn stage_part<T: Serialize>(
+    store: &mut records::Store,
+    kind: Kind,
+    part: &mut Option<Watched<T>>,
+) -> bool {
+    match part {
+        Some(part) => store.put_watched(kind, part),
+        None => {
+            store.remove(&kind.key());
+            true
+        }
     }
 }
 
@@ -232,7 +275,7 @@ impl Parts {
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::Family)?);
-        let mut logger: Option<logger::Handle> = of(store, Kind::Logger)?;
+        let mut logger: Option<logger::Handle> = store.read(Kind::Logger)?;
         if let Some(logger) = &mut logger {
             logger.runs = Table::of(store.read_table(Kind::Log)?);
         }
@@ -245,18 +288,24 @@ impl Parts {
             restarts: Table::of(store.read_table(Kind::Restarts)?),
         };
         let units = store.read_values(Kind::Unit)?;
+        let mut runs: BTreeMap<RunId, Running> = store.read_table(Kind::Run)?;
+        let mut definitions: BTreeMap<RunId, Arc<[u8]>> = store.read_table(Kind::Definition)?;
+        for (run, running) in &mut runs {
+            running.definition = definitions.remove(run).ok_or("a run has no definition")?;
+        }
         Ok(Parts {
             head: of(store, Kind::Head)?,
             pending: of(store, Kind::Pending)?,
             machine: Records { machine: of(store, Kind::Machine)?, units },
-            runs: store.read_table(Kind::Run)?,
+            children: store.read_table(Kind::Child)?,
+            runs,
             store: of(store, Kind::Store)?,
             looks: of(store, Kind::Looks)?,
             suspects: of(store, Kind::Suspects)?,
             tracker,
             ground: of(store, Kind::Ground)?,
-            control: of(store, Kind::Control)?,
-            notify: of(store, Kind::Notify)?,
+            control: store.read(Kind::Control)?,
+            notify: store.read(Kind::Notify)?,
             logger,
             loader: of(store, Kind::Loader)?,
             history,
@@ -303,7 +352,7 @@ impl State {
         parts.triggers.know_places(head.places);
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
-        wait::made_before(head.made.iter().copied());
+        wait::made_before(parts.children.into_keys());
         Ok(State {
             pending: parts.pending,
             machine,

@@ -392,7 +392,7 @@ impl Init {
                 if let Err(error) = logger.start(now) {
                     self.say(Level::Error, format_args!("cannot start the logger: {error}"));
                 }
-                self.logger = Some(logger);
+                self.logger = Some(logger.into());
                 self.watch_logger();
             }
             Err(error) => self.say(Level::Error, format_args!("there is no logger: {error}")),
@@ -401,7 +401,7 @@ impl Init {
 
     /// The logger has a new socket.
     pub(crate) fn watch_logger(&mut self) {
-        let Some(socket) = self.logger.as_ref().and_then(logger::Handle::socket) else { return };
+        let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
         let source = socket.as_raw_fd();
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
         let token = mio::Token(crate::event_loop::token::LOGGER);

@@ -2,7 +2,7 @@
 //! that goes on as another image reads it anew from them, and nothing has to be written.
 
 use super::{Loader, parcel};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use groundstate_units::unit::generation::Generation;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,7 @@ use std::os::fd::OwnedFd;
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     number: u32,
-    #[serde(with = "carried")]
-    memory: OwnedFd,
+    memory: KeptFd<OwnedFd>,
 }
 
 /// Of the generation in force, and of the latest delivery, which may be taken or not.
@@ -30,7 +29,7 @@ impl Origin {
     /// under that yet.
     pub(super) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
         self.keeps(in_force);
-        self.delivered = memory.map(|memory| Sealed { number, memory });
+        self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }
 
     /// The generation of that number is in force. False: its bytes are not there.

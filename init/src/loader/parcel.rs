@@ -3,7 +3,7 @@
 //! the child has ended, and decodes it totally.
 
 use crate::event_loop::token;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
@@ -45,12 +45,11 @@ struct Wire {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Parcel {
     /// To be sealed by the child.
-    Memory(#[serde(with = "carried")] OwnedFd),
+    Memory(KeptFd<OwnedFd>),
     /// Length, then bytes.
     Pipe {
         /// Non-blocking.
-        #[serde(with = "carried")]
-        from: File,
+        from: KeptFd<File>,
         /// Read so far.
         bytes: Vec<u8>,
     },
@@ -69,13 +68,13 @@ impl Parcel {
     pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Wrapping)> {
         if let Ok(memory) = memfd::create(c"generation") {
             let other = memory.try_clone()?;
-            return Ok((Parcel::Memory(memory), Wrapping::Memory(other)));
+            return Ok((Parcel::Memory(memory.into()), Wrapping::Memory(other)));
         }
         let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let at = Token(token::LOADER);
         registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)?;
-        Ok((Parcel::Pipe { from: File::from(from), bytes: Vec::new() }, Wrapping::Pipe(to)))
+        Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Wrapping::Pipe(to)))
     }
 
     /// Takes what a pipe has, so that the child can go on.
@@ -83,7 +82,7 @@ impl Parcel {
         let Parcel::Pipe { from, bytes } = self else { return };
         let mut piece = [0u8; 65_536];
         while bytes.len() <= GENERATION {
-            match from.read(&mut piece) {
+            match (&**from).read(&mut piece) {
                 Ok(0) => return,
                 Ok(length) => bytes.extend_from_slice(piece.get(..length).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -96,7 +95,7 @@ impl Parcel {
     pub(crate) fn open(mut self) -> Result<Delivery, String> {
         self.read_some();
         let bytes = match self {
-            Parcel::Memory(memory) => return unwrap(memory),
+            Parcel::Memory(memory) => return unwrap(memory.into_inner()),
             Parcel::Pipe { bytes, .. } => {
                 let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
                 if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {

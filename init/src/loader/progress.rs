@@ -124,7 +124,7 @@ mod tests {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
         let progress = Progress::new(Some(memory.as_fd()), &left_out);
-        let parcel = Parcel::Memory(memory.try_clone().unwrap());
+        let parcel = Parcel::Memory(memory.try_clone().unwrap().into());
         assert!(parcel.files_at_work().is_empty());
         let long = "x".repeat(2 * ENTRY);
         let mut entries: Vec<_> = ["/a.yaml", "/b.yaml"].map(|path| progress.begin(path)).into();

@@ -30,6 +30,9 @@ impl Init {
     /// the machine goes on without it.
     pub(crate) fn loader_due(&mut self) {
         let now = self.now;
+        if !self.loader.is_at_work() {
+            return;
+        }
         let Some(working) = &mut self.loader.working else { return };
         working.parcel.read_some();
         if working.deadline > now {

@@ -16,7 +16,7 @@ use super::message::{Order, Report, RunLog, Settings};
 use super::stage::Stage;
 use super::stash::{ReadEnd, Stash};
 use super::{limit, process};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::state::table::Table;
 use crate::sys::{self, Pid, wait};
 use groundstate_units::limit::READY_GREP;
@@ -35,8 +35,7 @@ use std::time::Duration;
 pub(crate) struct Handle {
     settings: Settings,
     pub(super) files_open: bool,
-    #[serde(with = "carried")]
-    listener: Option<OwnedFd>,
+    listener: Option<KeptFd<OwnedFd>>,
     /// The present logger has not been given it.
     #[serde(skip)]
     listener_is_new: bool,
@@ -71,7 +70,7 @@ impl Handle {
         Ok(Handle {
             settings,
             files_open: false,
-            listener,
+            listener: listener.map(KeptFd::from),
             listener_is_new: false,
             link: None,
             predecessor: None,
@@ -116,7 +115,7 @@ impl Handle {
         }
         self.predecessor = None;
         let (ours, theirs) = sys::socket::pair()?;
-        let listener = self.listener.as_ref();
+        let listener = self.listener.as_deref();
         let stage = self.stage.as_ref();
         let mut kept: Vec<BorrowedFd<'_>> =
             std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
@@ -197,7 +196,7 @@ impl Handle {
         if let Some(told) = log.targets.get(..told).filter(|told| told.len() < log.targets.len()) {
             log.targets = told.into();
         }
-        self.fresh.push(ReadEnd { run: log.run, fd: read });
+        self.fresh.push(ReadEnd { run: log.run, fd: read.into() });
         self.runs.insert(log.run, Box::new(log));
         self.grew();
         Ok(write)
@@ -321,7 +320,7 @@ impl Handle {
 
     /// `log.sock` was made anew.
     pub(crate) fn listen(&mut self, listener: OwnedFd) {
-        self.listener = Some(listener);
+        self.listener = Some(listener.into());
         self.listener_is_new = true;
         self.hand_listener();
     }

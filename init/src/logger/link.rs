@@ -3,7 +3,7 @@
 
 use super::limit;
 use super::message::{Order, Report, decode, encode};
-use crate::journal::carried;
+use crate::journal::carried::{self, KeptFd};
 use crate::sys::{Pid, inbox, socket, wait};
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
@@ -21,8 +21,7 @@ pub(crate) struct Link {
     pub(crate) pid: Pid,
     /// When it was started.
     pub(crate) started: Time,
-    #[serde(with = "carried")]
-    socket: OwnedFd,
+    socket: KeptFd<OwnedFd>,
     /// When the ping was sent that has no answer yet.
     asked: Option<Time>,
     pings: u64,
@@ -54,6 +53,7 @@ impl Link {
     pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
         let unsent = VecDeque::new();
         let (asked, over) = (None, false);
+        let socket = socket.into();
         Link { pid, started, socket, asked, pings: 0, said: false, over, killed: 0, unsent }
     }
 

@@ -10,7 +10,7 @@
 //! Not here: what is a line ([`super::stream`]), who writes files ([`super::files`]).
 
 use super::limit;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::sys::{device, memfd};
 use groundstate_units::text::log_level::DAEMON;
 use groundstate_units::text::name::Name;
@@ -27,12 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// PID 1's part: both ends of the pipe, and the memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stage {
-    #[serde(with = "carried")]
-    memory: OwnedFd,
-    #[serde(with = "carried")]
-    into: OwnedFd,
-    #[serde(with = "carried")]
-    out: OwnedFd,
+    memory: KeptFd<OwnedFd>,
+    into: KeptFd<OwnedFd>,
+    out: KeptFd<OwnedFd>,
 }
 
 impl Stage {
@@ -40,7 +37,7 @@ impl Stage {
     pub(crate) fn new() -> io::Result<Stage> {
         let memory = memfd::create(c"groundstate-log")?;
         let (out, into) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        Ok(Stage { memory, into, out })
+        Ok(Stage { memory: memory.into(), into: into.into(), out: out.into() })
     }
 
     /// What the logger needs of it.
@@ -51,7 +48,7 @@ impl Stage {
     /// The same for the logger, in its process.
     pub(super) fn copy(&self) -> io::Result<Stage> {
         let [memory, into, out] = self.fds().map(|fd| fd.try_clone_to_owned());
-        Ok(Stage { memory: memory?, into: into?, out: out? })
+        Ok(Stage { memory: memory?.into(), into: into?.into(), out: out?.into() })
     }
 }
 
@@ -181,7 +178,7 @@ impl Intake {
         // As many pieces fit into the one as into the other.
         let size = fcntl(&stage.into, FcntlArg::F_GETPIPE_SZ)?;
         fcntl(&write, FcntlArg::F_SETPIPE_SZ(size))?;
-        let memory = Arc::new(File::from(stage.memory));
+        let memory = Arc::new(File::from(stage.memory.into_inner()));
         let mut head: Head = get(&memory, 0);
         if head.bytes > 0 && device::unread(&stage.out)? > 0 {
             head.end = head.next;
@@ -189,8 +186,8 @@ impl Intake {
         (head.bytes, head.next) = (0, 0);
         let mut intake = Intake {
             memory,
-            into: stage.into,
-            out: stage.out,
+            into: stage.into.into_inner(),
+            out: stage.out.into_inner(),
             copy: (read, write),
             head,
             waiting: VecDeque::new(),

@@ -11,7 +11,7 @@
 //! in between leaves some twice, until their run is over.
 
 use super::{limit, message};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::sys::socket::{self, Received};
 use groundstate_units::machine::event::RunId;
 use nix::sys::resource::{Resource, getrlimit};
@@ -32,17 +32,14 @@ pub(crate) struct ReadEnd {
     /// Whose.
     pub(crate) run: RunId,
     /// Non-blocking, close-on-exec.
-    #[serde(with = "carried")]
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: KeptFd<OwnedFd>,
 }
 
 /// The messages under way between two sockets of ours.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stash {
-    #[serde(with = "carried")]
-    into: OwnedFd,
-    #[serde(with = "carried")]
-    out: OwnedFd,
+    into: KeptFd<OwnedFd>,
+    out: KeptFd<OwnedFd>,
     /// Messages in it.
     messages: usize,
     /// Read ends in it, dead ones too.
@@ -63,6 +60,7 @@ impl Stash {
         let _ = setsockopt(&into, sockopt::SndBufForce, &MEMORY);
         let (allowed, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let most = usize::try_from(allowed / 2).unwrap_or(usize::MAX);
+        let (into, out) = (into.into(), out.into());
         Ok(Stash { into, out, messages: 0, held: 0, most, table: Vec::new() })
     }
 
@@ -204,7 +202,7 @@ pub(crate) fn look_into(
 fn read_ends(got: Received, bytes: &[u8]) -> Vec<ReadEnd> {
     let runs: Vec<RunId> =
         bytes.get(..got.length).and_then(|b| message::decode(b).ok()).unwrap_or_default();
-    runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd }).collect()
+    runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd: fd.into() }).collect()
 }
 
 #[cfg(test)]
@@ -215,7 +213,7 @@ mod tests {
 
     fn end(run: u64) -> (ReadEnd, io::PipeWriter) {
         let (read, write) = io::pipe().unwrap();
-        (ReadEnd { run: RunId(run), fd: read.into() }, write)
+        (ReadEnd { run: RunId(run), fd: OwnedFd::from(read).into() }, write)
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod allowance;
 pub(crate) mod message;
 
 use crate::foreign::{self, Foreign};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::sys::impatience::impatiently;
 use crate::sys::inbox;
@@ -44,8 +44,7 @@ pub(crate) struct Datagram {
 /// The socket.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Notify {
-    #[serde(with = "carried")]
-    socket: OwnedFd,
+    socket: KeptFd<OwnedFd>,
     /// Was at the path before the one there now: what was sent to it is heard first.
     #[serde(skip)]
     former: Option<OwnedFd>,
@@ -107,7 +106,7 @@ impl Notify {
 
     fn with(socket: OwnedFd, path: String) -> Notify {
         let (waiting, former) = (VecDeque::new(), None);
-        let allowance = Allowance::default();
+        let (socket, allowance) = (socket.into(), Allowance::default());
         Notify { socket, former, path, ready: true, dropped: 0, waiting, allowance, is_ours: true }
     }
 
@@ -116,7 +115,7 @@ impl Notify {
     pub(crate) fn bind_anew(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let fresh = Notify::bound(registry, token, &self.path)?;
         self.read_ahead();
-        let former = std::mem::replace(&mut self.socket, fresh);
+        let former = std::mem::replace(&mut *self.socket, fresh);
         impatiently(|| self.former = Some(former));
         self.ready = true;
         Ok(())

@@ -218,7 +218,7 @@ impl Init {
         let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
         let (name, targets) = (running.name.clone(), running.targets.clone());
         let is_start = matches!(part, Part::Start(_));
-        match running.output.clone() {
+        match running.output.as_deref().cloned() {
             Some(output) => Ok(output),
             None => self.helper_output(&name, &targets, spec, spec.log, is_start),
         }
@@ -296,7 +296,7 @@ impl Init {
         let mut source = SourceFd(&read.as_raw_fd());
         let registry = self.poll.registry();
         ask_again(|| registry.register(&mut source, token, Interest::READABLE))?;
-        let ready = ReadyPipe { token: token.0, pipe: read };
+        let ready = ReadyPipe { token: token.0, pipe: read.into() };
         // Of an earlier line of the same start: what it says counts no more.
         if let Some(before) = running.ready_pipe.replace(ready) {
             self.runs.unwatch(before.token);

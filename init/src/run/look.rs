@@ -8,7 +8,7 @@ use super::pid_file::{self, By, Fault, Said};
 use super::procedure::{Deed, Part, Procedure};
 use super::running::{Main, Search};
 use crate::event_loop::Init;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::mounted;
 use crate::sys::{Pid, process, wait};
@@ -45,8 +45,7 @@ pub(crate) struct Look {
     /// Who looks.
     pid: i32,
     /// Where it says what it has seen, before it ends.
-    #[serde(with = "carried")]
-    answer: OwnedFd,
+    answer: KeptFd<OwnedFd>,
     /// Nobody waits longer.
     pub(super) until: Time,
 }
@@ -237,7 +236,7 @@ impl Init {
             Ok((pid, answer)) => {
                 let (pid, until) = (pid.as_raw(), self.now.after(limit::PID_FILE_ANSWER));
                 self.runs.own(pid, run, Part::Look);
-                let look = Look { question, pid, answer, until };
+                let look = Look { question, pid, answer: answer.into(), until };
                 if let Some(before) = self.runs.looks.insert(run, look) {
                     before.give_up();
                 }
@@ -302,7 +301,7 @@ impl Init {
 
     /// After a crash: asks again what was asked. The crashed image may have read the answer.
     pub(crate) fn look_at_pid_files_again(&mut self) {
-        let looks = std::mem::take(&mut self.runs.looks);
+        let looks = std::mem::take(&mut *self.runs.looks);
         for (run, look) in looks {
             let question = look.question;
             look.give_up();

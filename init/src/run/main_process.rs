@@ -164,7 +164,7 @@ impl Init {
                 let mut source = SourceFd(&pidfd.as_raw_fd());
                 let registry = self.poll.registry();
                 let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
-                Main::Other { pid, pidfd, token: token.0 }
+                Main::Other { pid, pidfd: pidfd.into(), token: token.0 }
             }
         });
         match before {

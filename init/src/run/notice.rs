@@ -78,7 +78,7 @@ impl Init {
     /// worth of what lies in the socket's queue, which holds less (net.unix.max_dgram_qlen).
     pub(crate) fn hear_out(&mut self) {
         let now = self.now;
-        let ahead = self.notify.as_ref().map_or(0, Notify::waiting);
+        let ahead = self.notify.as_deref().map_or(0, Notify::waiting);
         let most = ahead.saturating_add(limit::NOTIFICATIONS_A_TURN);
         self.hear_by(most, |notify| notify.receive_at_once(now));
     }

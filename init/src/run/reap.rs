@@ -146,6 +146,9 @@ impl Init {
 
     /// Cgroups have emptied.
     pub(crate) fn emptied(&mut self) {
+        if !self.tracker.may_have_news() {
+            return;
+        }
         for run in self.tracker.emptied() {
             self.course(run, |_| vec![Deed::Look]);
         }

@@ -2,7 +2,7 @@
 //! Facts only, kept over an end of this image; which run a pid is of is in [`super::table`].
 
 use super::procedure::{Alarm, Part, Procedure};
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::spawn::Report;
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::spec::{NotifyAccess, Run};
@@ -26,8 +26,7 @@ pub(crate) enum Main {
         /// Its pid.
         pid: i32,
         /// The process itself.
-        #[serde(with = "carried")]
-        pidfd: OwnedFd,
+        pidfd: KeptFd<OwnedFd>,
         /// Of the poll.
         token: usize,
     },
@@ -95,8 +94,7 @@ pub(crate) struct ReadyPipe {
     /// Of the poll.
     pub(crate) token: usize,
     /// The end that is read.
-    #[serde(with = "carried")]
-    pub(crate) pipe: OwnedFd,
+    pub(crate) pipe: KeptFd<OwnedFd>,
 }
 
 /// One run.
@@ -104,7 +102,8 @@ pub(crate) struct ReadyPipe {
 pub(crate) struct Running {
     /// Its unit.
     pub(crate) name: Name,
-    /// What it was started with: [`Run`], encoded, as in its generation.
+    /// What it was started with: [`Run`], encoded, as in its generation. A record of its own.
+    #[serde(skip)]
     pub(crate) definition: Arc<[u8]>,
     /// The same decoded, while lines of its start are still to be run.
     #[serde(skip)]
@@ -128,8 +127,7 @@ pub(crate) struct Running {
     /// Children not known to have become their program.
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while lines of its start are still to be run.
-    #[serde(with = "carried")]
-    pub(crate) output: Option<Rc<OwnedFd>>,
+    pub(crate) output: Option<KeptFd<Rc<OwnedFd>>>,
     /// Its first process was started, and asked for its conditions.
     pub(crate) begun: bool,
     /// What it waits for in time.
@@ -165,7 +163,7 @@ impl Running {
             main: None,
             last_main: 0,
             reports: Vec::new(),
-            output: Some(output),
+            output: Some(output.into()),
             begun: false,
             alarms: BTreeMap::new(),
             ready_pipe: None,
@@ -214,6 +212,6 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_each_run_stays_small() {
-        assert!(size_of::<Running>() <= 392, "{}", size_of::<Running>());
+        assert!(size_of::<Running>() <= 408, "{}", size_of::<Running>());
     }
 }

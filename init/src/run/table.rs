@@ -7,6 +7,7 @@ use super::reap::Reaped;
 use super::running::{Main, Running};
 use crate::process;
 use crate::state::table::Table;
+use crate::state::watched::Watched;
 use crate::store::Store;
 use crate::sys::Pid;
 use groundstate_units::machine::event::RunId;
@@ -21,9 +22,9 @@ pub(crate) type Looks = BTreeMap<RunId, Look>;
 #[derive(Default)]
 pub(crate) struct Runs {
     /// What services left for their next runs.
-    pub(crate) store: Store,
+    pub(crate) store: Watched<Store>,
     /// Pid files that are being looked at.
-    pub(crate) looks: Looks,
+    pub(crate) looks: Watched<Looks>,
     by_id: Table<RunId, Box<Running>>,
     /// The latest of each unit.
     by_name: BTreeMap<Name, RunId>,
@@ -50,7 +51,7 @@ impl Runs {
         looks: Looks,
         reaped: impl Iterator<Item = &'a Reaped>,
     ) -> Runs {
-        let mut runs = Runs { store, looks, ..Runs::default() };
+        let mut runs = Runs { store: store.into(), looks: looks.into(), ..Runs::default() };
         reaped.for_each(|one| runs.has_ended(one.pid, one.run, one.part));
         for (id, running) in all {
             let lines = running.lines.iter().map(|(pid, _)| *pid);
@@ -338,7 +339,7 @@ mod tests {
     /// A run whose main process was found.
     fn found(runs: &mut Runs, run: RunId, pid: i32, token: usize) {
         let mut running = running(run, &format!("of-{}", run.0));
-        running.main = Some(Main::Other { pid, pidfd: null(), token });
+        running.main = Some(Main::Other { pid, pidfd: null().into(), token });
         runs.insert(run, running);
         runs.adopt(pid, token, run);
     }
@@ -348,7 +349,7 @@ mod tests {
         let (mut runs, run) = (Runs::default(), RunId(7));
         found(&mut runs, run, 42, 2);
         if let Some(running) = runs.get_mut(run) {
-            running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null() });
+            running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null().into() });
         }
         runs.own(41, run, Part::Start(0));
         runs.watch(1, run);
@@ -396,7 +397,7 @@ mod tests {
         for (kind, run) in [(Kind::ForegroundNotified, one), (Kind::BackgroundPidfile, other)] {
             let pid = i32::try_from(run.0).unwrap() * 10;
             let mut running = of_kind(kind, run, &format!("of-{}", run.0));
-            running.main = Some(Main::Other { pid, pidfd: null(), token: 1 });
+            running.main = Some(Main::Other { pid, pidfd: null().into(), token: 1 });
             runs.insert(run, running);
             runs.own(pid + 1, run, line);
             assert_eq!(runs.disown(pid + 1), Some((run, line)));

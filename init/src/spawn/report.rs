@@ -4,7 +4,7 @@
 //! closes.
 
 use super::request::Said;
-use crate::journal::carried;
+use crate::journal::carried::{self, KeptFd};
 use crate::process;
 use crate::sys::board::{Board, Progress, SlotId, Stack};
 use crate::sys::child::Step;
@@ -95,8 +95,7 @@ pub(crate) struct Report {
     pub(super) pid: Pid,
     #[serde(skip)]
     pub(super) memory: Option<Shared>,
-    #[serde(with = "carried")]
-    pub(super) pipe: Option<File>,
+    pub(super) pipe: Option<KeptFd<File>>,
     pub(super) said: Said,
     pub(super) decided: bool,
     /// It was cloned into a cgroup without a bound of memory.
@@ -122,8 +121,8 @@ impl Report {
 
     /// Never waits. Anything but `Pending` is final.
     pub(crate) fn verdict(&mut self) -> Verdict {
-        let has_left = match (&mut self.pipe, &self.ground) {
-            (Some(pipe), _) => matches!(pipe.read(&mut [0; 1]), Ok(0)),
+        let has_left = match (&self.pipe, &self.ground) {
+            (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
             (None, Some(ground)) => ground.borrow().has_left(self.slot),
             (None, None) => self.slot == SlotId::NONE,
         };

@@ -3,6 +3,7 @@
 use super::prepared::{Prepared, Work};
 use super::report::{Ground, Report};
 use super::request::{Place, Said};
+use crate::journal::carried::KeptFd;
 use crate::sys::board::{Board, SlotId, Stack};
 use crate::sys::child::Step;
 use crate::sys::launch::Shared;
@@ -162,7 +163,7 @@ impl Spawner {
                     slot,
                     pid,
                     memory,
-                    pipe,
+                    pipe: pipe.map(KeptFd::from),
                     said,
                     decided: false,
                     joins,

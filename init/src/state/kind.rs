@@ -57,12 +57,24 @@ pub(crate) enum Kind {
     Suspects = 24,
     /// What is left to do: facts, orders, effects, reaped processes.
     Pending = 25,
+    /// One child of init's own making, by its pid.
+    Child = 26,
+    /// What a run was started with; it never changes.
+    Definition = 27,
 }
 
 impl Kind {
     /// The key of the only record of this kind.
     pub(crate) fn key(self) -> [u8; 1] {
         [self as u8]
+    }
+
+    /// The key of one of many records of this kind.
+    pub(crate) fn key_of(self, entry: &impl Key) -> Vec<u8> {
+        let mut key = Vec::with_capacity(9);
+        key.push(self as u8);
+        entry.put(&mut key);
+        key
     }
 }
 
@@ -81,6 +93,17 @@ impl Key for u64 {
 
     fn of(bytes: &[u8]) -> Option<u64> {
         bytes.try_into().ok().map(u64::from_be_bytes)
+    }
+}
+
+/// A pid.
+impl Key for i32 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.to_be_bytes());
+    }
+
+    fn of(bytes: &[u8]) -> Option<i32> {
+        bytes.try_into().ok().map(i32::from_be_bytes)
     }
 }
 

@@ -17,6 +17,7 @@
 
 use super::kind::{Key, Kind};
 use super::table::Table;
+use super::watched::Watched;
 use crate::sys::shared_memory::SharedMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -56,6 +57,8 @@ pub(crate) struct Store {
     staged: Staged,
     /// A changed record could not be encoded: the log no longer has all of the state.
     is_incomplete: bool,
+    /// The last commit failed: what it staged still waits, so the index is not what comes next.
+    is_behind: bool,
 }
 
 /// The changes of the turn under way.
@@ -77,7 +80,8 @@ impl Store {
         let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
         memory.put(0, &MAGIC);
         let (index, staged) = (BTreeMap::new(), Staged::default());
-        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged, is_incomplete: false })
+        let (is_incomplete, is_behind) = (false, false);
+        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged, is_incomplete, is_behind })
     }
 
     /// The store that an earlier image of init has left. The error is for the console.
@@ -99,7 +103,9 @@ impl Store {
         let active = usize::from(word & SECOND != 0);
         let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
         let (index, staged) = (BTreeMap::new(), Staged::default());
-        let mut store = Store { memory, active, end, index, live: 0, staged, is_incomplete: false };
+        let (is_incomplete, is_behind) = (false, false);
+        let mut store =
+            Store { memory, active, end, index, live: 0, staged, is_incomplete, is_behind };
         store.read_log(half).map_err(|at| format!("the state is damaged at byte {at}"))?;
         Ok(store)
     }
@@ -180,12 +186,32 @@ impl Store {
         let same = committed.is_some_and(|(place, of)| {
             of == length && self.memory.get(start + place, of) == bytes.get(at..)
         });
-        if same {
+        if same && !self.is_behind {
             bytes.truncate(begin);
             return true;
         }
         frames.push((Box::from(key), at, length));
         seal(bytes, begin, key.len())
+    }
+
+    /// Stages a value that may have changed since the last call. False: as in [`Store::put`].
+    pub(crate) fn put_watched<T: Serialize>(&mut self, kind: Kind, value: &mut Watched<T>) -> bool {
+        if value.take_change() {
+            return self.put(&kind.key(), &**value);
+        }
+        debug_assert!(self.has(kind, &**value), "{kind:?} has changed and is not marked so");
+        true
+    }
+
+    /// The committed record of this kind is of this value.
+    fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
+        let committed = self.get(&kind.key()).and_then(|bytes| bytes.get(1..));
+        self.is_behind || postcard::to_extend(value, Vec::new()).ok().as_deref() == committed
+    }
+
+    /// Stages a value that never changes, unless it is committed. False: as in [`Store::put`].
+    pub(crate) fn put_once(&mut self, key: &[u8], value: &impl Serialize) -> bool {
+        (self.index.contains_key(key) && !self.is_behind) || self.put(key, value)
     }
 
     /// Stages the entries of a table that changed since the last call. False: as in [`Store::put`].
@@ -196,8 +222,7 @@ impl Store {
     ) -> bool {
         let mut whole = true;
         for name in table.take_changes() {
-            let mut key = kind.key().to_vec();
-            name.put(&mut key);
+            let key = kind.key_of(&name);
             match table.get(&name) {
                 Some(value) => whole &= self.put(&key, value),
                 None => self.remove(&key),
@@ -230,7 +255,7 @@ impl Store {
 
     /// Stages the removal of a record.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if !self.index.contains_key(key) {
+        if !self.index.contains_key(key) && !self.is_behind {
             return;
         }
         let Staged { bytes, frames } = &mut self.staged;
@@ -261,14 +286,16 @@ impl Store {
             return Ok(());
         }
         let needed = self.end + self.staged.bytes.len();
+        // A failure leaves what was staged for the next commit.
+        self.is_behind = true;
         if needed > self.half() {
             self.compact()?;
         }
-        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
         let at = HEADER + self.active * self.half() + self.end;
-        if !self.memory.put(at, &bytes) {
+        if !self.memory.put(at, &self.staged.bytes) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
         for (key, value, length) in frames {
             let size = FRAME + key.len();
             let before = match length {
@@ -283,6 +310,7 @@ impl Store {
         self.end += bytes.len();
         let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
         self.memory.set_word(COMMIT, word);
+        self.is_behind = false;
         // The buffer of a large turn is not kept.
         if bytes.capacity() <= HALF {
             self.staged.bytes = bytes;

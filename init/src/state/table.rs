@@ -84,6 +84,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Table { entries, changed: BTreeSet::new() }
     }
 
+    /// The keys that [`Table::take_changes`] would give.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &K> {
+        self.changed.iter()
+    }
+
     /// The keys of the entries that may have changed, or were removed, since the last call.
     pub(crate) fn take_changes(&mut self) -> BTreeSet<K> {
         std::mem::take(&mut self.changed)

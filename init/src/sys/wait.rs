@@ -102,11 +102,17 @@ pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
 
 /// Children this process made itself and has not reaped. What else is its child was left to it
 /// by others (PID 1 and subreapers are). One thread: the lock is never waited for.
-static MADE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static MADE: Mutex<Made> = Mutex::new(Made { all: BTreeSet::new(), changed: BTreeSet::new() });
+
+struct Made {
+    all: BTreeSet<i32>,
+    /// Pids that were added or removed since the last commit.
+    changed: BTreeSet<i32>,
+}
 
 /// A child of our own making, not reaped yet.
 pub(crate) fn is_made(pid: Pid) -> bool {
-    MADE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid.as_raw())
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).all.contains(&pid.as_raw())
 }
 
 /// Sends `signal` to a child that this process, or an image of it before, has made. ESRCH: it is none any
@@ -115,9 +121,11 @@ pub(crate) fn kill_made(pid: Pid, signal: u8) -> io::Result<()> {
     if is_made(pid) { super::signal::kill(pid, signal) } else { Err(Errno::ESRCH.into()) }
 }
 
-/// All of them, for an image of init that goes on with them.
-pub(crate) fn all_made() -> Vec<i32> {
-    MADE.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+/// The children of its own making that were added (true) or removed since the last call.
+pub(crate) fn take_made_changes() -> Vec<(i32, bool)> {
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = std::mem::take(&mut made.changed);
+    changed.into_iter().map(|pid| (pid, made.all.contains(&pid))).collect()
 }
 
 /// These were made by an earlier image of this process.
@@ -131,11 +139,16 @@ pub(crate) fn reaped_before(pid: Pid) {
 }
 
 pub(super) fn made(pid: Pid) {
-    MADE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid.as_raw());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.all.insert(pid.as_raw());
+    made.changed.insert(pid.as_raw());
 }
 
 fn unmake(pid: Pid) {
-    MADE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.all.remove(&pid.as_raw()) {
+        made.changed.insert(pid.as_raw());
+    }
 }
 
 fn id(pid: Pid) -> io::Result<libc::id_t> {

@@ -7,7 +7,7 @@
 use super::listening::Listening;
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
-use crate::journal::carried;
+use crate::journal::carried::KeptFd;
 use crate::limit;
 use crate::sys::impatience::impatiently;
 use crate::sys::socket as raw;
@@ -82,8 +82,7 @@ pub(super) struct Connection {
     /// As in LISTEN_FDNAMES.
     fd_name: String,
     /// Until the unit's process has it.
-    #[serde(with = "carried")]
-    fd: Option<Rc<OwnedFd>>,
+    fd: Option<KeptFd<Rc<OwnedFd>>>,
 }
 
 /// What has become of a socket's connections.
@@ -167,7 +166,7 @@ impl Init {
             socket: listening.unit.clone(),
             peer,
             fd_name: fd_name.unwrap_or_else(|| "connection".to_string()),
-            fd: Some(Rc::new(connection)),
+            fd: Some(Rc::new(connection).into()),
         };
         self.triggers.connections.insert(place.clone(), one);
         self.facts.push_back(Event::Fire(place));
@@ -196,8 +195,9 @@ impl Init {
             time: self.shown_by().wall_of(self.now),
             reason: reason.to_string(),
         };
+        let socket = one.socket.clone();
         let all = self.triggers.listening.values_mut();
-        for listening in all.filter(|listening| listening.unit == one.socket) {
+        for listening in all.filter(|listening| listening.unit == socket) {
             listening.counts.failed = listening.counts.failed.saturating_add(1);
             listening.counts.last_failure = Some(broken.clone());
         }
@@ -206,7 +206,7 @@ impl Init {
     /// What the unit's process is handed; None: it serves no connection.
     pub(super) fn connection_of(&self, unit: &Name) -> Option<(String, Rc<OwnedFd>)> {
         let one = self.triggers.connections.get(unit)?;
-        Some((one.fd_name.clone(), one.fd.clone()?))
+        Some((one.fd_name.clone(), one.fd.as_deref().cloned()?))
     }
 
     /// The unit runs for connections and nothing else.

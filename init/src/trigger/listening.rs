@@ -100,9 +100,10 @@ impl Listening {
 impl Init {
     /// Polls the sockets that are to be polled, and no others.
     pub(crate) fn attend(&mut self) {
-        if !std::mem::take(&mut self.triggers.unsettled) {
+        if !self.triggers.unsettled {
             return;
         }
+        self.triggers.unsettled = false;
         let now = self.now;
         let runs: Vec<RunId> = self.triggers.listening.keys().copied().collect();
         for run in runs {

@@ -5,7 +5,7 @@ use super::message::{MESSAGE, Order, Report};
 use super::places::{NO_PLACE, Places, Row};
 use super::{clock, watcher};
 use crate::insistence::ask_again;
-use crate::journal::carried;
+use crate::journal::carried::{self, KeptFd};
 use crate::limit;
 use crate::sys::{Pid, process, socket as raw, wait};
 use groundstate_units::text::time::Time;
@@ -32,8 +32,7 @@ impl Post {
 struct Link {
     #[serde(with = "carried::pid")]
     pid: Pid,
-    #[serde(with = "carried")]
-    socket: OwnedFd,
+    socket: KeptFd<OwnedFd>,
     since: Time,
     unsent: VecDeque<Vec<u8>>,
     /// It has not taken orders for so long that it is to be replaced.
@@ -119,7 +118,8 @@ impl Lookout {
             Ok((pid, socket)) => {
                 let unsent = VecDeque::new();
                 let (given_up, is_own) = (false, true);
-                let link = Link { pid, socket, since: now, unsent, given_up, is_own };
+                let link =
+                    Link { pid, socket: socket.into(), since: now, unsent, given_up, is_own };
                 Ok(self.link.insert(link).socket.as_fd())
             }
             Err(error) => {
@@ -230,7 +230,7 @@ mod tests {
         });
         let (pid, since) = (pid.unwrap(), Time::ZERO);
         let (unsent, given_up, is_own) = (VecDeque::new(), false, true);
-        let link = Link { pid, socket: ours, since, unsent, given_up, is_own };
+        let link = Link { pid, socket: ours.into(), since, unsent, given_up, is_own };
         let mut lookout = Lookout { link: Some(link), ..Lookout::new(Post::Paths) };
         for number in 0..2 * limit::LOOKOUT_UNSENT as u64 {
             lookout.order(&Order::Rest(RunId(number))).unwrap();

@@ -103,8 +103,16 @@ impl Triggers {
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let starts = [self.clock.start_at, self.paths.start_at];
+        let starts = Post::ALL.map(|post| self.starts_at(post));
         [self.rested_at, self.silent_at()].into_iter().chain(starts).flatten().min()
+    }
+
+    /// When the lookout is to be started.
+    fn starts_at(&self, post: Post) -> Option<Time> {
+        match post {
+            Post::Clock => self.clock.start_at,
+            Post::Paths => self.paths.start_at,
+        }
     }
 
     /// Somebody is to be heard without the poll having to say so.
@@ -244,7 +252,8 @@ impl Init {
     /// What is due by now.
     pub(crate) fn triggers_due(&mut self) {
         let now = self.now;
-        if self.triggers.rested_at.take_if(|at| *at <= now).is_some() {
+        if self.triggers.rested_at.is_some_and(|at| at <= now) {
+            self.triggers.rested_at = None;
             self.triggers.unsettled = true;
         }
         self.hear_lookouts();

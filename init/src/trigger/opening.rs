@@ -8,7 +8,7 @@ use crate::clock;
 use crate::event_loop::Init;
 use crate::foreign::Foreign;
 use crate::insistence::ask_again;
-use crate::journal::carried;
+use crate::journal::carried::{self, KeptFd};
 use crate::limit;
 use crate::sys::{Pid, process, socket as raw, wait};
 use crate::voice::Level;
@@ -42,8 +42,7 @@ pub(super) struct Opening {
     socket: Socket,
     #[serde(with = "carried::pid")]
     pub(super) pid: Pid,
-    #[serde(with = "carried")]
-    answers: OwnedFd,
+    answers: KeptFd<OwnedFd>,
     token: usize,
     /// It has nothing more to say, and only its end is waited for.
     answered: bool,
@@ -155,6 +154,7 @@ impl Init {
             work(&theirs, &socket)
         })?;
         let (unit, token) = (unit.clone(), self.tokens.next().0);
+        let answers = answers.into();
         let (answered, given_up, has_answer) = (false, false, false);
         Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })
     }
@@ -210,7 +210,7 @@ impl Init {
         } else if !opening.answered {
             self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
-        self.closing.push(opening.answers);
+        self.closing.push(opening.answers.into_inner());
     }
 }
 

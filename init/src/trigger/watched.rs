@@ -163,6 +163,9 @@ impl Init {
     /// Says so once of each path unit whose paths do not answer.
     pub(super) fn say_silent(&mut self) {
         let now = self.now;
+        if self.triggers.silent_at().is_none_or(|at| at > now) {
+            return;
+        }
         let mut silent = Vec::new();
         for watched in self.triggers.watched.values_mut() {
             if let Some(asked) = &mut watched.asked
@@ -222,6 +225,9 @@ impl Init {
 
     /// Those that said more than a turn's share in the last turn.
     pub(super) fn hear_lookouts(&mut self) {
+        if !self.triggers.has_more() {
+            return;
+        }
         for post in std::mem::take(&mut self.triggers.unheard) {
             self.hear_lookout(post, limit::REPORTS_A_TURN);
         }
@@ -298,7 +304,7 @@ impl Init {
     pub(super) fn lookouts_due(&mut self) {
         for post in Post::ALL {
             let now = self.now;
-            if self.triggers.lookout(post).start_at.is_some_and(|at| at <= now) {
+            if self.triggers.starts_at(post).is_some_and(|at| at <= now) {
                 self.start_lookout(post);
             }
         }

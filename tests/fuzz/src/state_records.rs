@@ -40,15 +40,16 @@ const KINDS: [Kind; 18] = [
 /// Whether all records can be read. Panics where one of the promises is broken.
 pub fn state_records(bytes: &[u8]) -> Option<()> {
     let mut parts = read(&composed(bytes)).ok()?;
-    if let Some(notify) = parts.notify.take() {
+    let notify = parts.notify.take();
+    // Refused or built, without a panic.
+    let _ = parts.machine();
+    if let Some(notify) = notify {
         // Dropped, it would unlink the file that it names.
         std::mem::forget(notify);
         for number in 3..DESCRIPTORS {
             let _ = nix::unistd::close(number);
         }
     }
-    // Refused or built, without a panic.
-    let _ = parts.machine();
     Some(())
 }
 
@@ -65,7 +66,8 @@ impl Serialize for Plain<'_> {
 
 fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     let mut store = Store::new().map_err(|error| error.to_string())?;
-    for (kind, body) in KINDS.into_iter().zip(bodies) {
+    // A component that is missing has no record.
+    for (kind, body) in KINDS.into_iter().zip(bodies).filter(|(_, body)| !body.is_empty()) {
         let is_entry = [Kind::Tracked, Kind::Family, Kind::LastEvent].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
