@@ -78,14 +78,16 @@ impl Init {
 
     /// Commits what has changed. The next image finds this state, and the inbox is empty from here on.
     pub(crate) fn commit(&mut self) {
+        let inputs = inbox::last();
         self.store_changes();
+        // Also where nothing can be stored: a full inbox would keep inputs in the kernel for ever.
+        inbox::committed(inputs);
         self.closing.clear();
         self.forget_answers();
     }
 
     fn store_changes(&mut self) {
         let Some(mut store) = self.lineage.store.take() else { return };
-        let inputs = inbox::last();
         let staged = self.stage(&mut store);
         let committed = match staged {
             true => store.commit().map_err(|error| error.to_string()),
@@ -97,10 +99,7 @@ impl Init {
         }
         self.lineage.store = Some(store);
         match committed {
-            Ok(()) => {
-                inbox::committed(inputs);
-                self.loader.origin.committed();
-            }
+            Ok(()) => self.loader.origin.committed(),
             Err(why) if was_committed => {
                 let then = "services would run on after a crash of init, unsupervised";
                 self.say(Level::Warning, format_args!("the state cannot be stored: {why}; {then}"));
