@@ -1,9 +1,9 @@
-//! Scenario files: units, timed events, and what must follow, as data.
+//! Scenario files: test cases as data, with units, timed events and expected results.
 //!
-//! A file is a YAML list of cases. Each is run against the real loader and the real
-//! machine on a virtual clock; processes do nothing unless an event says so. The
-//! result is the first difference of each case. The form of the files is told in
-//! `tests/scenarios/README.md`. No rule of the system is repeated here.
+//! A file is a YAML list of cases. Each runs against the real loader and the real machine on a
+//! virtual clock; processes do nothing unless an event says so. The result is the first difference
+//! of each case. `tests/scenarios/README.md` describes the format. No rule of the system is
+//! repeated here.
 
 mod clock;
 mod expectation;
@@ -25,7 +25,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of one file.
+/// Limit of bytes of one file.
 const BYTES: usize = 64 * 1024 * 1024;
 
 /// One case as written.
@@ -34,10 +34,10 @@ const BYTES: usize = 64 * 1024 * 1024;
 struct Case {
     #[serde(rename = "case")]
     _case: String,
-    /// For readers.
+    /// Text for readers only.
     #[serde(default, rename = "kills")]
     _kills: Option<Value>,
-    /// For readers.
+    /// Text for readers only.
     #[serde(default, rename = "checked")]
     _checked: Option<Value>,
     units: Vec<Value>,
@@ -50,7 +50,7 @@ struct Case {
     steps: Vec<Step>,
 }
 
-/// Units that come from a source, and its roots.
+/// Units of a source, and its roots.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -66,29 +66,29 @@ struct Source {
 struct Step {
     at: String,
     event: String,
-    /// `reload`: these replace those of the same name.
+    /// For `reload`: units that replace those of the same name.
     #[serde(default)]
     units: Vec<Value>,
-    /// `reload`: these are gone.
+    /// For `reload`: units to remove.
     #[serde(default)]
     remove: Vec<String>,
-    /// `reload`: these sources replace those of the same name.
+    /// For `reload`: sources that replace those of the same name.
     #[serde(default)]
     sources: BTreeMap<String, Source>,
     #[serde(flatten)]
     expected: expectation::Expected,
 }
 
-/// How one case went.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseResult {
-    /// Its sentence.
+    /// The title of the case.
     pub case: String,
-    /// The first difference; None: it passed.
+    /// The first difference; `None` if the case passed.
     pub difference: Option<String>,
 }
 
-/// Runs all cases of a file. A file that can not be read as such is one failed case.
+/// Runs all cases of a file. A file that cannot be parsed is one failed case.
 pub fn run(text: &str, file: &str) -> Vec<CaseResult> {
     let limits =
         yaml::Limits { bytes: BYTES, depth: limit::YAML_DEPTH, nodes: BYTES, whole_lines: false };
@@ -112,7 +112,7 @@ pub fn run(text: &str, file: &str) -> Vec<CaseResult> {
     values.into_iter().enumerate().map(|(number, value)| run_value(number, value)).collect()
 }
 
-/// Every scalar is a text; what it means is for whoever reads it.
+/// Converts YAML to JSON; every scalar is a string that the caller interprets.
 fn json(node: &yaml::Node) -> Value {
     match &node.value {
         yaml::Value::Scalar(scalar) if scalar.is_null() => Value::Null,
@@ -151,7 +151,7 @@ impl Case {
     }
 }
 
-/// The units of a case as they stand now.
+/// The present units of a case.
 struct Set {
     units: BTreeMap<String, Value>,
     sources: BTreeMap<String, Source>,
@@ -192,7 +192,7 @@ impl Set {
         Ok(())
     }
 
-    /// What the loader makes of it; the other half is what no single unit stands for.
+    /// Loads the units into a generation. Errors if a diagnostic belongs to no single unit.
     fn generation(&self) -> Result<Generation, String> {
         let mut drafts = Vec::new();
         let accounts = Accounts::default();

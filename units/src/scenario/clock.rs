@@ -1,5 +1,5 @@
-//! The machine with a virtual clock: timers due before an event come first, those
-//! due at its very time follow it; all orders are written down.
+//! The machine with a virtual clock: timers due before an event fire first, those due at its time
+//! fire after it. All actions are recorded.
 
 use crate::machine::Machine;
 use crate::machine::action::Action;
@@ -8,20 +8,20 @@ use crate::text::time::Time;
 use crate::unit::policy::Policy;
 use std::time::Duration;
 
-/// Where the settings of a case name no shutdown-deadline: as on a machine.
+/// The shutdown deadline if the settings of a case have none, as on a machine.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(90);
-/// Timers of one step; more is a circle.
+/// Limit of timers in one step; more means a loop.
 const TICKS: usize = 100_000;
 
-/// See the module.
+/// The machine and its clock.
 pub(super) struct Clock {
     pub(super) machine: Machine,
     pub(super) now: Time,
-    /// The operator's policy as it stands.
+    /// The operator's present policy.
     pub(super) policy: Policy,
 }
 
-/// What was seen in one step.
+/// The actions and notes of one step.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) deeds: Vec<String>,
@@ -48,7 +48,7 @@ impl Clock {
         Clock { machine: Machine::new(SHUTDOWN_DEADLINE), now: Time::ZERO, policy }
     }
 
-    /// Lets time pass to just before `at`.
+    /// Advances time to just before `at`.
     pub(super) fn approach(&mut self, at: Time, seen: &mut Seen) -> Result<(), String> {
         if at < self.now {
             return Err("time goes backwards".to_string());
@@ -66,7 +66,7 @@ impl Clock {
         self.machine.audit()
     }
 
-    /// The timers of this very moment.
+    /// Fires the timers of this moment.
     pub(super) fn strike(&mut self, seen: &mut Seen) -> Result<(), String> {
         let now = self.now;
         self.ticks(seen, |due| due <= now)

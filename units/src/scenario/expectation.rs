@@ -1,4 +1,4 @@
-//! What must follow a step, and the first difference to what did.
+//! Expectations after a step, and the first difference from them.
 
 use super::clock::Seen;
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As written; what is not named is not checked.
+/// The expectation as written; only named parts are checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Expected {
@@ -93,8 +93,9 @@ fn yes(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// A unit's state in the words of the file. `failed(dependency)` is failed with reason
-/// dependency, missing or masked; another reason in parentheses is compared where it is asked for.
+/// Returns a unit's state in the words of the file. `failed(dependency)` means failed with reason
+/// dependency, missing or masked; another reason in parentheses is compared only if the case names
+/// it.
 fn state_of(machine: &Machine, unit: &str, expected: &str) -> Result<String, String> {
     let Some(id) = machine.generation().find_unit(unit) else {
         let removed = machine.removed();

@@ -1,4 +1,4 @@
-//! One step's event in words, carried out.
+//! Parses and carries out the event of one step.
 
 use super::clock::{Clock, Seen};
 use super::{Set, Step};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Lets time pass, carries the event out, and lets the timers of the moment follow.
+/// Advances time, applies the event, and fires the timers of the moment after it.
 pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result<Seen> {
     let mut seen = Seen::default();
     clock.approach(time(&step.at)?, &mut seen)?;
@@ -60,7 +60,7 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
     Ok(seen)
 }
 
-/// Seconds with at most six decimals, exactly.
+/// Parses seconds with at most six decimals, exactly.
 fn time(text: &str) -> Result<Time> {
     let bad = || format!("at: `{text}` is no number of seconds");
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -176,7 +176,7 @@ fn span(seconds: &str) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// The present run of a unit, and its type.
+/// Returns the present run of a unit and its type.
 fn run(machine: &Machine, unit: &str) -> Result<(RunId, Option<Kind>)> {
     let generation = machine.generation();
     if let Some(id) = generation.find_unit(unit) {
@@ -201,7 +201,7 @@ fn state(machine: &Machine, unit: &str) -> Option<State> {
     Some(machine.state(id))
 }
 
-/// A report about the present run of a unit.
+/// Returns the event of a report about the present run of a unit.
 fn fact(verb: &str, words: &[&str], clock: &Clock) -> Result<Event> {
     let machine = &clock.machine;
     let [unit, rest @ ..] = words else { return Err(format!("`{verb}` wants a unit")) };
@@ -246,7 +246,8 @@ fn start_failure(errno: i32) -> ExecFailure {
     ExecFailure { stage: Stage::Execve, errno, path: "/x".to_string() }
 }
 
-/// A run becomes ready: a oneshot exits 0, a script exits 0 and leaves a process.
+/// Returns the event that makes a run ready: a oneshot exits 0, a script exits 0 and leaves a
+/// process.
 fn ready(machine: &Machine, unit: &str, id: RunId, kind: Option<Kind>) -> Result<Event> {
     let is = state(machine, unit);
     let is_starting = is == Some(State::Starting) || is == Some(State::Stopping);

@@ -1,16 +1,16 @@
-//! What a socket unit listens to, as written: a path, an abstract name, a port, an
-//! address with a port, a netlink family, a vsock port. The forms are those systemd's
-//! `ListenStream=` and its kin take (systemd.socket(5)).
+//! Addresses of socket units: a path, an abstract name, a port, an address with a port, a netlink
+//! family, or a vsock port. The forms are those of systemd's `ListenStream=` and related keys
+//! (systemd.socket(5)).
 
 use crate::spec::value::{Mistake, is_plain_number, mistake, path};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes of a name in struct sockaddr_un, with its ending NUL.
+/// Size of a name in struct sockaddr_un, including the trailing NUL.
 const UNIX_NAME: usize = 108;
 
-/// What kind of descriptor it is.
+/// The kind of descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sort {
     /// SOCK_STREAM: `listen-stream`.
@@ -28,11 +28,11 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Sort; 6] =
         [Sort::Stream, Sort::Datagram, Sort::Seqpacket, Sort::Fifo, Sort::Special, Sort::Netlink];
 
-    /// The key in a unit file.
+    /// Returns the key in a unit file.
     pub fn as_str(self) -> &'static str {
         match self {
             Sort::Stream => "listen-stream",
@@ -44,35 +44,35 @@ impl Sort {
         }
     }
 
-    /// Clients connect to it.
+    /// Returns true if clients connect to it.
     pub fn connects(self) -> bool {
         matches!(self, Sort::Stream | Sort::Seqpacket)
     }
 }
 
-/// Where.
+/// The address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     /// A path: a unix socket, a FIFO, a special file.
     Path(String),
     /// `@name`: a unix socket without a file.
     Abstract(String),
-    /// A bare port: every address of this machine, IPv6 where there is IPv6.
+    /// A bare port: every address of this machine, with IPv6 if available.
     Port(u16),
     /// One address; the scope is the name or number of an interface.
     Inet(IpAddr, u16, Option<String>),
     /// A netlink family by name (`kobject-uevent`) and a multicast group.
     Netlink(i32, u32),
-    /// vsock(7): None is every one of this machine's own numbers.
+    /// vsock(7); `None` means all context ids of this machine.
     Vsock(Option<u32>, u32),
 }
 
-/// One thing to listen to.
+/// One listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listen {
-    /// What it is.
+    /// The kind.
     pub sort: Sort,
-    /// Where it is.
+    /// The address.
     pub address: Address,
 }
 
@@ -120,10 +120,10 @@ const FAMILIES: [(&str, i32); 16] = [
 
 const HINT: &str = "a path, `@name`, a port, `ADDRESS:PORT`, `[IPv6]:PORT` or `vsock:CID:PORT`";
 
-/// One value of the key of that sort.
+/// Parses one value of the key of that kind.
 ///
 /// # Errors
-/// It is no address, or not one of that sort.
+/// The text is no address, or not one of that kind.
 pub fn parse(sort: Sort, text: &str) -> Result<Listen, Mistake> {
     let address = match sort {
         Sort::Fifo | Sort::Special => Address::Path(path(text)?),

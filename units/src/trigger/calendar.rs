@@ -1,17 +1,17 @@
-//! Calendar expressions as systemd's timers have them (systemd.time(7)):
-//! `Mon..Fri *-*-* 08:00`, `*-*~1 00:00`, `daily`, `Sat 04:30 Europe/Berlin`. Read here;
-//! when one comes next is computed in `elapse`.
+//! Calendar expressions as in systemd timers (systemd.time(7)): `Mon..Fri *-*-* 08:00`, `*-*~1
+//! 00:00`, `daily`, `Sat 04:30 Europe/Berlin`. They are parsed here; `elapse` computes the next
+//! match.
 
 use crate::spec::value::{Mistake, mistake};
 use serde::{Deserialize, Serialize};
 
-/// Microseconds of a second: seconds are counted in them, because they may have a fraction.
+/// Microseconds per second. Seconds are counted in microseconds because they may have a fraction.
 pub(crate) const SECOND: u32 = 1_000_000;
-/// Parts of one list.
+/// Limit of parts of one list.
 const PARTS: usize = 240;
-/// The years an expression may name.
+/// The range of years in an expression.
 pub(crate) const YEARS: (u32, u32) = (1970, 2199);
-/// Bytes of one expression.
+/// Limit of bytes of one expression.
 const LENGTH: usize = 4096;
 
 /// `start`, `start..stop`, `start/step`, `start..stop/step`.
@@ -19,30 +19,30 @@ const LENGTH: usize = 4096;
 pub struct Part {
     /// The first value.
     pub start: u32,
-    /// The last value there can be.
+    /// The last possible value.
     pub stop: Option<u32>,
-    /// From one value to the next; 0: there is only the first.
+    /// The step from one value to the next; 0 for the first value only.
     pub step: u32,
 }
 
-/// Some values of a field; nothing here means every one.
+/// Values of a field; empty means every value.
 pub type Field = Vec<Part>;
 
-/// Whose clock.
+/// The clock of an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ZoneName {
-    /// The machine's.
+    /// The time zone of the machine.
     Local,
     /// UTC.
     Utc,
-    /// That of the time zone database.
+    /// A zone of the time zone database.
     Named(String),
 }
 
 /// One expression.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calendar {
-    /// Bit 0 is Monday; 0: any day of the week.
+    /// Days of the week; bit 0 is Monday, 0 means any day.
     pub weekdays: u8,
     /// Years.
     pub year: Field,
@@ -50,7 +50,7 @@ pub struct Calendar {
     pub month: Field,
     /// 1 to 31; with `from_end`, 1 is the last day of the month.
     pub day: Field,
-    /// Days are counted from the end of the month.
+    /// The days count from the end of the month.
     pub from_end: bool,
     /// 0 to 23.
     pub hour: Field,
@@ -58,7 +58,7 @@ pub struct Calendar {
     pub minute: Field,
     /// In microseconds; at least one part.
     pub second: Field,
-    /// Whose clock it is about.
+    /// The clock.
     pub zone: ZoneName,
 }
 
@@ -82,10 +82,10 @@ const WORDS: [(&str, &str); 13] = [
     ("semi-annually", "*-01,07-01 00:00:00"),
 ];
 
-/// Reads one.
+/// Parses an expression.
 ///
 /// # Errors
-/// It is no calendar expression, in words.
+/// The error in words.
 pub fn parse(text: &str) -> Result<Calendar, Mistake> {
     let hint = "`daily`, `Mon..Fri *-*-* 08:00`, `*-*~1 02:00`, `Sun 04:30 Europe/Berlin`: systemd.time(7)";
     if text.len() > LENGTH {
@@ -114,7 +114,7 @@ fn read(text: &str) -> Option<Calendar> {
     calendar.is_possible().then_some(calendar)
 }
 
-/// The last word, where it is the name of a zone.
+/// Splits off the last word if it is the name of a zone.
 fn split_zone(text: &str) -> (&str, ZoneName) {
     let Some((before, last)) = text.rsplit_once(' ') else { return (text, ZoneName::Local) };
     if last.eq_ignore_ascii_case("utc") {
@@ -132,7 +132,7 @@ fn split_zone(text: &str) -> (&str, ZoneName) {
     (text, ZoneName::Local)
 }
 
-/// A day's name at the beginning, and the bytes of it. Long names first.
+/// Returns the day's name at the start and its length. Long names come first.
 fn day_at_start(text: &str) -> Option<(u8, usize)> {
     let starts = |name: &str| {
         let head = text.get(..name.len())?;
@@ -227,7 +227,7 @@ impl Reader<'_> {
             return Some(calendar);
         }
         let first = self.field(1)?;
-        // What ends here, or at a colon, was the time of the day.
+        // A field that ends here, or at a colon, is the time of day.
         if matches!(self.peek(), None | Some(b':')) {
             self.rest = before;
             return Some(calendar);
@@ -280,7 +280,8 @@ impl Reader<'_> {
         self.rest.is_empty().then_some(())
     }
 
-    /// `*`, or parts with commas between. `scale` is 1, or [`SECOND`] where fractions are read.
+    /// Parses `*`, or parts separated by commas. `scale` is 1, or [`SECOND`] if fractions are
+    /// allowed.
     fn field(&mut self, scale: u32) -> Option<Field> {
         if self.take("*") {
             let every = Part { start: 0, stop: None, step: SECOND };
@@ -335,7 +336,7 @@ impl Reader<'_> {
 }
 
 impl Calendar {
-    /// Sorts, and says each thing once.
+    /// Sorts the parts and removes duplicates.
     fn tidy(&mut self) {
         let full = |year: u32| match year {
             0..=69 => year + 2000,
@@ -364,7 +365,7 @@ impl Calendar {
     }
 
     fn is_possible(&self) -> bool {
-        // The last 28 days: those that every month has.
+        // Days from the end are limited to 28, which every month has.
         let last_day = if self.from_end { 28 } else { 31 };
         let fits = |field: &Field, least: u32, most: u32, from_end: bool| {
             field.iter().all(|part| part.fits(least, most, from_end))
@@ -379,7 +380,7 @@ impl Calendar {
 }
 
 impl Part {
-    /// It lies in the range, and a step leads to at least one more value in it.
+    /// Checks that a part is in range and that a step leads to at least one more value.
     fn fits(self, least: u32, most: u32, from_end: bool) -> bool {
         let within = |value: u32| (least..=most).contains(&value);
         if !within(self.start) {

@@ -1,16 +1,16 @@
-//! When a calendar expression comes next. Pure: the time and the zone are given.
+//! Computes the next match of a calendar expression. Pure: time and zone are arguments.
 //!
-//! As systemd has it: a local time that clocks are put forward over does not come that
-//! day; one that they are put back to comes once, the first time, unless that is past.
+//! As in systemd, a local time that is skipped when clocks go forward does not match that day. A
+//! local time that occurs twice matches the first time, unless that is past.
 
 use super::calendar::{Calendar, Field, SECOND, YEARS};
 use super::zone::{Zone, civil, days};
 
 const DAY: i64 = 86_400;
 const MICROS: i64 = 1_000_000;
-/// Steps of one search: a 29th of February that is a Monday takes about sixty.
+/// Limit of steps of one search: a 29th of February on a Monday takes about sixty.
 const STEPS: usize = 1_000;
-/// Times that do not exist, or are past, before the search is given up.
+/// Limit of matches that do not exist, or are past, in one search.
 const GAPS: usize = 1_000;
 
 /// A local date and time; the second in microseconds.
@@ -25,8 +25,8 @@ struct Civil {
 }
 
 impl Calendar {
-    /// The first time after `after`, both in microseconds since 1970. None: there is none
-    /// before the year 2200.
+    /// Returns the first match after `after`, both in microseconds since 1970. Returns `None` if
+    /// there is none before the year 2200.
     pub fn next(&self, after: i64, zone: &Zone) -> Option<i64> {
         let start = after.checked_add(1)?;
         let utc = start.div_euclid(MICROS);
@@ -45,7 +45,7 @@ impl Calendar {
         None
     }
 
-    /// The first local time that matches, `from` included.
+    /// Returns the first local time that matches, including `from`.
     fn find(&self, from: Civil) -> Option<Civil> {
         let mut now = from;
         for _ in 0..STEPS {
@@ -121,7 +121,7 @@ impl Civil {
         Civil { year, month, day, hour: of_day / 3_600, minute: of_day / 60 % 60, second }
     }
 
-    /// Seconds since 1970 on that clock, and the microseconds that are over.
+    /// Returns the seconds since 1970 on that clock, and the remaining microseconds.
     fn seconds(self) -> (i64, i64) {
         let day = days(self.year, self.month, self.day);
         let of_day = self.hour * 3_600 + self.minute * 60 + self.second.div_euclid(MICROS);
@@ -132,7 +132,7 @@ impl Civil {
         Civil { year: self.year, month: self.month, day, ..Civil::START }
     }
 
-    /// What has come to its end is carried over.
+    /// Carries overflowing fields over.
     fn tidy(self) -> Civil {
         let fits = (1..=12).contains(&self.month)
             && self.day <= month_days(self.year, self.month)
@@ -154,7 +154,7 @@ fn month_days(year: i64, month: i64) -> i64 {
     days(next_year, next, 1) - days(year, month, 1)
 }
 
-/// The first value of the field that is not below `value`.
+/// Returns the first value of the field that is not below `value`.
 fn pick(field: &Field, value: i64) -> Option<i64> {
     let parts = field.iter().map(|part| {
         let stop = part.stop.map(i64::from);
@@ -163,7 +163,7 @@ fn pick(field: &Field, value: i64) -> Option<i64> {
     first(field.is_empty(), parts, value)
 }
 
-/// The same with days counted from the end of a month of that many days.
+/// Does the same with days counted from the end of a month of that length.
 fn pick_from_end(field: &Field, value: i64, last: i64) -> Option<i64> {
     let from_end = |day: u32| last + 1 - i64::from(day);
     let parts = field.iter().map(|part| {

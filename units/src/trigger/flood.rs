@@ -1,6 +1,6 @@
-//! A trigger that fires again and again with nothing to show for it: a service that ends
-//! at once and leaves what woke it waiting. Its firings are counted, and it rests for a
-//! while, longer each time. Time is an argument.
+//! Flood protection for triggers, for example if a service exits at once and leaves the data that
+//! activated it. Firings are counted, and a flooding trigger is paused, longer each time. Time is
+//! an argument.
 
 use crate::limit;
 use crate::text::time::Time;
@@ -10,12 +10,12 @@ use std::time::Duration;
 /// The firings of one trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flood {
-    /// So many are too many.
+    /// The number of firings that is a flood.
     most: u32,
     since: Time,
     count: u32,
     rests_until: Option<Time>,
-    /// Rests in a row.
+    /// Consecutive pauses.
     rests: u32,
 }
 
@@ -26,15 +26,15 @@ impl Default for Flood {
 }
 
 impl Flood {
-    /// So many within [`limit::FIRING_SPAN`] are a flood.
+    /// Creates a counter; this many firings within [`limit::FIRING_SPAN`] are a flood.
     pub fn of(most: u32) -> Flood {
         Flood { most, since: Time::ZERO, count: 0, rests_until: None, rests: 0 }
     }
 
-    /// It fired. True: it has to rest from now on.
+    /// Counts a firing. Returns true if the trigger must pause from now on.
     pub fn fired(&mut self, now: Time) -> bool {
         if now.since(self.since) > limit::FIRING_SPAN {
-            // A span that was not filled: what came before is forgotten.
+            // The last span had no flood, so earlier pauses are forgotten.
             if self.count < self.most {
                 self.rests = 0;
             }
@@ -49,13 +49,13 @@ impl Flood {
         true
     }
 
-    /// How long the present rest is.
+    /// Returns the length of the present pause.
     pub fn rest(&self) -> Duration {
         let doubled = limit::FIRING_REST.saturating_mul(1 << self.rests.saturating_sub(1).min(16));
         doubled.min(limit::FIRING_REST_MAX)
     }
 
-    /// Until when it rests; None: it does not.
+    /// Returns the end of the present pause, or `None` if there is none.
     pub fn rests_until(&self, now: Time) -> Option<Time> {
         self.rests_until.filter(|until| now < *until)
     }

@@ -1,10 +1,9 @@
-//! What a trigger waits for: sockets, times, files. The types here are what the keys of
-//! a `socket`, `timer` or `path` unit mean; a unit of the generation carries one, encoded,
-//! where a unit with a process carries its [`crate::spec::Run`].
+//! Triggers: sockets, timers and paths. These types are the interpreted keys of `socket`, `timer`
+//! and `path` units. A unit of the generation carries its encoded trigger in the place where a unit
+//! with a process carries its [`crate::spec::Run`].
 //!
-//! Pure: [`calendar`] and [`timer`] compute when a timer is due from times given to them,
-//! [`zone`] what a clock on a wall shows. Who opens sockets, reads clocks and looks at files
-//! is `init`; what a firing does to the unit it activates is [`crate::machine`].
+//! Pure: [`calendar`] and [`timer`] compute due times from given times, [`zone`] local times.
+//! `init` opens sockets, reads clocks and watches files; [`crate::machine`] handles firings.
 
 pub mod address;
 pub mod calendar;
@@ -32,34 +31,34 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// As bytes.
+    /// Encodes the trigger.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()
     }
 
-    /// From [`Trigger::encode`]'s bytes; None: they are something else.
+    /// Decodes the bytes of [`Trigger::encode`]. Returns `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Trigger> {
         let (trigger, rest) = postcard::take_from_bytes::<Trigger>(bytes).ok()?;
         rest.is_empty().then_some(trigger)
     }
 }
 
-/// Which families an IPv6 socket without an address of its own takes: `socket-v6only`.
+/// The families of an IPv6 socket without an address: `socket-v6only`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum V6Only {
-    /// As the system says (net.ipv6.bindv6only).
+    /// The system default (net.ipv6.bindv6only).
     #[default]
     Default,
-    /// IPv4 too.
+    /// IPv6 and IPv4.
     Both,
-    /// IPv6 alone.
+    /// IPv6 only.
     Only,
 }
 
-/// `socket-timestamping`: what stands beside each received message.
+/// The timestamp of each received message: `socket-timestamping`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Timestamping {
-    /// Nothing.
+    /// No timestamp.
     #[default]
     Off,
     /// SO_TIMESTAMP.
@@ -71,25 +70,25 @@ pub enum Timestamping {
 /// The keys of a socket unit. Names of options are those of socket(7), unix(7), tcp(7), ip(7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
-    /// In the order of the file: the order of the descriptors.
+    /// Listeners in the order of the file, which is the order of the descriptors.
     pub listen: Vec<Listen>,
-    /// Who owns paths that are made; None: whoever init is.
+    /// The owner of created paths; `None` for the user of init.
     pub owner: Option<Credentials>,
     /// Permission bits of sockets and FIFOs.
     pub mode: u32,
-    /// Permission bits of directories made on the way.
+    /// Permission bits of created parent directories.
     pub directory_mode: u32,
-    /// Connections that wait to be accepted; listen(2).
+    /// Backlog of listen(2).
     pub backlog: u32,
     /// See [`V6Only`].
     pub v6only: V6Only,
-    /// LISTEN_FDNAMES; None: the unit's name.
+    /// The name in LISTEN_FDNAMES; `None` for the unit's name.
     pub fd_name: Option<String>,
-    /// One instance for each connection.
+    /// Run one instance for each connection.
     pub accept: bool,
-    /// Of those at once.
+    /// Limit of concurrent connections.
     pub max_connections: u32,
-    /// Of one address, or of one uid; 0: no limit of its own.
+    /// Limit of concurrent connections of one address or uid; 0 for no separate limit.
     pub max_per_source: u32,
     /// SO_KEEPALIVE.
     pub keepalive: bool,
@@ -137,53 +136,53 @@ pub struct Socket {
     pub pass_packet_info: bool,
     /// See [`Timestamping`].
     pub timestamping: Timestamping,
-    /// Special files are opened for writing too.
+    /// Open special files for writing too.
     pub writable: bool,
-    /// What waits in it is thrown away when its service has ended.
+    /// Discard pending data when the service has ended.
     pub flush: bool,
-    /// Paths are removed when it stops listening.
+    /// Remove paths when the socket stops listening.
     pub remove: bool,
-    /// Links to the one path.
+    /// Symbolic links to the only path.
     pub symlinks: Vec<String>,
 }
 
-/// The keys of a timer unit. Each is one more reason to fire.
+/// The keys of a timer unit. Each adds times to fire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timer {
-    /// At these times of the wall clock.
+    /// Wall-clock times.
     pub calendar: Vec<Calendar>,
-    /// That long after the machine booted.
+    /// Time after the boot of the machine.
     pub boot: Vec<Duration>,
-    /// That long after init began.
+    /// Time after the start of init.
     pub startup: Vec<Duration>,
-    /// That long after the timer unit became active.
+    /// Time after the timer unit became active.
     pub active: Vec<Duration>,
-    /// That long after the activated unit was last started.
+    /// Time after the last start of the activated unit.
     pub unit_active: Vec<Duration>,
-    /// That long after the activated unit last ended.
+    /// Time after the last end of the activated unit.
     pub unit_inactive: Vec<Duration>,
-    /// Up to that much later, by chance.
+    /// Limit of a random delay.
     pub jitter: Duration,
-    /// The same chance each time, on this machine.
+    /// Use the same random delay each time on this machine.
     pub jitter_fixed: bool,
-    /// Up to that much later, to wake up together with others.
+    /// Limit of a delay that lets timers fire together.
     pub accuracy: Duration,
-    /// A calendar time that passed while it was not active is made up for, once.
+    /// Fire once for calendar times that passed while the timer was inactive.
     pub persistent: bool,
 }
 
-/// What a path unit looks at.
+/// The condition of a path unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Look {
-    /// It is there.
+    /// The path exists.
     Exists,
-    /// Something matches the pattern.
+    /// A path matches the pattern.
     ExistsGlob,
-    /// It was made, removed, renamed, or closed after writing.
+    /// The path was created, removed, renamed, or closed after writing.
     Changed,
-    /// As [`Look::Changed`], and at each write.
+    /// Like [`Look::Changed`], and at each write.
     Modified,
-    /// It is a directory with something in it.
+    /// The path is a directory that is not empty.
     DirectoryNotEmpty,
 }
 
@@ -207,10 +206,10 @@ impl Look {
 /// The keys of a path unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// Each is one more reason to fire.
+    /// The conditions; each one fires the trigger.
     pub looks: Vec<(Look, String)>,
-    /// The directories are made before they are watched.
+    /// Create the directories before they are watched.
     pub make_directory: bool,
-    /// With these permission bits.
+    /// Permission bits of created directories.
     pub directory_mode: u32,
 }

@@ -1,5 +1,5 @@
-//! The normal form of a calendar expression: every field written out, as
-//! `systemd-analyze calendar` shows it. Read again it is the same expression.
+//! The normal form of a calendar expression: all fields written out, as in `systemd-analyze
+//! calendar`. Parsing it gives the same expression.
 
 use super::calendar::{Calendar, Field, Part, SECOND, ZoneName};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 const SHORT_DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl fmt::Display for Calendar {
-    /// The normal form: every field written out.
+    /// Returns the normal form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_weekdays(f, self.weekdays)?;
         write_field(f, &self.year, 4)?;

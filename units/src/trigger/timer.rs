@@ -1,5 +1,5 @@
-//! When a timer unit is due, from all its reasons together. Pure: the clocks, what has
-//! happened, and the zones are given; chance is a function of a seed.
+//! Computes when a timer unit is due, from all its keys. Pure: clocks, past events and zones are
+//! arguments, and random delays are a function of a seed.
 
 use super::Timer;
 use super::calendar::ZoneName;
@@ -9,26 +9,26 @@ use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What has happened so far, as far as a timer asks.
+/// Past events that a timer needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// When init began.
+    /// The start of init.
     pub startup: Time,
-    /// When the timer unit became active.
+    /// The time at which the timer unit became active.
     pub active: Time,
-    /// The same on the wall clock, in microseconds since 1970.
+    /// The same time on the wall clock, in microseconds since 1970.
     pub active_wall: i64,
-    /// When the activated unit was last started.
+    /// The last start of the activated unit.
     pub unit_active: Option<Time>,
-    /// When it last ended; None: it is up, or never was.
+    /// The last end of the activated unit; `None` if it is up or never ran.
     pub unit_inactive: Option<Time>,
-    /// When the timer last fired, in this activation of it.
+    /// The last firing of the timer in this activation.
     pub fired: Option<Time>,
-    /// When it last fired on the wall clock, perhaps before this boot.
+    /// The last firing on the wall clock, possibly before this boot.
     pub fired_wall: Option<i64>,
 }
 
-/// When a timer is due, on each clock.
+/// The next due times on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
     /// On the wall clock, in microseconds since 1970.
@@ -38,8 +38,9 @@ pub struct Due {
 }
 
 impl Timer {
-    /// When it is due next; in the past: at once. `wall` is now, `zone` the zone of that name
-    /// (None: there is no such zone, and what needs it never comes), `seed` makes the chance.
+    /// Returns the next due times; a time in the past means at once. `wall` is the present
+    /// wall-clock time. `zone` returns a zone by name; a time in an unknown zone never comes.
+    /// `seed` determines random delays.
     pub fn due<'z>(
         &self,
         wall: i64,
@@ -47,13 +48,13 @@ impl Timer {
         zone: impl Fn(&ZoneName) -> Option<&'z Zone>,
         seed: u64,
     ) -> Due {
-        // A time of the past that was not fired at is made up for once: the next search begins
-        // at the firing. A clock that was put back does not wait until it is there again.
+        // A missed time is made up for once: the next search starts at the firing. If the clock was
+        // set back, the timer does not wait until it reaches that time again.
         let base = history.fired_wall.unwrap_or(history.active_wall).min(wall);
         let pace = history.fired_wall.map_or(Duration::ZERO, |_| limit::TIMER_PACE);
         let earliest = base.saturating_add(micros(pace));
-        // The delay by chance of a time that was missed is counted from the start of init: else
-        // all machines would make up for it at the same moment after a power failure.
+        // The random delay of a missed time counts from the start of init. Otherwise all machines
+        // would catch up at the same moment after a power failure.
         let since = micros(history.active.since(history.startup));
         let startup = history.active_wall.saturating_sub(since);
         let startup = if startup <= wall { startup } else { i64::MIN };
@@ -79,13 +80,13 @@ impl Timer {
             .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
             .map(|at| self.delayed(at.max(history.startup), seed))
             .filter(|at| history.fired.is_none_or(|fired| *at > fired));
-        // Counted from the firing where that came later, so that one of them repeats.
+        // Counts from the firing if that is later, so that one of them repeats.
         let since = |at: Option<Time>| match (at, history.fired) {
             (Some(at), Some(fired)) => Some(at.max(fired)),
             (at, fired) => at.or(fired),
         };
         let ended = match (history.unit_active, history.unit_inactive) {
-            // It is up: nobody knows yet when it ends.
+            // The unit is up, so its end is unknown.
             (Some(_), None) => None,
             (_, ended) => since(ended),
         };
@@ -103,7 +104,7 @@ impl Timer {
         at.after(self.late(seed, i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)))
     }
 
-    /// The delay by chance of the firing meant for `at`: the same however often it is asked.
+    /// Returns the random delay of the firing at `at`, always the same.
     fn late(&self, seed: u64, at: i64) -> Duration {
         let at = if self.jitter_fixed { 0 } else { at };
         let range = u64::try_from(self.jitter.as_micros()).unwrap_or(u64::MAX);
@@ -114,12 +115,12 @@ impl Timer {
     }
 }
 
-/// Microseconds of a span.
+/// Converts a span to microseconds.
 pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Spreads the bits of a number over all of it (the finish of splitmix64).
+/// Mixes the bits of a number (the finish of splitmix64).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,14 @@
-//! A time zone as data: where it is how late, and back. `jiff` reads the bytes of a file of the time zone
-//! database (RFC 9636) and its closing rule; nothing here opens a file.
+//! A time zone: conversion between UTC and local time. `jiff` parses a file of the time zone
+//! database (RFC 9636) and its closing rule; nothing here opens files.
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 /// The directory of the time zone database.
 pub const DIRECTORY: &str = "/usr/share/zoneinfo";
-/// The machine's own zone.
+/// The file of the machine's zone.
 pub const LOCAL: &str = "/etc/localtime";
-/// Bytes of such a file that are read.
+/// Limit of bytes that are read from such a file.
 pub const FILE: usize = 256 * 1024;
 
 /// Local time of one place.
@@ -27,23 +27,23 @@ impl Zone {
         Zone(TimeZone::UTC)
     }
 
-    /// From the bytes of a file; None: they are none.
+    /// Parses a file. Returns `None` if it is no zone.
     pub fn parse(bytes: &[u8]) -> Option<Zone> {
         TimeZone::tzif("", bytes).ok().map(Zone)
     }
 
-    /// From a POSIX `TZ` rule alone: `CET-1CEST,M3.5.0,M10.5.0/3`.
+    /// Parses a POSIX `TZ` rule: `CET-1CEST,M3.5.0,M10.5.0/3`.
     pub fn of_rule(text: &str) -> Option<Zone> {
         TimeZone::posix(text).ok().map(Zone)
     }
 
-    /// Seconds east of UTC at a second of UTC. 0 beyond all calendars.
+    /// Returns the offset east of UTC in seconds at a UTC time; 0 outside the calendar's range.
     pub fn offset(&self, utc: i64) -> i64 {
         Timestamp::from_second(utc).map_or(0, |at| i64::from(self.0.to_offset(at).seconds()))
     }
 
-    /// The seconds of UTC at which clocks show `local`: none where they are put forward over
-    /// it, two where they are put back to it; the earlier first.
+    /// Returns the UTC seconds at which clocks show `local`: none if it is skipped, two if it
+    /// occurs twice, the earlier first.
     pub fn instants(&self, local: i64) -> [Option<i64>; 2] {
         let Ok(shown) = Timestamp::from_second(local) else { return [None, None] };
         let utc = |offset: Offset| Some(local - i64::from(offset.seconds()));
@@ -58,16 +58,16 @@ impl Zone {
     }
 }
 
-/// Days from the first of January 1970 to a date of the Gregorian calendar.
+/// Returns the days from 1970-01-01 to a Gregorian date.
 pub(crate) fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March have the leap day at their end.
+    // Years that start in March have the leap day at their end.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Year, month and day of a number of days since the first of January 1970.
+/// Returns year, month and day of a number of days since 1970-01-01.
 pub(crate) fn civil(day: i64) -> (i64, i64, i64) {
     let shifted = day + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
