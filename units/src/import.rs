@@ -1,6 +1,6 @@
-//! Unit files of other init systems as native manifests, so that everything behind the
-//! manifest (meaning, graph, diagnostics) is the same code for both. Nothing here reads a
-//! file; the loader and `initctl convert` bring the text.
+//! Imports unit files of other init systems as native manifests, so that the interpretation, the
+//! graph and the diagnostics are the same code for both. Nothing here reads files; the loader and
+//! `initctl convert` pass the text.
 
 pub mod form;
 pub mod import_outcome;

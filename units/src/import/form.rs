@@ -1,24 +1,24 @@
-//! Whose file it is: what a file is called, else its first line, says which importer takes it.
+//! Detects the format of a file, and so its importer, by its name, otherwise by its first line.
 
 use super::systemd::UnitName;
 
-/// The form of a file.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A unit file of systemd's: its name ends as those do. So does what is none of the others; that it is none
-    /// of these either is told by its importer.
+    /// A unit file of systemd, recognized by its suffix. Unknown files count as such too, and its
+    /// importer reports them.
     Systemd,
-    /// A script that OpenRC runs.
+    /// A service script of OpenRC.
     OpenRc,
-    /// A script that is run with `start` and `stop`.
+    /// A SysV script, which is run with `start` and `stop`.
     Sysv,
 }
 
-/// The interpreters of OpenRC's scripts; the second is what the first was called once.
+/// The interpreters of OpenRC scripts; the second is the former name of the first.
 const OPENRC: [&str; 2] = ["openrc-run", "runscript"];
 
 impl Form {
-    /// Of a file of that name and text.
+    /// Detects the format of a file with this name and text.
     pub fn of(name: &str, text: &[u8]) -> Form {
         let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let first = String::from_utf8_lossy(first);

@@ -1,61 +1,61 @@
-//! What became of each directive, of whichever format: the report of `initctl convert`.
+//! The outcome of each directive, for every format: the report of `initctl convert`.
 
 use crate::text::diagnostic::Place;
 use crate::unit::manifest::Manifest;
 use std::sync::Arc;
 
-/// A file as a native unit, and what became of what it says.
+/// An imported file: a native unit, and the outcome of its directives.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// As the native loader takes it; its diagnostics are those of the import.
+    /// The native manifest; its diagnostics are those of the import.
     pub manifest: Manifest,
-    /// Of each directive.
+    /// The outcome of each directive.
     pub outcomes: Vec<ImportOutcome>,
 }
 
-/// What became of one.
+/// The outcome of one directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in this native key.
+    /// The directive became this native key.
     Kept(String),
-    /// Nothing is lost without it.
+    /// The directive has no effect here.
     Silent,
-    /// Left out on purpose: why.
+    /// Left out on purpose, with the reason.
     ByDesign(String),
-    /// Left out, and the unit behaves differently: how.
+    /// Left out, and the unit behaves differently; the text says how.
     Lost(String),
-    /// Left out, and the unit runs weaker than asked.
+    /// Left out, and the unit runs with less isolation than requested.
     Weaker(String),
-    /// It makes the unit unusable: why.
+    /// The directive makes the unit unusable, with the reason.
     Refused(String),
 }
 
-/// One directive and what became of it.
+/// One directive and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOutcome {
-    /// Its section.
+    /// The section.
     pub section: Arc<str>,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// As written.
+    /// The value as written.
     pub value: String,
-    /// Where.
+    /// The place.
     pub at: Place,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How much of a file is honoured.
+/// The share of a file that is honoured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// Directives that have a native meaning, or lose none.
+    /// Number of directives that became native or have no effect here.
     pub honoured: usize,
-    /// All.
+    /// Number of directives.
     pub all: usize,
 }
 
 impl Score {
-    /// Of these.
+    /// Computes the score of these outcomes.
     pub fn of(outcomes: &[ImportOutcome]) -> Score {
         let honoured = |directive: &&ImportOutcome| {
             matches!(directive.outcome, Outcome::Kept(_) | Outcome::Silent | Outcome::ByDesign(_))
@@ -63,7 +63,7 @@ impl Score {
         Score { honoured: outcomes.iter().filter(honoured).count(), all: outcomes.len() }
     }
 
-    /// In hundredths; a file that asks for nothing has all it asked for.
+    /// Returns the score in percent; 100 for a file without directives.
     pub fn percent(self) -> usize {
         self.honoured.saturating_mul(100).checked_div(self.all).unwrap_or(100)
     }

@@ -1,16 +1,16 @@
-//! OpenRC's service scripts. The way of the data:
+//! Imports OpenRC service scripts. Data flow:
 //!
 //! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
-//! (what is assigned, what `depend()` says) → [`declare`] where the script only declares,
-//! [`wrapping`] where it does more → a native [`crate::unit::manifest::Manifest`], and the outcome of each
-//! thing for the report.
+//! (assignments, and the words of `depend()`) → [`declare`] if the script only declares,
+//! [`wrapping`] if it does more → a native [`crate::unit::manifest::Manifest`], and the outcome of
+//! each item for the report.
 //!
-//! No shell is asked, here or anywhere: a conversion runs nothing of what it converts, and comes
-//! to the same wherever it is done. So a script is read as far as its text says what it means
-//! ([`expansion`]); of what only a shell can tell, the outcome says so.
+//! No shell runs: a conversion executes nothing and gives the same result everywhere. A script is
+//! read as far as its text determines its meaning ([`expansion`]); the outcome names what only a
+//! shell could determine.
 //!
-//! The facts are those of openrc-run(8), supervise-daemon(8), start-stop-daemon(8) of OpenRC, and
-//! of its guides to service scripts.
+//! References: openrc-run(8), supervise-daemon(8), start-stop-daemon(8) of OpenRC, and its guides
+//! to service scripts.
 
 mod daemon_option;
 mod declaration;
@@ -40,8 +40,8 @@ use reading::{Reading, SCRIPT, SETTINGS};
 use std::sync::Arc;
 use unit::Unit;
 
-/// Converts the script `file` of the service `name`; `settings` are /etc/conf.d/NAME, where
-/// there is such a file, by its path and text.
+/// Converts the script `file` of the service `name`. `settings` are the path and text of
+/// /etc/conf.d/NAME, if that exists.
 pub fn convert(
     name: &str,
     file: &Arc<str>,
@@ -76,7 +76,7 @@ pub fn convert(
     unit.imported()
 }
 
-/// What the reader of native units would refuse.
+/// Returns the errors that the reader of native units would report.
 fn refused(unit: &Unit) -> Vec<Reason> {
     let read = semantics::read(unit.manifest().clone(), &Settings::default(), &Accounts::default());
     let known = &unit.manifest().diagnostics;

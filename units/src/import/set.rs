@@ -1,6 +1,5 @@
-//! Imported units within the whole set: their short names, where no other unit has them;
-//! the boot's goal under the name it has here; and units that stand for targets of
-//! systemd's own which nobody here provides.
+//! Integrates imported units into the whole set: their short names if no other unit has these, the
+//! boot's goal under its native name, and units for targets of systemd that no unit provides here.
 
 use super::systemd::replacement;
 use super::systemd::unit_name::Suffix;
@@ -12,12 +11,12 @@ use crate::unit::settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where units stand that are in no file.
+/// The place of units without a file.
 const NOWHERE: &str = "(built in)";
-/// The name imported files have for the goal.
+/// The name of the goal in imported files.
 const GOAL: &str = "multi-user";
 
-/// Settles all of it.
+/// Integrates all imported units.
 pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
     if drafts.iter().any(is_imported) {
         for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
@@ -30,9 +29,8 @@ pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
     }
 }
 
-/// Units of import directories whose name a native unit has are left out: the native unit
-/// wins. So does it where both claim another name. Returns the files with such a unit, and for
-/// each unit that is left out a note.
+/// Removes units of import directories whose name, or other name, belongs to a native unit: the
+/// native unit wins. Returns the files of removed units, and a note for each unit.
 pub(crate) fn yield_to_native(
     drafts: &mut Vec<Draft>,
     settings: &Settings,
@@ -69,12 +67,12 @@ pub(crate) fn yield_to_native(
     found
 }
 
-/// It is from a file of systemd's.
+/// Returns true for a unit from a systemd file.
 pub(crate) fn is_imported(draft: &Draft) -> bool {
     Suffix::of(&draft.at.file).is_some()
 }
 
-/// What is installed into anything but a target is pulled in by it, and not waited for.
+/// A unit installed into anything but a target is pulled in by it, but not waited for.
 fn pulled_by(draft: &mut Draft) {
     let waits = |name: &Name| {
         let suffix = name.as_str().rsplit_once('.').map(|(_, suffix)| suffix);
@@ -85,7 +83,7 @@ fn pulled_by(draft: &mut Draft) {
     draft.pulled_by.extend::<Vec<Name>>(pulling);
 }
 
-/// `nginx.service` is `nginx` too where nobody else is.
+/// `nginx.service` is also `nginx` if no other unit has that name.
 fn short_names(drafts: &mut [Draft]) {
     let mut claims: BTreeMap<Name, usize> = BTreeMap::new();
     let mut taken: BTreeSet<Name> = BTreeSet::new();
@@ -113,7 +111,7 @@ fn short(name: &Name) -> Option<Name> {
     if matches!(suffix, "service" | "target") { Name::new(stem).ok() } else { None }
 }
 
-/// The goal of imported files is the default target, where nobody bears its usual name.
+/// The goal of imported files is the default target if no unit has the goal's usual name.
 fn goal(drafts: &mut [Draft], settings: &Settings) {
     let default = &settings.default_target;
     let named = drafts.iter().any(|draft| provides(draft, GOAL));
@@ -136,13 +134,13 @@ fn provides(draft: &Draft, name: &str) -> bool {
         || draft.provides.is_empty() && draft.name.as_str() == name
 }
 
-/// Targets of systemd's own that imported units pull in or install themselves into.
+/// Adds targets of systemd that imported units pull in or install themselves into.
 fn stand_ins(drafts: &mut Vec<Draft>, settings: &Settings) {
     let mut asked: BTreeSet<Name> = BTreeSet::new();
     for draft in drafts.iter().filter(|draft| is_imported(draft)) {
         asked.extend(draft.wanted_by.iter().chain(&draft.required_by).cloned());
         let pulled = draft.dependencies.iter().filter(|edge| {
-            // Every unit asks for the start of the system: that alone makes none.
+            // Every unit pulls in the system start, which alone creates no target.
             edge.kind.pulls_in() && !(edge.optional && edge.kind == DependencyKind::DependsMs)
         });
         asked.extend(pulled.map(|edge| edge.target.clone()));

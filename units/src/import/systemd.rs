@@ -1,13 +1,12 @@
-//! systemd's unit files. The way of the data:
+//! Imports systemd unit files. Data flow:
 //!
-//! text → [`unit_text`] (sections and assignments with places, nothing lost) →
-//! [`table`] (one row for each directive: which native key, how its value is turned,
-//! or why it is left out) → [`mod@convert`] (a native [`crate::unit::manifest::Manifest`], and
-//! the outcome of each directive for the report).
+//! text → [`unit_text`] (sections and assignments with places, nothing lost) → [`table`] (one row
+//! for each directive: its native key and the conversion of its value, or why it is left out) →
+//! [`mod@convert`] (a native [`crate::unit::manifest::Manifest`], and the outcome of each directive
+//! for the report).
 //!
-//! The facts are those of systemd.unit(5), systemd.service(5), systemd.exec(5),
-//! systemd.kill(5), systemd.socket(5), systemd.timer(5), systemd.path(5), systemd.mount(5)
-//! and systemd.syntax(7).
+//! References: systemd.unit(5), systemd.service(5), systemd.exec(5), systemd.kill(5),
+//! systemd.socket(5), systemd.timer(5), systemd.path(5), systemd.mount(5) and systemd.syntax(7).
 
 mod command;
 mod condition;

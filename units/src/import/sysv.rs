@@ -1,13 +1,13 @@
-//! Scripts of /etc/init.d. What a script does is not looked into: the unit runs it with `start` and
-//! `stop`, and its comments say the rest. The way of the data:
+//! Imports scripts of /etc/init.d. The body of a script is not analysed: the unit runs it with
+//! `start` and `stop`, and its header comments say the rest. Data flow:
 //!
-//! text → [`header`] (the comments that say something, with places) → [`table`] (what each
-//! means, which target a facility is) → [`mod@convert`] (a native
-//! [`crate::unit::manifest::Manifest`], and the outcome of each of those lines; dependencies are in
-//! [`order`]). Whether the script knows `reload` is [`verbs`]'s.
+//! text → [`header`] (header comments with places) → [`table`] (their meaning, and the targets of
+//! facilities) → [`mod@convert`] (a native [`crate::unit::manifest::Manifest`], and the outcome of
+//! each line; [`order`] has the dependencies). [`verbs`] detects whether the script supports
+//! `reload`.
 //!
-//! The facts are those of the Linux Standard Base, "Comment Conventions for Init Scripts", of
-//! insserv(8) and chkconfig(8), and of what systemd-sysv-generator(8) makes of a script.
+//! References: the Linux Standard Base, "Comment Conventions for Init Scripts", insserv(8),
+//! chkconfig(8), and systemd-sysv-generator(8).
 
 mod conversion;
 mod convert;

@@ -1,36 +1,36 @@
-//! `start_stop_daemon_args` and `supervise_daemon_args`: the options of start-stop-daemon(8) and
-//! supervise-daemon(8), each with the native key it means.
+//! The options in `start_stop_daemon_args` and `supervise_daemon_args`, of start-stop-daemon(8) and
+//! supervise-daemon(8), with their native keys.
 
-/// What an option means.
+/// The meaning of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A native key with this value as it stands.
+    /// A native key with the value unchanged.
     Key(&'static str),
     /// `user` or `user:group`.
     User,
     /// `NAME=value`.
     Variable,
-    /// A file that is written to at its end.
+    /// A file to append output to.
     Output(&'static str),
-    /// Milliseconds to see whether it lives.
+    /// Milliseconds to check that the daemon stays alive.
     Wait,
     /// `class` or `class:level`.
     Io,
-    /// As the variable of that name.
+    /// Equal to the variable of that name.
     As(&'static str),
-    /// Switched on, as the variable of that name with `yes`.
+    /// Enabled, like the variable of that name with `yes`.
     Yes(&'static str),
-    /// Not needed.
+    /// Has no effect here.
     Needless(&'static str),
     /// Left out.
     Lost(&'static str),
-    /// No unit can say it.
+    /// Cannot be expressed in a unit.
     Other(&'static str),
 }
 
 use Meaning::{As, Io, Key, Lost, Needless, Other, Output, User, Variable, Wait, Yes};
 
-/// An option: its letter, its name, whether a value follows, what it means.
+/// An option: letter, name, whether it takes a value, and meaning.
 struct Row(char, &'static str, bool, Meaning);
 
 const OURS: &str = "that is init's to do";
@@ -77,17 +77,18 @@ const ROWS: [Row; 37] = [
     Row('C', "nocolor", false, Needless(OURS)),
 ];
 
-/// One option as it was given.
+/// One option as written.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// Its name with two dashes, or what stands there and is none.
+    /// The name with two dashes, or the text if it is no option.
     pub(super) name: String,
     pub(super) value: String,
-    /// None: it is not known.
+    /// The meaning; `None` if unknown.
     pub(super) meaning: Option<Meaning>,
 }
 
-/// The options in a list of words. `supervised`: supervise-daemon's, of which a few are others'.
+/// Parses options from words. `supervised` selects those of supervise-daemon, a few of which
+/// differ.
 pub(super) fn read(words: &[String], supervised: bool) -> Vec<Given> {
     let mut given = Vec::new();
     let mut rest = words.iter();
@@ -141,7 +142,7 @@ fn short<'w>(
     }
 }
 
-/// Options whose letters mean something else to start-stop-daemon.
+/// Returns the option if its letter has another meaning in start-stop-daemon.
 fn respawn(name: &str, supervised: bool) -> Option<&'static Row> {
     const MORE: [Row; 4] = [
         Row('a', "healthcheck-timer", true, Lost("its health is not asked for")),

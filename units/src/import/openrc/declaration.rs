@@ -1,5 +1,4 @@
-//! What is known so far of a script that only declares, on its way from the reading into the unit.
-//! The steps are [`super::declare`]'s.
+//! The state of converting a script that only declares; [`super::declare`] has the steps.
 
 use super::reading::Reading;
 use super::unit::Unit;
@@ -8,27 +7,27 @@ use crate::import::import_outcome::Outcome;
 use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 
-/// Why the script can not be said in a unit.
+/// Reasons why the script cannot be expressed as a unit.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) at: Place,
     pub(super) what: String,
 }
 
-/// On its way from the reading into the unit.
+/// A script under conversion.
 pub(super) struct Declaration<'a> {
     pub(super) reading: &'a mut Reading,
     pub(super) unit: &'a mut Unit,
-    /// By variable.
+    /// Outcomes by variable.
     pub(super) outcomes: BTreeMap<String, Outcome>,
-    /// Options of the daemon's starter: name, value, and what became of them.
+    /// Options of the daemon's starter: name, value and outcome.
     pub(super) options: Vec<(String, String, Place, Outcome)>,
     pub(super) reasons: Vec<Reason>,
     pub(super) supervised: bool,
 }
 
 impl Declaration<'_> {
-    /// Where the variable was assigned, or the beginning of the script.
+    /// Returns the place of the variable's assignment, or the start of the script.
     pub(super) fn place(&self, name: &str) -> Place {
         self.reading.place(name).unwrap_or_else(|| self.unit.start())
     }
@@ -37,7 +36,7 @@ impl Declaration<'_> {
         self.reasons.push(Reason { at, what });
     }
 
-    /// What was read; that it could not be is a reason.
+    /// Returns the value of a variable; an unreadable value becomes a reason.
     pub(super) fn got<T>(&mut self, name: &str, found: Result<T, Why>) -> Option<T> {
         match found {
             Ok(found) => Some(found),

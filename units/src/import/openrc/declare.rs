@@ -1,9 +1,8 @@
-//! A script that only declares: no function of its own starts or stops anything, and each value
-//! that matters could be read. It becomes a unit that needs nothing of OpenRC. Whatever does not
-//! fit is a reason, and with one reason the script is wrapped instead ([`super::wrapping`]).
+//! Converts a script that only declares: no function of its own starts or stops anything, and every
+//! value that matters could be read. The unit needs nothing of OpenRC. Anything that does not fit
+//! is a reason, and with any reason the script is wrapped instead ([`super::wrapping`]).
 //!
-//! The facts are those of openrc-run(8) and of its guides to service scripts and to
-//! supervise-daemon.
+//! References: openrc-run(8), and its guides to service scripts and to supervise-daemon.
 
 use super::daemon_option::{self, Given, Meaning};
 use super::declaration::{Declaration, Reason};
@@ -19,7 +18,7 @@ use crate::spec::value;
 use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 
-/// What kind of unit it is, before anything is known of the rest.
+/// Returns the kind of the unit, before anything else is known.
 pub(super) fn kind(reading: &mut Reading) -> Kind {
     let given = |reading: &mut Reading, name: &str| {
         reading.place(name).is_some() && !matches!(reading.text(name), Ok(None))
@@ -45,7 +44,7 @@ fn is_supervised(reading: &mut Reading) -> bool {
     reading.word("supervisor").is_ok_and(|word| word.as_deref() == Some("supervise-daemon"))
 }
 
-/// Puts all it can into the unit, and the outcomes of what was read.
+/// Fills the unit and the outcomes.
 pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_>) -> Vec<Reason> {
     let supervised = is_supervised(reading);
     let mut this = Declaration {
@@ -76,7 +75,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
 }
 
 impl Declaration<'_> {
-    /// What the shell would run whatever the unit is.
+    /// Checks commands that the shell would run in any case.
     fn look_for_reasons(&mut self) {
         let passed = self.reading.passed.iter();
         let reasons = passed.filter_map(|passed| {
@@ -156,7 +155,7 @@ impl Declaration<'_> {
         self.process(foreground);
     }
 
-    /// Which process is the main one.
+    /// Determines the main process.
     fn process(&mut self, foreground: bool) {
         if foreground {
             let why = "no pid file is written: init knows the process";
@@ -185,7 +184,7 @@ impl Declaration<'_> {
         }
     }
 
-    /// The options that its starter gets besides.
+    /// Handles additional options of its starter.
     fn daemon_options(&mut self) {
         let own = "supervise_daemon_args";
         let given = self.reading.text(own).is_ok_and(|text| text.is_none());
@@ -252,8 +251,8 @@ impl Declaration<'_> {
         Outcome::Kept("ready-wait".to_string())
     }
 
-    /// start-stop-daemon starts once; supervise-daemon again and again, ten times unless it says
-    /// otherwise.
+    /// Sets the restarts: start-stop-daemon starts once, supervise-daemon restarts, ten times by
+    /// default.
     fn restart(&mut self) {
         if !self.supervised {
             self.unit.put_default("restart", "never");
@@ -293,7 +292,7 @@ impl Declaration<'_> {
         }
     }
 
-    /// What children get of the script's variables.
+    /// Adds exported variables to the environment.
     fn environment(&mut self) {
         for (name, at) in std::mem::take(&mut self.reading.exported) {
             match self.reading.variables.get(&name) {
@@ -307,7 +306,7 @@ impl Declaration<'_> {
         }
     }
 
-    /// Each assignment, and each other thing at the top.
+    /// Records the outcome of each assignment and each other top-level item.
     fn outcomes(&mut self) {
         for (name, value, at, outcome) in std::mem::take(&mut self.options) {
             self.unit.record_outcome(super::reading::SCRIPT, &name, &value, &at, outcome);

@@ -1,5 +1,5 @@
-//! A `start_pre()` that makes directories and does nothing else, by checkpath(8): native keys
-//! make the same ones, where owner and permissions are those such a key gives.
+//! Converts a `start_pre()` that only creates directories with checkpath(8). Native keys create the
+//! same ones if owner and permissions match those of such a key.
 
 use super::declaration::Declaration;
 use super::expansion::expand;
@@ -7,7 +7,7 @@ use super::script::Command;
 use crate::text::yaml::{Node, Scalar};
 use std::collections::BTreeMap;
 
-/// Directories that a key stands for, and the key.
+/// A key and the parent directory it stands for.
 const BELOW: [(&str, &str); 5] = [
     ("/run/", "runtime-dir"),
     ("/var/run/", "runtime-dir"),
@@ -16,7 +16,7 @@ const BELOW: [(&str, &str); 5] = [
     ("/var/log/", "log-dir"),
 ];
 
-/// What checkpath is asked for.
+/// The arguments of checkpath.
 #[derive(Default)]
 struct Asked {
     directory: bool,
@@ -25,7 +25,7 @@ struct Asked {
     paths: Vec<String>,
 }
 
-/// True: each command of the function makes directories, and the unit does so now.
+/// Returns true if each command of the function creates directories, which the unit now does.
 pub(super) fn are_made(this: &mut Declaration<'_>, body: &[&Command<'_>]) -> bool {
     let mut keys: BTreeMap<&str, (String, Vec<String>)> = BTreeMap::new();
     for command in body {
@@ -33,7 +33,7 @@ pub(super) fn are_made(this: &mut Declaration<'_>, body: &[&Command<'_>]) -> boo
         if !asked.directory || asked.paths.is_empty() || !is_owner(this, asked.owner.as_deref()) {
             return false;
         }
-        // checkpath(8): without a mode.
+        // The default of checkpath(8) without a mode.
         let mode = asked.mode.unwrap_or_else(|| "0775".to_string());
         for path in asked.paths {
             let path = path.trim_end_matches('/');
@@ -61,7 +61,7 @@ pub(super) fn are_made(this: &mut Declaration<'_>, body: &[&Command<'_>]) -> boo
     !keys.is_empty()
 }
 
-/// None: the command is another one, or not all of it is known.
+/// Returns `None` if the command is another one, or partly unknown.
 fn asked(this: &mut Declaration<'_>, command: &Command<'_>) -> Option<Asked> {
     let mut words = Vec::new();
     for word in &command.words {
@@ -91,7 +91,7 @@ fn asked(this: &mut Declaration<'_>, command: &Command<'_>) -> Option<Asked> {
     Some(asked)
 }
 
-/// The owner is who the key gives the directories to: the unit's user and group.
+/// Returns true if the owner is the one that the key sets: the unit's user and group.
 fn is_owner(this: &Declaration<'_>, owner: Option<&str>) -> bool {
     let value = |key: &str| {
         let entry = this.unit.manifest().entry(key);

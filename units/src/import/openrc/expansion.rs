@@ -1,6 +1,6 @@
-//! What a word of the shell comes to, without a shell: quotes and backslashes, `$x`, `${x}`,
-//! `${x:-y}`, `${x:=y}`, `${x:+y}`, and `${x%/*}` with its kin where the pattern is plain text
-//! and a star. Of all else, commands above all, nobody can tell what it comes to before it is run.
+//! Expands shell words without a shell: quotes and backslashes, `$x`, `${x}`, `${x:-y}`, `${x:=y}`,
+//! `${x:+y}`, and `${x%/*}` and similar forms if the pattern is plain text and a star. The value of
+//! anything else, above all of commands, is unknown.
 
 use super::quoting;
 use super::variables::{Value, Variables, Why};
@@ -8,28 +8,28 @@ use crate::limit;
 use crate::text::encoding;
 use std::collections::BTreeSet;
 
-/// A stretch of a word.
+/// A part of a word.
 #[derive(Debug)]
 struct Part {
     text: String,
-    /// A variable's value outside of quotes: split at blanks.
+    /// The value of an unquoted variable, which is split at blanks.
     splits: bool,
 }
 
-/// A word, filled in.
+/// An expanded word.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     parts: Vec<Part>,
-    /// Variables without a value that stand in it.
+    /// Variables in the word that have no value.
     pub(super) unset: BTreeSet<String>,
-    /// It holds `*` or `?` outside of quotes: names of files may take its place.
+    /// The word has an unquoted `*` or `?`: file names may replace it.
     pub(super) pattern: bool,
 }
 
-/// Fills in a word.
+/// Expands a word.
 ///
 /// # Errors
-/// Why it can not be told what it comes to.
+/// The reason why its value is unknown.
 pub(super) fn expand(raw: &str, variables: &mut Variables) -> Result<Expanded, Why> {
     if raw.starts_with('~') {
         return Err("`~` is somebody's home".into());
@@ -39,10 +39,10 @@ pub(super) fn expand(raw: &str, variables: &mut Variables) -> Result<Expanded, W
     Ok(expander.into)
 }
 
-/// The arguments in a text that the shell reads a second time, as `eval` does.
+/// Returns the arguments in a text that the shell parses again, as `eval` does.
 ///
 /// # Errors
-/// Why they can not be told.
+/// The reason why they are unknown.
 pub(super) fn arguments(text: &str, variables: &mut Variables) -> Result<Vec<String>, Why> {
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (mut rest, mut found) = (joined.as_str(), Vec::new());
@@ -66,12 +66,12 @@ pub(super) fn arguments(text: &str, variables: &mut Variables) -> Result<Vec<Str
 }
 
 impl Expanded {
-    /// As one text, which an assignment takes.
+    /// Returns the word as one text, as an assignment uses it.
     pub(super) fn text(&self) -> String {
         self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
-    /// As words, which a command takes.
+    /// Returns the word as words, as a command uses it.
     pub(super) fn fields(&self) -> Vec<String> {
         let (mut fields, mut current): (Vec<String>, Option<String>) = (Vec::new(), None);
         for part in &self.parts {
@@ -138,7 +138,7 @@ impl Expander<'_> {
         Ok(())
     }
 
-    /// Behind a backslash.
+    /// Handles the character after a backslash.
     fn escape<'r>(&mut self, rest: &'r str, double: bool) -> Result<&'r str, Why> {
         let Some(next) = rest.chars().next() else {
             self.push("\\", false)?;
@@ -153,7 +153,7 @@ impl Expander<'_> {
         Ok(rest.get(next.len_utf8()..).unwrap_or_default())
     }
 
-    /// Behind a dollar.
+    /// Handles the text after a dollar.
     fn dollar<'r>(&mut self, rest: &'r str, quoted: bool, depth: usize) -> Result<&'r str, Why> {
         let name = name_of(rest);
         if !name.is_empty() {
@@ -184,7 +184,7 @@ impl Expander<'_> {
         }
     }
 
-    /// What stands in `${…}`.
+    /// Expands the content of `${…}`.
     fn parameter(&mut self, inside: &str, quoted: bool, depth: usize) -> Result<(), Why> {
         let name = name_of(inside);
         let behind = inside.get(name.len()..).unwrap_or_default();
@@ -267,7 +267,7 @@ impl Expander<'_> {
     }
 }
 
-/// The name that a text begins with.
+/// Returns the name at the start of a text.
 fn name_of(text: &str) -> &str {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return "";
@@ -276,7 +276,7 @@ fn name_of(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// `${x%word}` and its kin, where the word is plain text with one star at the end that is open.
+/// Expands `${x%word}` and similar forms, if the word is plain text with one star at its open end.
 fn trim<'v>(value: &'v str, sign: char, word: &str) -> Result<&'v str, Why> {
     let (longest, word) = match word.strip_prefix(sign) {
         Some(word) => (true, word),

@@ -1,5 +1,5 @@
-//! The functions of a script that only declares, and what becomes of each. Those that start or
-//! stop something by themselves are no matter of this file: such a script is wrapped.
+//! The outcomes of functions in a script that only declares. A script with functions that start or
+//! stop something is wrapped instead.
 
 use super::declaration::Declaration;
 use super::reading::SCRIPT;
@@ -8,7 +8,7 @@ use super::{directory, signalling};
 use crate::import::import_outcome::Outcome;
 use std::collections::BTreeMap;
 
-/// The outcome of each.
+/// Records the outcome of each function.
 pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
     let commands = this.reading.extra_commands();
     let functions = this.reading.functions.clone();
@@ -37,7 +37,7 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
     }
 }
 
-/// The commands of each function, the last of a name.
+/// Returns the commands of each function; the last definition of a name counts.
 fn bodies<'s, 'a>(script: &'s Script<'a>) -> BTreeMap<&'a str, Vec<&'s Command<'a>>> {
     let numbers: BTreeMap<&str, usize> =
         script.functions.iter().enumerate().map(|(at, function)| (function.name, at)).collect();

@@ -1,25 +1,24 @@
-//! Quotes and brackets of the shell: how far a word goes. What stands between them is
-//! [`super::expansion`]'s to read.
+//! Shell quotes and brackets: finds the end of a word. [`super::expansion`] interprets the content.
 
-/// What is open within a word.
+/// An open quote or bracket in a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Double,
-    /// `${…}`; within double quotes a single quote is one like any other character.
+    /// `${…}`; within double quotes a single quote is an ordinary character.
     Brace {
         quoted: bool,
     },
-    /// `$(…)`, and brackets within.
+    /// `$(…)`, and brackets within it.
     Paren,
     Tick,
 }
 
-/// Bytes of the word that a text begins with. None: it is not closed.
+/// Returns the length of the word at the start of a text, or `None` if it is not closed.
 pub(super) fn word(text: &str) -> Option<usize> {
     scan(text, None)
 }
 
-/// Bytes of what stands between `${` and its `}`, of a text that begins behind the former.
+/// Returns the length of the content of `${…}`, for a text that starts after `${`.
 pub(super) fn braced(text: &str, quoted: bool) -> Option<usize> {
     scan(text, Some(Open::Brace { quoted })).map(|end| end.saturating_sub(1))
 }
@@ -69,7 +68,7 @@ fn ends_word(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
 }
 
-/// The name of a variable or function.
+/// Returns true for the name of a variable or function.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -1,7 +1,6 @@
-//! A script and its settings, read from top to bottom: what is assigned, what is handed on to
-//! children, which functions there are, and what was met that is not read. What the unit makes of
-//! that is in [`super::declare`] and [`super::wrapping`]; what `depend()` says in
-//! [`super::relation`].
+//! Reads a script and its settings from top to bottom: assignments, exports, functions, and
+//! unreadable parts. [`super::declare`] and [`super::wrapping`] make the unit; [`super::relation`]
+//! handles `depend()`.
 
 use super::expansion::{self, expand};
 use super::quoting::is_name;
@@ -11,47 +10,47 @@ use crate::text::diagnostic::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where the assignments of a script stand, in an outcome.
+/// The section of a script's assignments in an outcome.
 pub(super) const SCRIPT: &str = "script";
-/// Where those of its settings stand.
+/// The section of the settings' assignments.
 pub(super) const SETTINGS: &str = "conf.d";
 
-/// A place where a variable gets its value, or is handed on to children.
+/// An assignment or export of a variable.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) section: &'static str,
     pub(super) name: String,
-    /// As written.
+    /// The value as written.
     pub(super) raw: String,
     pub(super) at: Place,
 }
 
-/// A command at the top that is no assignment.
+/// A top-level command that is no assignment.
 #[derive(Debug)]
 pub(super) struct Passed {
     pub(super) section: &'static str,
-    /// Its first word.
+    /// The first word.
     pub(super) name: String,
-    /// The others.
+    /// The other words.
     pub(super) raw: String,
     pub(super) at: Place,
-    /// None: it only looks at something or says something.
+    /// The reason why its effect is unknown; `None` if it only tests or prints something.
     pub(super) matters: Option<Why>,
 }
 
-/// All that was read.
+/// The result of reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) assignments: Vec<Assignment>,
     pub(super) variables: Variables,
-    /// Variables that children get.
+    /// Exported variables.
     pub(super) exported: BTreeMap<String, Place>,
-    /// Those that stand in a value, but have none.
+    /// Variables used in a value that have no value themselves.
     pub(super) unset: BTreeMap<String, (&'static str, Place)>,
     pub(super) passed: Vec<Passed>,
-    /// Of each function, the place where it was defined last.
+    /// The place of each function's last definition.
     pub(super) functions: BTreeMap<String, Place>,
-    /// Why not all could be read.
+    /// Reasons why parts could not be read.
     pub(super) broken: Vec<(Place, &'static str)>,
 }
 
@@ -68,7 +67,7 @@ impl Reading {
         }
     }
 
-    /// Goes through one file; those before it count in it.
+    /// Reads one file, with the values of previous files.
     pub(super) fn read(&mut self, section: &'static str, file: &Arc<str>, script: &Script<'_>) {
         for function in &script.functions {
             self.functions.insert(function.name.to_string(), function.at.of(file));
@@ -83,7 +82,7 @@ impl Reading {
         }
     }
 
-    /// Its value as a text. None: it has none, or an empty one.
+    /// Returns the value as a text, or `None` if it has none or an empty one.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Why> {
         match self.variables.get(name) {
             Value::Set(value) => {
@@ -95,8 +94,8 @@ impl Reading {
         }
     }
 
-    /// Its value as the words it becomes when the shell reads it a second time, as openrc-run
-    /// has it do.
+    /// Returns the value as the words that result when the shell parses it again, as openrc-run
+    /// makes it do.
     pub(super) fn words(&mut self, name: &str) -> Result<Vec<String>, Why> {
         match self.text(name)? {
             Some(text) => expansion::arguments(&text, &mut self.variables),
@@ -104,7 +103,7 @@ impl Reading {
         }
     }
 
-    /// The same of what is one word.
+    /// Does the same for a value of one word.
     pub(super) fn word(&mut self, name: &str) -> Result<Option<String>, Why> {
         let mut words = self.words(name)?;
         match words.len() {
@@ -114,13 +113,13 @@ impl Reading {
         }
     }
 
-    /// `yes`, `true`, `on` or `1`.
+    /// Returns true for `yes`, `true`, `on` or `1`.
     pub(super) fn is_yes(&mut self, name: &str) -> Result<bool, Why> {
         let text = self.text(name)?.unwrap_or_default();
         Ok(["yes", "true", "on", "1"].iter().any(|word| text.trim().eq_ignore_ascii_case(word)))
     }
 
-    /// The commands it has besides, as far as that can be told.
+    /// Returns the script's additional commands, as far as known.
     pub(super) fn extra_commands(&self) -> BTreeSet<String> {
         let names = ["extra_commands", "extra_started_commands", "extra_stopped_commands", "opts"];
         let texts = names.iter().filter_map(|name| self.variables.said(name));
@@ -129,28 +128,28 @@ impl Reading {
             .collect()
     }
 
-    /// Where it was assigned last.
+    /// Returns the place of the last assignment.
     pub(super) fn place(&self, name: &str) -> Option<Place> {
         let found = self.assignments.iter().rev().find(|assignment| assignment.name == name);
         found.map(|assignment| assignment.at.clone())
     }
 }
 
-/// One file on its way into the reading.
+/// One file while it is read.
 struct Pass<'r> {
     reading: &'r mut Reading,
     section: &'static str,
     file: &'r Arc<str>,
-    /// An `exit` or such came before.
+    /// An `exit` or similar command came before.
     ended: bool,
 }
 
-/// `name=value`, in a word.
+/// Splits a word `name=value`.
 pub(super) fn assignment(raw: &str) -> Option<(&str, &str)> {
     raw.split_once('=').filter(|(name, _)| is_name(name))
 }
 
-/// `name` and `value` of `${name:=value}`, with or without quotes around it.
+/// Returns `name` and `value` of `${name:=value}`, quoted or not.
 fn default(raw: &str) -> Option<(&str, &str)> {
     let bare = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
     let (name, value) = bare.strip_prefix("${")?.strip_suffix('}')?.split_once('=')?;
@@ -158,7 +157,7 @@ fn default(raw: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, value))
 }
 
-/// Commands that only look at something or say something.
+/// Commands that only test or print something.
 pub(super) fn is_harmless(name: &str) -> bool {
     const NAMES: [&str; 22] = [
         ":", "[", "case", "ebegin", "echo", "eend", "eerror", "eindent", "einfo", "einfon",
@@ -177,7 +176,7 @@ impl Pass<'_> {
             assigning.iter().for_each(|word| self.assign(*word, certain));
             return;
         };
-        // Such an assignment is for that command alone.
+        // Such an assignment applies to that command only.
         for word in assigning {
             self.pass(*word, &[], Some("an assignment for one command alone".into()));
         }
@@ -216,7 +215,7 @@ impl Pass<'_> {
         }
     }
 
-    /// What it does is not known, and may be anything.
+    /// The effect of the command is unknown and may be anything.
     fn unread(&mut self, name: &str, first: Word<'_>, arguments: &[Word<'_>]) {
         let own = self.reading.functions.contains_key(name);
         let sets = [".", "source", "eval", "read", "set", "unset", "local", "getopts", "alias"];
@@ -256,7 +255,7 @@ impl Pass<'_> {
 
     fn assign(&mut self, word: Word<'_>, certain: bool) {
         let Some((name, raw)) = assignment(word.raw) else {
-            // `name+=value` of other shells.
+            // The form `name+=value` of other shells.
             let name = word.raw.split('+').next().unwrap_or_default();
             let why = "`+=` is not known to sh";
             self.reading.variables.set(name, Value::Unknown(why.into()));
@@ -320,8 +319,7 @@ impl Pass<'_> {
         }
     }
 
-    /// A word that is not filled in here may give variables a value all the same, by
-    /// `${name:=value}`.
+    /// A word that is not expanded here may still assign variables, by `${name:=value}`.
     fn doubt(&mut self, word: &Word<'_>) {
         for behind in word.raw.split("${").skip(1) {
             let Some((name, _)) = behind.split_once('=') else { continue };
@@ -338,7 +336,7 @@ fn condition(word: &Word<'_>) -> Why {
     format!("it is assigned under a condition in line {}", word.at.line).into()
 }
 
-/// It begins with a name and `=`, or `+=`.
+/// Returns true for a word that starts with a name and `=` or `+=`.
 fn is_assigning(raw: &str) -> bool {
     raw.split_once('=').is_some_and(|(name, _)| is_name(name.strip_suffix('+').unwrap_or(name)))
 }

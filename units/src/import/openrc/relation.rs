@@ -1,5 +1,5 @@
-//! What `depend()` says, and what settings add to it (`rc_need` and its kin): openrc-run(8),
-//! "DEPENDENCIES" and "FILES". Each word has its outcome, whatever becomes of it.
+//! The words of `depend()`, and those that settings add (`rc_need` and similar): openrc-run(8),
+//! "DEPENDENCIES" and "FILES". Every word has an outcome.
 
 use super::expansion::expand;
 use super::reading::{Reading, SCRIPT, assignment, is_harmless};
@@ -18,30 +18,30 @@ use std::sync::Arc;
 pub(super) const VERBS: [&str; 8] =
     ["need", "use", "want", "before", "after", "provide", "keyword", "config"];
 
-/// A word behind a verb.
+/// A word after a verb.
 #[derive(Debug)]
 pub(super) struct Relation {
     section: &'static str,
-    /// As written: a verb, or the variable that stands for it.
+    /// The verb as written, or the variable in its place.
     name: String,
     verb: &'static str,
-    /// The word, or what stands there instead of one.
+    /// The word, or the text in its place.
     word: Result<String, (String, Why)>,
     at: Place,
 }
 
-/// All of a script and its settings.
+/// All relations of a script and its settings.
 #[derive(Debug, Default)]
 pub(super) struct Relations {
     list: Vec<Relation>,
-    /// Other lines of `depend()`: name, rest, place, and whether it is of any weight.
+    /// Other lines of `depend()`: name, rest, place, and whether it matters.
     others: Vec<(String, String, Place, Option<Why>)>,
 }
 
 /// The section of `depend()` in an outcome.
 const DEPEND: &str = "depend";
 
-/// Reads them.
+/// Reads the relations.
 pub(super) fn read(
     reading: &mut Reading,
     script: &Script<'_>,
@@ -69,7 +69,7 @@ pub(super) fn read(
     relations
 }
 
-/// Variables that a command gives a value.
+/// Returns the variables that a command assigns.
 fn locals<'a>(command: &'a Command<'_>) -> Vec<&'a str> {
     let first = command.words.first().map_or("", |word| word.raw);
     let declares = matches!(first, "local" | "export" | "for" | "read" | "readonly" | "unset");
@@ -119,12 +119,12 @@ impl Relations {
         }
     }
 
-    /// A line of `depend()` that is no verb's.
+    /// Handles a line of `depend()` that has no verb.
     fn other(&mut self, first: Word<'_>, words: &[Word<'_>], file: &Arc<str>) {
         let quiet = is_harmless(first.raw) || matches!(first.raw, "return" | "exit");
         let sets = matches!(first.raw, "local" | "for" | "export" | "readonly" | "unset")
             || assignment(first.raw).is_some();
-        // Those openrc-run looks at once more, behind it.
+        // Variables that openrc-run reads again after it.
         let added = words.iter().chain([&first]).any(|word| word.raw.starts_with("rc_"));
         let why = (!quiet && (!sets || added)).then(|| Why::from("it is not read"));
         if let (Some((name, value)), []) = (assignment(first.raw), words) {
@@ -135,7 +135,7 @@ impl Relations {
         self.others.push((first.raw.to_string(), rest.join(" "), first.at.of(file), why));
     }
 
-    /// `rc_need` and its kin: the first that has a value counts.
+    /// Reads `rc_need` and similar variables: the first with a value counts.
     fn added(
         &mut self,
         verb: &'static str,
@@ -185,7 +185,7 @@ impl Relations {
         self.list.push(Relation { section, name: name.to_string(), verb, word, at });
     }
 
-    /// What of them the unit has, and the outcome of each.
+    /// Adds the relations to the unit, and records their outcomes.
     pub(super) fn apply(&self, unit: &mut Unit) {
         for (name, rest, at, why) in &self.others {
             let outcome = match why {
@@ -214,7 +214,7 @@ impl Relations {
         }
     }
 
-    /// The unit's own name and those it provides: it can not depend on them.
+    /// The unit's own names, on which it cannot depend.
     fn provided(&self, unit: &Unit, taken: &BTreeSet<(&str, &str)>) -> BTreeSet<String> {
         let words = self.list.iter().filter(|relation| relation.verb == "provide");
         let words = words.filter_map(|relation| relation.word.as_ref().ok());
@@ -279,12 +279,12 @@ impl Relation {
     }
 }
 
-/// One word of a verb becomes these.
+/// Returns the native entries for one word of a verb.
 fn fields(word: Word<'_>, variables: &mut Variables) -> Result<Vec<String>, Why> {
     expand(word.raw, variables).map(|expanded| expanded.fields())
 }
 
-/// The variables that stand in a word as `$name` or `${name`.
+/// Returns the variables in a word, as `$name` or `${name`.
 fn names_in(raw: &str) -> impl Iterator<Item = &str> {
     raw.split('$').skip(1).map(|behind| {
         let behind = behind.strip_prefix('{').unwrap_or(behind);
@@ -298,7 +298,7 @@ fn section_of(reading: &Reading, variable: &str) -> &'static str {
     found.map_or(SCRIPT, |one| one.section)
 }
 
-/// A word behind `keyword`.
+/// Handles a word after `keyword`.
 fn keyword(word: &str, at: &Place, unit: &mut Unit) -> Outcome {
     let plain = word.strip_prefix('-').or(word.strip_prefix("no")).unwrap_or(word);
     let place = match plain {

@@ -1,9 +1,9 @@
-//! A shell script as its simple commands, in order, each with where it stands: at the top, within
-//! which function, under a condition or not. Nothing is evaluated here, and nothing is passed
-//! over: a text that the shell could not read either ends the reading, and says where.
+//! Parses a shell script into its simple commands, in order, each with its position: top level or
+//! function, conditional or not. Nothing is evaluated, and nothing is skipped: a text that the
+//! shell could not parse ends the parsing, with the place.
 //!
-//! What is known of the language is what it takes to tell where a command begins and ends:
-//! sh(1), "Shell Command Language" of POSIX. What a word comes to is [`super::expansion`]'s.
+//! The parser knows as much of the language as is needed to find the start and end of commands:
+//! sh(1), "Shell Command Language" of POSIX. [`super::expansion`] expands words.
 
 use super::quoting::{self, is_name};
 use crate::limit;
@@ -12,31 +12,31 @@ use crate::text::yaml::Spot;
 /// A word as written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word<'a> {
-    /// With its quotes.
+    /// The text with quotes.
     pub(super) raw: &'a str,
-    /// Where it begins.
+    /// The place of its start.
     pub(super) at: Spot,
 }
 
 /// One simple command, or the head of a `case` or `for`.
 #[derive(Debug)]
 pub(super) struct Command<'a> {
-    /// At least one.
+    /// The words; at least one.
     pub(super) words: Vec<Word<'a>>,
-    /// The function it stands in, by number.
+    /// The enclosing function, by number.
     pub(super) within: Option<usize>,
-    /// It is run whenever what it stands in is.
+    /// The command runs whenever the enclosing function or script runs.
     pub(super) certain: bool,
 }
 
 /// A function.
 #[derive(Debug)]
 pub(super) struct Function<'a> {
-    /// Its name.
+    /// The name.
     pub(super) name: &'a str,
-    /// Where that stands.
+    /// The place of the name.
     pub(super) at: Spot,
-    /// It is defined whenever the script is read.
+    /// The function is defined whenever the script is read.
     pub(super) certain: bool,
 }
 
@@ -47,32 +47,32 @@ pub(super) struct Script<'a> {
     pub(super) commands: Vec<Command<'a>>,
     /// In order.
     pub(super) functions: Vec<Function<'a>>,
-    /// Where the reading ended before the end, and why.
+    /// The place and reason, if parsing stopped before the end.
     pub(super) broken: Option<(Spot, &'static str)>,
 }
 
-/// What is open.
+/// An open construct.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Frame {
     If,
     Loop,
-    /// Whether a pattern comes next.
+    /// A pattern comes next.
     Case(bool),
     Brace,
     Paren,
     Function,
 }
 
-/// What follows a function's name.
+/// The position after a function's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Nothing,
     Body(usize),
-    /// Behind `for NAME in …` or `case WORD`: up to the end of the head.
+    /// Within the head of `for NAME in …` or `case WORD`.
     Head,
 }
 
-/// Taken word by word.
+/// The state of the parser, which works word by word.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -83,15 +83,16 @@ struct Parser<'a> {
     within: Vec<usize>,
     words: Vec<Word<'a>>,
     expected: Expected,
-    /// The command goes on after `&&`, `||` or `|`.
+    /// The command continues after `&&`, `||` or `|`.
     chained: bool,
-    /// Ends of here-documents that begin with the next line, and whether tabs before them go.
+    /// Delimiters of here-documents that start on the next line, and whether leading tabs are
+    /// removed.
     pending: Vec<(String, bool)>,
 }
 
 type Broken = (Spot, &'static str);
 
-/// Reads all of a script that can be read.
+/// Parses as much of a script as possible.
 pub(super) fn parse(text: &str) -> Script<'_> {
     let mut parser = Parser {
         text,
@@ -162,7 +163,7 @@ impl<'a> Parser<'a> {
         self.rest().chars().nth(many)
     }
 
-    /// Goes on so many bytes.
+    /// Advances by a number of bytes.
     fn advance(&mut self, bytes: usize) {
         for c in self.rest().get(..bytes).unwrap_or_default().chars() {
             match c {
@@ -184,7 +185,7 @@ impl<'a> Parser<'a> {
         self.end(chains)
     }
 
-    /// Each side of a pipe runs in a shell of its own.
+    /// Each side of a pipe runs in its own shell.
     fn pipe(&mut self) -> Result<(), Broken> {
         self.advance(1);
         if self.is_pattern() {
@@ -230,7 +231,7 @@ impl<'a> Parser<'a> {
         self.pop(Frame::Paren, at)
     }
 
-    /// Where it leads is of no interest; a here-document's text is no part of the script.
+    /// Skips a redirection; the text of a here-document is no part of the script.
     fn redirection(&mut self, at: Spot) -> Result<(), Broken> {
         let sign = self.rest();
         let number = |word: &Word<'_>| word.raw.bytes().all(|byte| byte.is_ascii_digit());
@@ -273,7 +274,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The word that begins here; it may be empty.
+    /// Returns the word that starts here; it may be empty.
     fn take(&mut self, at: Spot) -> Result<Word<'a>, Broken> {
         let Some(length) = quoting::word(self.rest()) else {
             return Err((at, "a quote or a bracket that is not closed"));
@@ -318,7 +319,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A word that makes the form of the script, and is no command.
+    /// Handles a reserved word of the language.
     fn reserved(&mut self, word: Word<'a>) -> Result<bool, Broken> {
         match word.raw {
             "if" => self.frames.push(Frame::If),
@@ -362,7 +363,7 @@ impl<'a> Parser<'a> {
         !self.chained && matches!(self.frames.last(), None | Some(Frame::Function))
     }
 
-    /// The command ends here; the next one hangs on it or not.
+    /// Ends the command; the next one may depend on it.
     fn end(&mut self, chains: bool) -> Result<(), Broken> {
         let head = self.expected == Expected::Head;
         if head {

@@ -1,5 +1,5 @@
-//! How a declarative script has its daemon stopped and reloaded: `stopsig`, `retry`, and a
-//! `reload()` that does nothing but send a signal.
+//! Stop and reload of a declarative script's daemon: `stopsig`, `retry`, and a `reload()` that only
+//! sends a signal.
 
 use super::declaration::Declaration;
 use super::expansion::expand;
@@ -9,10 +9,10 @@ use crate::import::import_outcome::Outcome;
 use crate::text::diagnostic::Place;
 use crate::text::signal;
 
-/// A signal, and how long is waited behind it; None: for ever.
+/// A signal and the wait after it; `None` waits for ever.
 type Step = (Option<u8>, Option<u32>);
 
-/// `stopsig` and `retry`.
+/// Converts `stopsig` and `retry`.
 pub(super) fn stop(this: &mut Declaration<'_>) {
     if let Some(word) = this.word("stopsig") {
         let at = this.place("stopsig");
@@ -49,7 +49,7 @@ pub(super) fn stop(this: &mut Declaration<'_>) {
     }
 }
 
-/// `5`, `TERM/5`, `TERM/60/KILL/10`. None: it is no schedule.
+/// Parses `5`, `TERM/5` or `TERM/60/KILL/10`. Returns `None` if it is no schedule.
 pub(super) fn schedule(text: &str) -> Option<Vec<Step>> {
     let span = |text: &str| match text {
         "forever" => Some(None),
@@ -67,7 +67,7 @@ pub(super) fn schedule(text: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// `reload()`: one signal to the main process is what a key can say.
+/// Converts `reload()`: a key can express one signal to the main process.
 pub(super) fn reload(this: &mut Declaration<'_>, body: &[&Command<'_>], at: &Place) -> Outcome {
     let lost = || {
         let how = "`initctl reload-unit` is refused: it does more than send one signal";
@@ -95,7 +95,7 @@ pub(super) fn reload(this: &mut Declaration<'_>, body: &[&Command<'_>], at: &Pla
     }
 }
 
-/// The one signal that a call of start-stop-daemon or supervise-daemon sends.
+/// Returns the only signal that a call of start-stop-daemon or supervise-daemon sends.
 fn signal_of(words: &[String], name: &str) -> Option<u8> {
     let (program, rest) = words.split_first()?;
     let mut rest = rest.iter();

@@ -1,6 +1,6 @@
-//! Variables of a service script that stand each for itself: the native key of each, how its
-//! value is turned, or why it is left out. What takes several of them is in
-//! [`super::declare`] and [`super::signalling`].
+//! Variables of a service script that are independent of each other: the native key, the conversion
+//! of the value, or the reason why it is left out. [`super::declare`] and [`super::signalling`]
+//! handle combinations.
 
 use super::declaration::Declaration;
 use super::reading::SCRIPT;
@@ -12,7 +12,7 @@ use crate::text::diagnostic::Place;
 use crate::unit::account::Account;
 use crate::unit::resource;
 
-/// Variables whose value is that of a key.
+/// Variables whose value becomes the value of a key.
 const PLAIN: [(&str, &str); 5] = [
     ("directory", "working-dir"),
     ("chroot", "root-dir"),
@@ -21,7 +21,7 @@ const PLAIN: [(&str, &str); 5] = [
     ("SSD_OOM_SCORE_ADJ", "oom-score-adjust"),
 ];
 
-/// Variables that are left out, and what that changes.
+/// Variables that are left out, and the effect of that.
 const LOST: [(&str, &str); 10] = [
     ("output_logger", "its output goes to the log of init instead"),
     ("error_logger", "its output goes to the log of init instead"),
@@ -35,7 +35,7 @@ const LOST: [(&str, &str); 10] = [
     ("opts", "its commands are not taken over"),
 ];
 
-/// Variables that nothing is lost without.
+/// Variables that have no effect here.
 const NEEDLESS: [(&str, &str); 12] = [
     ("supervisor", "it names none"),
     ("command", "it names none"),
@@ -51,7 +51,7 @@ const NEEDLESS: [(&str, &str); 12] = [
     ("rc_crashed_stop", "init knows what has crashed"),
 ];
 
-/// Letters of `ulimit` in sh: the resource, and what one of it is in bytes or in pieces.
+/// Letters of sh's `ulimit`: the resource, and the size of one unit of it.
 const ULIMITS: [(char, &str, u64); 16] = [
     ('c', "core", 512),
     ('d', "data", 1024),
@@ -71,7 +71,7 @@ const ULIMITS: [(char, &str, u64); 16] = [
     ('w', "locks", 1),
 ];
 
-/// Turns them all.
+/// Converts all variables.
 pub(super) fn apply(this: &mut Declaration<'_>) {
     for (name, key) in PLAIN {
         if let Some(word) = this.word(name) {
@@ -117,7 +117,7 @@ pub(super) fn apply(this: &mut Declaration<'_>) {
     ulimit(this);
 }
 
-/// What becomes of a variable that nothing has been said about.
+/// Returns the outcome of a variable that has none yet.
 pub(super) fn otherwise(name: &str, kind: Kind) -> Outcome {
     if let Some((_, how)) = LOST.iter().find(|(known, _)| *known == name) {
         return Outcome::Lost((*how).to_string());
@@ -145,7 +145,7 @@ fn is_relation(name: &str) -> bool {
     behind.is_some_and(|verb| super::relation::VERBS.contains(&verb))
 }
 
-/// A value as it stands.
+/// Uses the value unchanged.
 pub(super) fn put(this: &mut Declaration<'_>, key: &str, text: &str, at: &Place) -> Outcome {
     this.unit.put(key, text, at);
     Outcome::Kept(key.to_string())
@@ -166,7 +166,7 @@ pub(super) fn account(this: &mut Declaration<'_>, text: &str, at: &Place) -> Out
     Outcome::Kept("user, group".to_string())
 }
 
-/// A file that its output is written to the end of.
+/// A file to append output to.
 pub(super) fn output(this: &mut Declaration<'_>, key: &str, path: &str, at: &Place) -> Outcome {
     this.unit.put(key, &format!("append:{path}"), at);
     Outcome::Kept(key.to_string())
@@ -201,7 +201,8 @@ fn notify(this: &mut Declaration<'_>) {
     }
 }
 
-/// `^cap_net_bind_service,^cap_net_raw` of cap_iab(3): what a plain list of ambient ones says.
+/// Converts `^cap_net_bind_service,^cap_net_raw` of cap_iab(3): a plain list of ambient
+/// capabilities.
 fn capabilities(this: &mut Declaration<'_>) {
     let Some(list) = this.word("capabilities") else { return };
     let at = this.place("capabilities");

@@ -1,5 +1,5 @@
-//! The native unit in the making: its keys with the places they come from, and the outcome of each
-//! thing that was read. What is left out is told as a diagnostic too.
+//! The native unit under construction: its keys with places, and the outcome of each item. Items
+//! that are left out are reported as diagnostics too.
 
 use crate::import::import_outcome::{ImportOutcome, Imported, Outcome};
 use crate::limit;
@@ -12,22 +12,22 @@ use crate::unit::manifest::{Entry, Manifest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// See the module.
+/// The unit under construction.
 pub(super) struct Unit {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// Lists of targets, all together.
+    /// Number of entries in all lists of targets.
     pub(super) edges: usize,
     manifest: Manifest,
     outcomes: Vec<ImportOutcome>,
-    /// What lists hold already.
+    /// Entries that lists contain already.
     held: BTreeSet<(&'static str, String)>,
-    /// Names of sections, each once.
+    /// Names of sections, shared.
     sections: Vec<Arc<str>>,
 }
 
 impl Unit {
-    /// An empty one, for the script that is that file.
+    /// Creates an empty unit for the script in that file.
     pub(super) fn of(name: &str, file: &Arc<str>, kind: Kind) -> Unit {
         let mut manifest = Manifest::imported(file.clone(), Spot { line: 1, column: 1 });
         let wrong = match Name::new(name) {
@@ -55,30 +55,30 @@ impl Unit {
         unit
     }
 
-    /// The beginning of the script.
+    /// Returns the place of the start of the script.
     pub(super) fn start(&self) -> Place {
         self.manifest.place()
     }
 
-    /// The manifest as it is by now.
+    /// Returns the present manifest.
     pub(super) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// One value, which takes the place of one that was there.
+    /// Sets a value, replacing an earlier one.
     pub(super) fn put(&mut self, key: &str, text: &str, at: &Place) {
         self.manifest.entries.retain(|entry| entry.key.name != key);
         self.enter(key, at, |at| scalar(at, text));
     }
 
-    /// One value where there is none yet.
+    /// Sets a value if there is none yet.
     pub(super) fn put_default(&mut self, key: &str, text: &str) {
         if self.manifest.entry(key).is_none() {
             self.put(key, text, &self.start());
         }
     }
 
-    /// One more entry of a list; the same twice counts once.
+    /// Adds an entry to a list; duplicates count once.
     pub(super) fn add(&mut self, key: &str, text: &str, at: &Place) {
         let Some(known) = key_table::find(key) else { return };
         if !self.held.insert((known.name, text.to_string())) {
@@ -105,7 +105,8 @@ impl Unit {
         }
     }
 
-    /// One more pair of a map; a later one of the same name takes its place. False: there are too many.
+    /// Adds a pair to a map; a later one replaces one of the same name. Returns false if there are
+    /// too many.
     pub(super) fn pair(&mut self, key: &str, name: &str, text: &str, at: &Place) -> bool {
         if self.manifest.entry(key).is_none() {
             self.enter(key, at, |at| Node { at, value: Value::Map(Vec::new()) });
@@ -130,12 +131,12 @@ impl Unit {
         self.manifest.entries.push(Entry { key, file: at.file.clone(), at: spot, node });
     }
 
-    /// Its type has that key.
+    /// Returns true if the unit's type accepts the key.
     pub(super) fn takes(&self, key: &str) -> bool {
         key_table::find(key).is_some_and(|key| key.types.has(self.kind))
     }
 
-    /// What became of one thing.
+    /// Records the outcome of one item.
     pub(super) fn record_outcome(
         &mut self,
         section: &str,
@@ -159,17 +160,17 @@ impl Unit {
         self.outcomes.push(ImportOutcome { section, name, value, at: at.clone(), outcome });
     }
 
-    /// Something that the reader of the unit has to know.
+    /// Adds a warning for the reader of the unit.
     pub(super) fn warn(&mut self, code: &str, at: &Place, message: String) {
         self.tell(Diagnostic::warning(code, at.clone(), message));
     }
 
-    /// The same, of any weight.
+    /// Adds a diagnostic of any severity.
     pub(super) fn tell(&mut self, said: Diagnostic) {
         self.manifest.tell(said);
     }
 
-    /// Done.
+    /// Returns the finished import.
     pub(super) fn imported(mut self) -> Imported {
         self.outcomes.sort_by(|a, b| (&a.at, &a.name).cmp(&(&b.at, &b.name)));
         self.manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));

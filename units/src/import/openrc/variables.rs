@@ -1,47 +1,47 @@
-//! What the shell's variables hold as far as it can be told, and how much of them has been filled
-//! in: one that is doubled again and again would fill the memory.
+//! The known values of shell variables, and the limit of expanded text: a variable that is doubled
+//! repeatedly would fill the memory.
 
 use crate::limit;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Why something can not be told, in words that stand behind a colon.
+/// The reason why a value is unknown, in words that follow a colon.
 pub(super) type Why = Cow<'static, str>;
 
-/// What is known of one variable.
+/// The known value of one variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Its value.
+    /// The value.
     Set(String),
-    /// Nobody has set it.
+    /// The variable is unset.
     Unset,
-    /// It can not be told.
+    /// The value is unknown.
     Unknown(Why),
 }
 
-/// All of them.
+/// All variables.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, Value>,
-    /// What openrc-run itself sets.
+    /// Variables that openrc-run sets.
     given: BTreeMap<&'static str, String>,
-    /// What was known before [`Variables::forget`].
+    /// Values known before [`Variables::forget`].
     before: BTreeMap<String, Value>,
-    /// Why nothing is known of all others.
+    /// The reason why all others are unknown.
     blind: Option<Why>,
-    /// Bytes filled in.
+    /// Number of bytes expanded.
     spent: usize,
 }
 
 impl Variables {
-    /// Those of a service of that name, whose script is that file.
+    /// Creates the variables of a service with that name and script.
     pub(super) fn of(name: &str, file: &str) -> Variables {
         let given = [("RC_SVCNAME", name), ("SVCNAME", name), ("RC_SERVICE", file)];
         let given = given.map(|(variable, value)| (variable, value.to_string()));
         Variables { given: given.into(), ..Variables::default() }
     }
 
-    /// What is known of one.
+    /// Returns the known value of a variable.
     pub(super) fn get(&self, name: &str) -> Value {
         if let Some(value) = self.given.get(name) {
             return Value::Set(value.clone());
@@ -56,7 +56,7 @@ impl Variables {
         }
     }
 
-    /// What it was last said to be, whatever may have become of it since.
+    /// Returns the last assigned value, even if it may have changed since.
     pub(super) fn said(&self, name: &str) -> Option<String> {
         match self.values.get(name).or_else(|| self.before.get(name)) {
             Some(Value::Set(value)) => Some(value.clone()),
@@ -64,21 +64,21 @@ impl Variables {
         }
     }
 
-    /// From here on it holds this.
+    /// Sets a value.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.values.insert(name.to_string(), value);
     }
 
-    /// From here on each may hold anything.
+    /// Marks all variables as unknown.
     pub(super) fn forget(&mut self, why: Why) {
         self.before.append(&mut self.values);
         self.blind = Some(why);
     }
 
-    /// So many bytes more are filled in.
+    /// Counts expanded bytes.
     ///
     /// # Errors
-    /// These are too many.
+    /// The limit is exceeded.
     pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Why> {
         self.spent = self.spent.saturating_add(bytes);
         match self.spent <= limit::SCRIPT_EXPANSION {
@@ -88,7 +88,7 @@ impl Variables {
     }
 }
 
-/// Set by openrc-run, rc.conf or the environment, none of which is read.
+/// Returns true for variables of openrc-run, rc.conf or the environment, none of which is read.
 fn is_from_outside(name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "HOME",

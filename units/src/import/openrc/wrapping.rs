@@ -1,8 +1,7 @@
-//! A script that does more than declare: a unit around it, which has openrc-run start and stop
-//! it. That asks for two things where OpenRC has not booted the system, and the unit provides
-//! both: the directories below /run/openrc in which openrc-run keeps what it knows, and the file
-//! `softlevel` there, without which it refuses. With `--nodeps` it leaves dependencies to the
-//! unit; `zap` before `start` has it forget a run that ended without it.
+//! Wraps a script that does more than declare: the unit has openrc-run start and stop it. Where
+//! OpenRC has not booted the system, openrc-run needs two things, which the unit provides: its
+//! state directories below /run/openrc, and the file `softlevel` there. With `--nodeps` it leaves
+//! dependencies to the unit; `zap` before `start` makes it forget a run that ended without it.
 
 use super::declaration::Reason;
 use super::reading::{Reading, SCRIPT};
@@ -14,7 +13,7 @@ use crate::limit;
 use crate::spec::value;
 use crate::text::diagnostic::Diagnostic;
 
-/// What openrc-run keeps below /run/openrc.
+/// The state directories of openrc-run below /run/openrc.
 const STATES: [&str; 12] = [
     "daemons",
     "exclusive",
@@ -30,12 +29,12 @@ const STATES: [&str; 12] = [
     "wasinactive",
 ];
 
-/// Scripts are given as long as SysV scripts are: nobody has told how long theirs take.
+/// The timeout of scripts is that of SysV scripts, because their duration is unknown.
 const PATIENCE: u32 = 300;
-/// OpenRC waits without end; a shutdown can not.
+/// OpenRC waits for ever; a shutdown cannot.
 const STOP: u32 = 90;
 
-/// Fills the unit, and tells the outcome of all that was read.
+/// Fills the unit, and records the outcome of everything that was read.
 pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     let start = unit.start();
     let file = match value::path(&start.file) {
@@ -67,7 +66,7 @@ pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     tell(reading, unit, reasons);
 }
 
-/// As long as its own schedule takes, and some seconds more.
+/// The duration of its own schedule and some seconds more.
 fn stop_timeout(reading: &Reading) -> u32 {
     let retry = reading.variables.said("retry").unwrap_or_default();
     let steps = signalling::schedule(&retry).unwrap_or_default();

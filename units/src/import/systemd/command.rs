@@ -1,18 +1,18 @@
-//! Command lines: the prefixes before the program, words, specifiers, the `;` that parts
-//! two commands. The native line is written anew from the words, so that it means the
-//! same to the native grammar; variables are left for the start of the process.
+//! Command lines: prefixes of the program, words, specifiers, and the `;` between commands. The
+//! native line is written anew from the words, so that it means the same in the native grammar;
+//! variables are expanded at the start of the process.
 
 use super::conversion::Conversion;
 use super::unit_text::UnitOption;
 use super::word::{self, Word};
 
-/// A command before it is written.
+/// A command before it is written as a native line.
 struct Command {
     prefixes: Prefixes,
     words: Vec<String>,
 }
 
-/// The prefixes before the program.
+/// The prefixes of the program.
 #[derive(Clone, Copy, Default)]
 struct Prefixes {
     ignore_failure: bool,
@@ -21,14 +21,14 @@ struct Prefixes {
     rights: Rights,
     /// `|`.
     shell: bool,
-    /// One stands twice, or beside one that excludes it: systemd takes it for the program.
+    /// A prefix is repeated or excluded by another one: systemd takes it as part of the program.
     is_double: bool,
 }
 
-/// Which of the unit's restrictions hold for a command.
+/// The restrictions of the unit that apply to a command.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Rights {
-    /// All.
+    /// All restrictions.
     #[default]
     Unit,
     /// `+`: none.
@@ -40,7 +40,7 @@ enum Rights {
 }
 
 impl Prefixes {
-    /// The prefixes and the rest.
+    /// Splits the prefixes from the rest.
     fn split(text: &str) -> (Prefixes, &str) {
         let mut found = Prefixes::default();
         let mut rest = text;
@@ -51,7 +51,7 @@ impl Prefixes {
                 ':' => std::mem::replace(&mut found.verbatim, true),
                 '|' => std::mem::replace(&mut found.shell, true),
                 '+' => std::mem::replace(&mut found.rights, Rights::Full) != Rights::Unit,
-                // The two marks of `!!` may stand apart.
+                // The two characters of `!!` may be separated.
                 '!' if found.rights == Rights::OwnUser => {
                     found.rights = Rights::Ambient;
                     false
@@ -66,7 +66,7 @@ impl Prefixes {
     }
 }
 
-/// All commands of a directive become lines of a native key. How many there are.
+/// Converts all commands of a directive to lines of a native key. Returns their number.
 pub(super) fn convert<'a>(
     this: &mut Conversion<'a>,
     name: &str,
@@ -88,7 +88,7 @@ pub(super) fn convert<'a>(
     count
 }
 
-/// The words; a quote that is not closed spoils the unit, as it does for systemd.
+/// Returns the words; an unclosed quote makes the unit unusable, as in systemd.
 fn words<'a>(this: &mut Conversion<'a>, option: &'a UnitOption) -> Option<Vec<Word>> {
     match word::split(&option.value) {
         Ok(words) => Some(words),
@@ -142,7 +142,7 @@ fn command<'a>(
     Some(command)
 }
 
-/// The native line.
+/// Returns the native line.
 fn write(command: &Command) -> String {
     let Prefixes { ignore_failure, own_name, verbatim, rights, .. } = command.prefixes;
     let marks = [
@@ -159,7 +159,7 @@ fn write(command: &Command) -> String {
     line
 }
 
-/// A bus that would have systemd start what is asked for: nobody answers.
+/// Reports a bus that expects systemd to start services on request: nothing here answers.
 pub(super) fn tell_bus(this: &mut Conversion<'_>) {
     for option in this.all("Service", "ExecStart") {
         if option.value.split_whitespace().any(|word| word == "--systemd-activation") {

@@ -1,6 +1,6 @@
-//! One systemd unit as a native manifest. The table says what becomes of a directive;
-//! here values are turned, collected, checked against the native key table, and what is
-//! left out is told. What takes more than one directive is in the files beside this one.
+//! Converts one systemd unit to a native manifest. The table has the rule of each directive; here
+//! values are converted, collected and checked against the native key table, and losses are
+//! reported. Combinations of directives are in the files beside this one.
 
 use super::import_outcome::ImportOutcome;
 use super::span;
@@ -15,27 +15,27 @@ use crate::text::yaml::Spot;
 use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a unit is imported with.
+/// The inputs of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// For specifiers.
+    /// Values of specifiers.
     pub facts: Facts,
-    /// A sandbox that can not be given makes the unit unusable.
+    /// A sandbox that cannot be provided makes the unit unusable.
     pub strict_sandbox: bool,
 }
 
-/// A unit, imported.
+/// An imported unit.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// As the native loader takes it; its diagnostics are those of the import.
+    /// The native manifest; its diagnostics are those of the import.
     pub manifest: Manifest,
-    /// Of each directive.
+    /// The outcome of each directive.
     pub outcomes: Vec<ImportOutcome>,
     /// `DefaultInstance=`.
     pub default_instance: Option<String>,
     /// `Also=`.
     pub also: Vec<String>,
-    /// How many assignments were looked at, each as often as it was.
+    /// Number of assignments that were examined, repetitions included.
     #[cfg(test)]
     pub(crate) walked: usize,
 }
@@ -46,38 +46,38 @@ impl From<Imported> for super::import_outcome::Imported {
     }
 }
 
-/// What the lists and maps of a manifest hold, to look it up without a walk.
+/// Index of the lists and maps of a manifest.
 #[derive(Default)]
 pub(super) struct Held {
     /// Texts in lists, by key.
     pub(super) texts: BTreeMap<&'static str, BTreeSet<String>>,
-    /// Of each name in a map: which pair it is.
+    /// Index of the pair of each name in a map.
     pub(super) pairs: BTreeMap<(&'static str, String), usize>,
 }
 
 pub(super) struct Conversion<'a> {
     pub(super) name: &'a UnitName,
     pub(super) options: Vec<&'a UnitOption>,
-    /// The same by section and name, in order.
+    /// The assignments by section and name, in order.
     pub(super) by_directive: BTreeMap<(&'a str, &'a str), Vec<&'a UnitOption>>,
     pub(super) around: &'a Surroundings,
     pub(super) kind: Kind,
     pub(super) manifest: Manifest,
-    /// What lists and maps of the manifest hold already.
+    /// Index of the manifest's lists and maps.
     pub(super) held: Held,
     pub(super) outcomes: Vec<ImportOutcome>,
-    /// Where those of which there is an outcome stand.
+    /// Places of directives with an outcome.
     pub(super) told: BTreeSet<Place>,
     pub(super) weaker: Vec<&'a UnitOption>,
     pub(super) default_instance: Option<String>,
     pub(super) also: Vec<String>,
-    /// Assignments that were looked at, each time counted.
+    /// Number of assignments that were examined, repetitions included.
     #[cfg(test)]
     pub(super) walked: std::cell::Cell<usize>,
 }
 
 impl<'a> Conversion<'a> {
-    /// Its name in its own values: a template's are filled in for each instance.
+    /// The name for its own values; those of a template are expanded for each instance.
     pub(super) fn own(&self) -> UnitName {
         if self.name.is_template() { self.name.with_instance("%i") } else { self.name.clone() }
     }
@@ -98,7 +98,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// All assignments of a directive that count: those behind the last empty one.
+    /// Returns the assignments of a directive that count: those after the last empty one.
     pub(super) fn all(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
         let mut found = self.all_with_resets(section, name);
         if let Some(reset) = found.iter().rposition(|option| option.value.is_empty()) {
@@ -107,7 +107,7 @@ impl<'a> Conversion<'a> {
         found
     }
 
-    /// All assignments of a directive, empty ones too.
+    /// Returns all assignments of a directive, including empty ones.
     pub(super) fn all_with_resets(&self, section: &str, name: &str) -> Vec<&'a UnitOption> {
         let found = self.by_directive.get(&(section, name)).cloned().unwrap_or_default();
         #[cfg(test)]
@@ -115,23 +115,24 @@ impl<'a> Conversion<'a> {
         found
     }
 
-    /// The assignment of a directive that counts: the last.
+    /// Returns the assignment of a directive that counts: the last.
     pub(super) fn last(&self, section: &str, name: &str) -> Option<&'a UnitOption> {
         let last = self.by_directive.get(&(section, name))?.last().copied();
         last.filter(|option| !option.value.is_empty())
     }
 
-    /// Its value.
+    /// Returns the value of a directive.
     pub(super) fn text(&self, section: &str, name: &str) -> Option<&'a str> {
         self.last(section, name).map(|option| option.value.as_str())
     }
 
-    /// A boolean directive.
+    /// Returns the value of a boolean directive.
     pub(super) fn flag(&self, section: &str, name: &str, otherwise: bool) -> bool {
         self.text(section, name).and_then(span::boolean).unwrap_or(otherwise)
     }
 
-    /// Replaces specifiers; None: one can not be replaced, which is told. A template's stay.
+    /// Replaces specifiers. Returns `None`, and reports, if one cannot be replaced. Those of a
+    /// template stay.
     pub(super) fn expand(&mut self, option: &'a UnitOption, text: &str) -> Option<String> {
         if self.name.is_template() {
             return Some(text.to_string());
@@ -146,7 +147,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The words of a directive over all its assignments, specifiers replaced.
+    /// Returns the words of all assignments of a directive, with specifiers replaced.
     pub(super) fn words(
         &mut self,
         options: &[&'a UnitOption],
@@ -154,7 +155,7 @@ impl<'a> Conversion<'a> {
         self.parts(options, word::split)
     }
 
-    /// The unit names of a directive: their backslashes are part of them.
+    /// Returns the unit names of a directive, in which backslashes are literal.
     pub(super) fn names(
         &mut self,
         options: &[&'a UnitOption],

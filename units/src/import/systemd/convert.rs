@@ -10,8 +10,8 @@ use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Imports a unit: its file's text and those of its drop-ins, in order. A name that is a
-/// template's leaves specifiers as they are: native templates know the same.
+/// Imports a unit from the texts of its file and drop-ins, in order. A template's name leaves
+/// specifiers unchanged, because native templates have the same ones.
 pub fn convert(
     name: &UnitName,
     file: &Arc<str>,
@@ -64,7 +64,7 @@ pub fn convert(
     }
 }
 
-/// Directives that are one list: an empty assignment to one takes back those of all.
+/// Directives that share one list: an empty assignment to one resets all.
 fn family(option: &UnitOption) -> Option<&'static str> {
     match (option.section.as_ref(), option.name.as_str()) {
         ("Unit", name) if name.starts_with("Condition") => Some("Condition"),

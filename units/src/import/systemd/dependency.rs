@@ -1,5 +1,5 @@
-//! Dependencies. systemd's two axes, who is pulled in and who comes first, are put
-//! together: pulled in and after it is one native key, each alone another.
+//! Dependencies. systemd separates requirement and order. A unit that is both pulled in and ordered
+//! becomes one native key, either alone another one.
 
 use super::conversion::Conversion;
 use super::replacement;
@@ -12,7 +12,7 @@ use crate::unit::key_table;
 use crate::unit::mount_name;
 use std::collections::BTreeSet;
 
-/// Another unit, as a directive names it.
+/// Another unit in a directive.
 pub(super) struct Other<'a> {
     name: UnitName,
     option: &'a UnitOption,
@@ -20,14 +20,14 @@ pub(super) struct Other<'a> {
 }
 
 impl Other<'_> {
-    /// As a native target, with the `?` that lets it be missing.
+    /// Returns the native target, with a `?` if it may be missing.
     fn target(&self, optional: bool) -> String {
         let target = native_target(&self.name.to_string());
         if optional { format!("{target}?") } else { target }
     }
 }
 
-/// The target a unit's name is natively.
+/// Returns the native target of a unit name.
 pub(crate) fn native_target(name: &str) -> String {
     replacement::goal(name).unwrap_or(name).to_string()
 }
@@ -37,7 +37,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     let before = others(this, &["Before"]);
     let mut order = Order { after: names(&after), before: names(&before) };
     order.implied(this);
-    // The strongest word about a unit counts.
+    // The strongest directive about a unit counts.
     let mut said = BTreeSet::new();
     bound(this, &order, &mut said);
     required(this, &order, &mut said);
@@ -67,7 +67,7 @@ fn names(others: &[Other<'_>]) -> BTreeSet<UnitName> {
     others.iter().map(|other| other.name.clone()).collect()
 }
 
-/// All units that directives name.
+/// Returns all units that directives name.
 fn others<'a>(this: &mut Conversion<'a>, directives: &[&str]) -> Vec<Other<'a>> {
     let mut found = Vec::new();
     for directive in directives {
@@ -79,7 +79,7 @@ fn others<'a>(this: &mut Conversion<'a>, directives: &[&str]) -> Vec<Other<'a>> 
     found
 }
 
-/// It can be said by that native key; what it is otherwise is told.
+/// Returns true if the native key can express the dependency; reports a difference in meaning.
 fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> bool {
     let option = other.option;
     let name = other.name.to_string();
@@ -92,7 +92,7 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
             device(this, other, key);
             return false;
         }
-        // What a template's specifiers will make of it is not known yet.
+        // The expansion of a template's specifiers is unknown here.
         None if this.name.is_template() && name.contains('%') => return true,
         None => {
             let message =
@@ -121,7 +121,7 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
     false
 }
 
-/// A device the kernel finds: waited for as the file it is.
+/// Adds a wait for the file of a device unit.
 fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     let stem = UnitName { suffix: None, ..other.name.clone() }.to_string();
     let path = match unescape_path(&stem) {
@@ -132,7 +132,7 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
         None if this.name.is_template() => stem,
         None => return this.lose(other.option, "it names no device"),
     };
-    // The instance of a template is escaped, the path is not.
+    // The instance of a template is escaped, but the path is not.
     let path = path.replace("%i", "%I").replace("%p", "%P").replace("%j", "%J");
     if matches!(key, "wants" | "before" | "conflicts") {
         return this.leave_out(other.option, "a device comes by itself");
@@ -144,15 +144,15 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     }
 }
 
-/// Who comes first.
+/// Handles `After=` and `Before=`.
 struct Order {
     after: BTreeSet<UnitName>,
     before: BTreeSet<UnitName>,
 }
 
 impl Order {
-    /// Orders that follow from what units are: a trigger comes before what it triggers, a
-    /// target after what it pulls in.
+    /// Adds implied orders: a trigger before the unit it triggers, a target after units it pulls
+    /// in.
     fn implied(&mut self, this: &mut Conversion<'_>) {
         let service = this.name.suffix == Some(Suffix::Service);
         for suffix in [Suffix::Socket, Suffix::Timer, Suffix::Path].into_iter().filter(|_| service)
@@ -200,7 +200,7 @@ fn bound(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>
     }
 }
 
-/// `Requires=`: in order a milestone, out of it only a pull.
+/// Handles `Requires=`: a milestone if ordered, otherwise only a pull.
 fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName>) {
     let mut required = others(this, &["Requires", "RequiresOverridable"]);
     required.extend(sockets(this));
@@ -210,7 +210,7 @@ fn required(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitNa
             continue;
         }
         let optional = replacement::is_own(&other.name.to_string());
-        // A socket is listening in no time, and its own order is before what it activates.
+        // A socket listens at once, and is itself ordered before the unit it activates.
         let instant =
             other.name.suffix == Some(Suffix::Socket) && !order.before.contains(&other.name);
         if order.after.contains(&other.name) || instant {
@@ -248,12 +248,12 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
     }
 }
 
-/// The promises of a directive that keeps others up which are not kept.
+/// Returns the promises of a directive that keeps others up which are not kept here.
 pub(super) fn upholds(directive: &str) -> String {
     format!("{directive}=: {}", partly::UPHELD)
 }
 
-/// What is restarted or reloaded with others, and what a failure brings in.
+/// Handles units that restart or reload with others, and units that a failure activates.
 fn with(this: &mut Conversion<'_>) {
     for (directives, key) in [
         (["PartOf", "StopPropagatedFrom"], "restart-with"),
@@ -274,7 +274,7 @@ fn with(this: &mut Conversion<'_>) {
     }
 }
 
-/// How what a failure or a success brings in is started: beside all others.
+/// Reports how `OnFailure=` and `OnSuccess=` units start here: beside all others.
 fn job_modes(this: &mut Conversion<'_>) {
     for name in ["OnFailureJobMode", "OnSuccessJobMode"] {
         let Some(option) = this.last("Unit", name) else { continue };

@@ -1,5 +1,4 @@
-//! The rows of the table carried out: one directive after the other, in the order of the
-//! file.
+//! Applies the rows of the table to the directives, in the order of the file.
 
 use super::condition;
 use super::conversion::Conversion;
@@ -31,7 +30,7 @@ impl<'a> Conversion<'a> {
             let all = self.all(directive.0, directive.1);
             self.apply(row, &all);
         }
-        // Those an empty assignment took back, or a later one replaced.
+        // Assignments that an empty one reset, or a later one replaced.
         for option in self.options.clone() {
             if table::find(&option.section, &option.name).is_some() {
                 self.record_outcome(option, Outcome::Silent);
@@ -40,7 +39,7 @@ impl<'a> Conversion<'a> {
     }
 
     pub(super) fn unknown(&mut self, option: &'a UnitOption) {
-        // The search for what was meant is dear, and may be for what nobody is told.
+        // The search for a similar name is expensive, and its result may not be reported.
         let full = self.manifest.diagnostics.len() >= limit::DIAGNOSTICS_PER_FILE;
         if !self.record_outcome(option, Outcome::Lost("unknown".to_string())) || full {
             return;
@@ -85,7 +84,7 @@ impl<'a> Conversion<'a> {
             }
             How::Words => {
                 for (text, option, at) in self.words(options) {
-                    // Directories may be written with a slash at their end.
+                    // Directories may have a trailing slash.
                     let text = if text.len() > 1 { text.trim_end_matches('/') } else { &text };
                     self.add(row.key, text, Some(option), at);
                 }
@@ -150,7 +149,7 @@ impl<'a> Conversion<'a> {
         let timed = matches!(name, "cpu" | "rttime");
         let part = |part: &str| {
             let part = part.trim();
-            // With a sign it is a nice level; the kernel counts from 20 downwards.
+            // A signed value is a nice level; the kernel counts down from 20.
             if name == "nice"
                 && part.starts_with(['+', '-'])
                 && let Some(level @ -20..=19) = part.parse::<i64>().ok()
@@ -170,8 +169,8 @@ impl<'a> Conversion<'a> {
         self.add_pair("limits", name, &parts.join(":"), option);
     }
 
-    /// Lists in which a leading `~` takes away: the set that is left, for the native key to
-    /// read as systemd would read one line.
+    /// Handles lists in which a leading `~` removes entries: writes the remaining set, so that the
+    /// native key reads it like one line of systemd.
     pub(super) fn inverted(&mut self, key: &str, options: &[&'a UnitOption]) {
         for option in options {
             let Some(text) = self.expand(option, &option.value) else { continue };

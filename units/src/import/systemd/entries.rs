@@ -1,5 +1,5 @@
-//! What goes into the manifest: values, lists and maps under native keys. The native key
-//! table decides whether there is such a key and whether the unit's type takes it.
+//! Adds values, lists and maps under native keys to the manifest. The native key table decides
+//! whether a key exists and whether the unit's type accepts it.
 
 use super::conversion::Conversion;
 use super::import_outcome::Outcome;
@@ -14,8 +14,8 @@ use crate::unit::manifest::Entry;
 use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
-    /// The native key of that name, if there is one and this type takes it. What it means
-    /// that there is none is told by the directive's grade.
+    /// Returns the native key of that name if it exists and this type accepts it. The directive's
+    /// grade tells what a missing key means.
     pub(super) fn native(
         &mut self,
         key: &str,
@@ -42,7 +42,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// One value. False: there is no such key here, which is told.
+    /// Sets a value. Returns false, and reports, if there is no such key here.
     pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
         let Some(known) = self.native(key, Some(option)) else { return false };
         if let Shape::Choice(words) = known.shape
@@ -66,7 +66,7 @@ impl<'a> Conversion<'a> {
         true
     }
 
-    /// One value that no line of the file says.
+    /// Sets a value that no line of the file has.
     pub(super) fn put_default(&mut self, key: &str, text: &str) {
         if self.manifest.entry(key).is_some() {
             return;
@@ -76,7 +76,7 @@ impl<'a> Conversion<'a> {
         self.manifest.entries.push(Entry { key: known, file, at, node: scalar(at, text) });
     }
 
-    /// One more entry of a list; the same twice counts once.
+    /// Adds an entry to a list; duplicates count once.
     pub(super) fn add(
         &mut self,
         key: &str,
@@ -110,14 +110,14 @@ impl<'a> Conversion<'a> {
         true
     }
 
-    /// No entry of this key any more.
+    /// Removes all entries of this key.
     fn take_away(&mut self, key: &'static Key) {
         self.manifest.entries.retain(|entry| entry.key.name != key.name);
         self.held.texts.remove(key.name);
         self.held.pairs.retain(|(name, _), _| *name != key.name);
     }
 
-    /// A whole list; it may be empty.
+    /// Sets a whole list; it may be empty.
     pub(super) fn put_list(&mut self, key: &str, texts: &[String], option: &'a UnitOption) {
         let Some(known) = self.native(key, Some(option)) else { return };
         let at = option.value_at();
@@ -130,7 +130,7 @@ impl<'a> Conversion<'a> {
         self.record_outcome(option, Outcome::Kept(key.to_string()));
     }
 
-    /// One more entry of a list of commands, or such: the same twice stays twice.
+    /// Adds an entry to a list of commands or similar, where duplicates stay.
     pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
         let Some(known) = self.native(key, Some(option)) else { return false };
         self.record_outcome(option, Outcome::Kept(key.to_string()));
@@ -146,7 +146,8 @@ impl<'a> Conversion<'a> {
         true
     }
 
-    /// A list of one is written as the one it holds. `refused`: that there are more has been told.
+    /// Writes a list of one as a single value. `refused` means that additional entries were
+    /// reported.
     pub(super) fn unlist(&mut self, key: &str, refused: bool) {
         let Some(entry) = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key)
         else {
@@ -160,7 +161,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// One more pair of a map; a later one of the same name takes its place.
+    /// Adds a pair to a map; a later one replaces one of the same name.
     pub(super) fn add_pair(&mut self, key: &str, name: &str, text: &str, option: &'a UnitOption) {
         let Some(known) = self.native(key, Some(option)) else { return };
         self.record_outcome(option, Outcome::Kept(key.to_string()));

@@ -1,7 +1,6 @@
-//! What a unit depends on without saying so (`DefaultDependencies=`; systemd.service(5),
-//! systemd.socket(5) and the others, "AUTOMATIC DEPENDENCIES"); and how it stops where a cluster
-//! runs it on one machine at most. Targets of the boot may
-//! be missing: in a container nothing stands for them.
+//! Implied dependencies (`DefaultDependencies=`; systemd.service(5), systemd.socket(5) and others,
+//! "AUTOMATIC DEPENDENCIES"), and the stop of units that a cluster runs on at most one machine.
+//! Boot targets may be missing: a container has none.
 
 use super::conversion::Conversion;
 use super::unit_name::Suffix;
@@ -54,7 +53,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
 
 fn service(this: &mut Conversion<'_>) {
     if this.flag("X-Fleet", "Exclusive", false) {
-        // It has to be down before another machine may run it.
+        // The unit must be down before another machine may run it.
         this.put_default("stop-promptly", "yes");
     }
     let dbus = this
@@ -72,7 +71,7 @@ fn service(this: &mut Conversion<'_>) {
     }
 }
 
-/// An edge no line says; one that is there already, in whatever strength, stays.
+/// Adds an implied edge; an existing edge of any strength stays.
 pub(super) fn edge(this: &mut Conversion<'_>, key: &str, target: &str) {
     let bare = target.trim_end_matches('?');
     let stronger = ["depends-on", "depends-ms", "waits-for", "before", key];

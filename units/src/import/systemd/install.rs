@@ -1,5 +1,5 @@
-//! `[Install]`: what pulls the unit in while it is enabled, its other names, the instance
-//! a template is enabled with. And the targets it provides.
+//! `[Install]`: units that pull the unit in while it is enabled, its aliases, and the default
+//! instance of a template. Also the targets that the unit provides.
 
 use super::conversion::Conversion;
 use super::dependency::{native_target, upholds};
@@ -48,7 +48,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     }
 }
 
-/// Its name and aliases, and for services and targets the same without the suffix.
+/// Returns its name and aliases, and for services and targets the same without suffix.
 fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
     let at = this.manifest.at;
     let own = this.own();
@@ -57,7 +57,7 @@ fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
     for (word, option, at) in this.names(&options) {
         let alias = UnitName::of(&word);
         if alias.suffix == Some(suffix) && (this.name.is_template() || Name::new(&word).is_ok()) {
-            // `b@.service` is what each instance of `a@.service` is called too.
+            // `b@.service` is also an alias of each instance of `a@.service`.
             let named = match &own.instance {
                 Some(instance) if alias.is_template() => alias.with_instance(instance).to_string(),
                 Some(_) | None => word,

@@ -23,7 +23,7 @@ const REMOTE: [&str; 12] = [
     "sshfs",
 ];
 
-/// What both have in common.
+/// Converts the common parts of both.
 fn oneshot(this: &mut Conversion<'_>, section: &str) {
     this.kind = Kind::Oneshot;
     this.put_default("type", Kind::Oneshot.as_str());
@@ -35,7 +35,7 @@ fn oneshot(this: &mut Conversion<'_>, section: &str) {
     this.put_default("stop-timeout", "90s");
 }
 
-/// A value with its specifiers replaced; it is kept in the commands.
+/// Returns a value with specifiers replaced, for use in commands.
 fn value(this: &mut Conversion<'_>, section: &str, name: &str, key: &str) -> Option<String> {
     let option = this.last(section, name)?;
     let text = this.expand(option, &option.value)?;
@@ -71,7 +71,7 @@ pub(super) fn mount(this: &mut Conversion<'_>) {
         line.push("-w".to_string());
         value(this, "Mount", "ReadWriteOnly", "exec-start");
     }
-    // Words of fstab(5) that are meant for the boot, not for mount(8).
+    // Options of fstab(5) for the boot, not for mount(8).
     let words = given.split(',').map(str::trim);
     let words = words
         .filter(|word| !word.is_empty() && !word.starts_with("x-systemd.") && *word != "nofail");

@@ -1,5 +1,5 @@
-//! What a unit says about its processes that takes more than a row of the table:
-//! environment, directory, output, control groups.
+//! Directives about processes that need more than a row of the table: environment, directory,
+//! output, control groups.
 
 use super::conversion::Conversion;
 use super::span::{self, Span};
@@ -54,7 +54,7 @@ fn env_files(this: &mut Conversion<'_>) {
     }
 }
 
-/// systemd gives no one a user that nobody made; here it has to be there.
+/// Reports a user that must exist here.
 fn dynamic_user(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "DynamicUser") else { return };
     if span::boolean(&option.value) != Some(true) || key_table::find("dynamic-user").is_some() {
@@ -80,25 +80,25 @@ fn umask(this: &mut Conversion<'_>) {
     }
 }
 
-/// systemd.exec(5): of a longer one the last four characters are used.
+/// systemd.exec(5): only the last four characters of a longer id count.
 fn utmp_id(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "UtmpIdentifier") else { return };
     let Some(text) = this.expand(option, &option.value) else { return };
     let skipped = text.chars().count().saturating_sub(UTMP_ID);
-    // What a template's specifiers will make of it is not known yet.
+    // The expansion of a template's specifiers is unknown here.
     let id: String =
         if this.name.is_template() { text } else { text.chars().skip(skipped).collect() };
     this.put("utmp-id", &id, option);
 }
 
-/// systemd's output goes to the journal; ours to the logger, which is the same to a unit.
+/// Converts outputs: systemd's journal becomes the logger, which is the same to a unit.
 fn output(this: &mut Conversion<'_>) {
     for (name, key) in [("StandardOutput", "stdout"), ("StandardError", "stderr")] {
         let Some(option) = this.last(SECTION, name) else { continue };
         let Some(text) = this.expand(option, &option.value) else { continue };
         let log = "output goes to the log";
         match text.as_str() {
-            // The default, but for an error output that has to leave stdout's way.
+            // The default, except for an error output that must differ from stdout.
             "journal" | "syslog" | "journal+console" | "syslog+console" => {
                 let apart = key == "stderr" && this.text(SECTION, "StandardOutput").is_some();
                 if apart {
@@ -160,7 +160,7 @@ fn log_priority(this: &mut Conversion<'_>) {
     }
 }
 
-/// Output goes to one place: with `+console` it would go to a second one, too.
+/// Output has one destination; `+console` would add a second.
 fn no_console(this: &mut Conversion<'_>, option: &UnitOption, text: &str, place: &str) {
     if text.ends_with("+console") {
         let message = format!("{}={text}: it goes to {place}, not to the console", option.name);
@@ -168,8 +168,8 @@ fn no_console(this: &mut Conversion<'_>, option: &UnitOption, text: &str, place:
     }
 }
 
-/// The set that is left after all assignments. As in systemd, an assignment replaces a set that
-/// still is the initial one: all for the bounding set, none for the ambient set.
+/// Writes each capability set after all assignments. As in systemd, the first assignment replaces
+/// the initial set: all for the bounding set, none for the ambient set.
 fn capabilities(this: &mut Conversion<'_>) {
     for (name, key, initial) in [
         ("CapabilityBoundingSet", "capabilities-bound", capability::all()),
@@ -194,7 +194,7 @@ fn capabilities(this: &mut Conversion<'_>) {
                     }
                 }
             }
-            // Empty: none at all. A `~` alone: all. Unknown names alone widen no set.
+            // Empty means none. A single `~` means all. Unknown names alone do not extend a set.
             let replaces = rest.trim().is_empty() || set == initial;
             set = match (minus, replaces) {
                 (true, true) => &capability::all() - &named,
@@ -271,7 +271,7 @@ fn groups(this: &mut Conversion<'_>) {
     }
 }
 
-/// `a-b.slice` is within `a.slice`.
+/// Returns the path of a slice: `a-b.slice` is within `a.slice`.
 fn slice(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".slice")?;
     if matches!(stem, "system" | "-") {

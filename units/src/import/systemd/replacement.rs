@@ -1,6 +1,5 @@
-//! systemd's own units. They are the boot itself and are not imported: native units take
-//! their places, under the same names where others name them. What stands here is only
-//! which names those are.
+//! systemd's own units. They make up the boot and are not imported: native units replace them,
+//! under the same names where other units name them. This file only lists their names.
 
 /// The goal of a boot, under each name systemd has for it.
 const GOALS: [&str; 7] = [
@@ -90,7 +89,7 @@ const TARGETS: [&str; 73] = [
     "veritysetup.target",
 ];
 
-/// Others of its package whose names do not begin with `systemd-`.
+/// Other units of the systemd package whose names do not start with `systemd-`.
 const OTHERS: [&str; 55] = [
     "-.slice",
     "autovt@.service",
@@ -149,12 +148,12 @@ const OTHERS: [&str; 55] = [
     "var-lib-machines.mount",
 ];
 
-/// The native goal that name means, if it is one of the boot's goals.
+/// Returns the native goal of that name, if it is one of the boot's goals.
 pub fn goal(name: &str) -> Option<&'static str> {
     GOALS.contains(&name).then_some("multi-user")
 }
 
-/// One of systemd's own: it may well be missing here.
+/// Returns true for a systemd unit, which may be missing here.
 pub fn is_own(name: &str) -> bool {
     GOALS.contains(&name)
         || TARGETS.contains(&name)
@@ -166,8 +165,8 @@ pub fn is_own(name: &str) -> bool {
         || matches!(name, "udev.service" | "procps.service" | "x11-common.service")
 }
 
-/// Targets that pull in what installs itself into them, when nobody here stands for them:
-/// with them the boot's goal pulls it in.
+/// Targets that pull in units installed into them if no unit here provides them; the boot's goal
+/// then pulls them in.
 pub const GATHERING: [&str; 8] = [
     "basic.target",
     "getty.target",
@@ -179,12 +178,12 @@ pub const GATHERING: [&str; 8] = [
     "timers.target",
 ];
 
-/// Part of the journal, whose place the logger has.
+/// Returns true for parts of the journal, which the logger replaces.
 pub(super) fn is_of_journal(name: &str) -> bool {
     name.starts_with("systemd-journald") || name == "systemd-journal-flush.service"
 }
 
-/// Reached on the way down, where nothing here waits for a unit.
+/// Returns true for targets of the shutdown, for which no unit waits here.
 pub(super) fn is_of_shutdown(name: &str) -> bool {
     matches!(
         name,
@@ -207,7 +206,7 @@ pub(super) fn is_of_shutdown(name: &str) -> bool {
     )
 }
 
-/// A target that is reached on the way down or to sleep only, where init starts no units.
+/// Returns true for a target reached only at shutdown or sleep, when init starts no units.
 pub(crate) fn starts_nothing(name: &str) -> bool {
     is_of_shutdown(name)
         || matches!(
@@ -220,7 +219,7 @@ pub(crate) fn starts_nothing(name: &str) -> bool {
         )
 }
 
-/// Conflicts with these only say: not up when the goal has changed.
+/// Conflicts with these only mean that the unit stops when the goal changes.
 pub(super) fn ends_the_goal(name: &str) -> bool {
     is_of_shutdown(name)
         || matches!(

@@ -1,5 +1,5 @@
-//! `.service`: what counts as a failure, and when it is started again. systemd's defaults are
-//! written out where they are not the native ones.
+//! `.service`: failures and restarts. systemd's defaults are written out if they differ from the
+//! native ones.
 
 use super::conversion::Conversion;
 use super::import_outcome::Outcome;
@@ -9,7 +9,7 @@ use super::unit_text::UnitOption;
 use crate::limit;
 
 const SECTION: &str = "Service";
-/// Ends of a daemon that systemd counts as clean besides exit 0 (systemd.service(5), `Restart=`).
+/// Exits of a daemon that systemd counts as clean besides exit 0 (systemd.service(5), `Restart=`).
 const CLEAN_SIGNALS: [&str; 4] = ["HUP", "INT", "TERM", "PIPE"];
 
 pub(super) fn convert(this: &mut Conversion<'_>, kind: &str) {
@@ -79,17 +79,17 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
     }
 }
 
-/// A limit of starts: how many, within how many microseconds (None: ever).
+/// A limit of starts: number and interval in microseconds (`None` for no interval).
 type Limit = (u32, Option<u64>);
 
-/// Whether starts that fail at once reach the limit, with this delay between them.
+/// Returns true if starts that fail at once reach the limit with this delay between them.
 fn is_reached(delay: Option<u64>, most: Option<Limit>) -> bool {
     let (Some((count, within)), Some(delay)) = (most, delay) else { return false };
     let took = delay.saturating_mul(u64::from(count.saturating_sub(1)));
     within.is_none_or(|within| took < within)
 }
 
-/// Tells where the restarts of this unit are not those that `Restart=` promises.
+/// Reports if the restarts of this unit differ from those of `Restart=`.
 fn differences(
     this: &mut Conversion<'_>,
     option: &UnitOption,
@@ -101,7 +101,7 @@ fn differences(
     if matches!(word, "always" | "on-success") && most.is_some() {
         gaps.push(partly::UNCOUNTED);
     }
-    // With a limit that is reached, systemd gives the unit up as well, a moment later.
+    // At the limit systemd gives up as well, a moment later.
     if matches!(word, "always" | "on-failure") && !is_reached(delay, most) {
         gaps.push(partly::NOT_EXECUTED);
     }
@@ -110,18 +110,19 @@ fn differences(
     }
 }
 
-/// `OnFailure=` of a unit that is started again: systemd activates it once the limit of starts is
-/// reached, the native key at the verdict. `last` is the number of the failure that reaches it.
+/// Handles `OnFailure=` of a restarted unit: systemd activates it when the limit of starts is
+/// reached, the native key at the verdict. `last` is the number of the failure that reaches the
+/// limit.
 fn alarm(this: &mut Conversion<'_>, last: Option<u32>) {
     let Some(option) = this.last("Unit", "OnFailure") else { return };
-    // No more failures than that are remembered.
+    // The machine remembers no more failures than this.
     if let Some(count) = last.filter(|count| *count <= limit::FAILURES) {
         this.put_default("failure-verdict", &count.to_string());
     }
     this.note(option, &format!("OnFailure=: {}", partly::ALARMED));
 }
 
-/// One delay for each retry, in microseconds: systemd does not lengthen it unless told.
+/// Sets the delay of retries, in microseconds: systemd does not increase it unless configured.
 fn restart_delay(this: &mut Conversion<'_>) -> u64 {
     let option = this.last(SECTION, "RestartSec");
     let micros = match option.map(|option| span::parse(&option.value)) {
@@ -143,8 +144,8 @@ fn restart_delay(this: &mut Conversion<'_>) -> u64 {
     micros
 }
 
-/// The delay of the later retries. systemd lets it grow by the same factor for that many steps;
-/// here it doubles until it is long enough.
+/// Sets the delay of later retries. systemd lets it grow by one factor for a number of steps; here
+/// it doubles up to the maximum.
 fn longer(this: &mut Conversion<'_>, first: u64) {
     let most = this.last(SECTION, "RestartMaxDelaySec");
     let steps = this.last(SECTION, "RestartSteps");
@@ -170,7 +171,7 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
     }
 }
 
-/// None: starts are not limited.
+/// Returns the limit of starts, or `None` if there is none.
 fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     let either = |this: &Conversion<'_>, names: [(&'static str, &'static str); 3]| {
         names.into_iter().find_map(|(section, name)| {
@@ -231,7 +232,7 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     most
 }
 
-/// What systemd counts as a success besides.
+/// Converts additional success statuses.
 fn success(this: &mut Conversion<'_>, kind: &str) {
     let said = this.last(SECTION, "SuccessExitStatus").is_some();
     let daemon = !matches!(kind, "oneshot");
@@ -246,7 +247,7 @@ fn success(this: &mut Conversion<'_>, kind: &str) {
     statuses(this, "SuccessExitStatus", "success-status");
 }
 
-/// A list of exit statuses by number or name, and signals.
+/// Parses a list of exit statuses, by number or name, and signals.
 fn statuses(this: &mut Conversion<'_>, name: &str, key: &str) {
     let options = this.all(SECTION, name);
     for (word, option, at) in this.words(&options) {

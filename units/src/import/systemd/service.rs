@@ -1,6 +1,5 @@
-//! `.service`: the type, the commands, how long things may take; when it is started again is
-//! in `restart.rs`, what its processes find themselves in in `process.rs`.
-//! systemd's defaults are written out where they are not the native ones.
+//! `.service`: type, commands and timeouts; `restart.rs` has restarts, `process.rs` the environment
+//! of processes. systemd's defaults are written out if they differ from the native ones.
 
 use super::conversion::Conversion;
 use super::span::{self, Span};
@@ -41,14 +40,14 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     timeouts(this, &kind);
     kill(this);
     store(this);
-    // systemd.exec(5): processes begin with SIGPIPE ignored unless the unit says otherwise.
+    // systemd.exec(5): processes start with SIGPIPE ignored unless the unit says otherwise.
     if this.last(SECTION, "IgnoreSIGPIPE").is_none() {
         this.put_default("ignore-sigpipe", "yes");
     }
     super::process::convert(this);
 }
 
-/// Without a pid file nobody says which process is the main one: the cgroup tells how it is.
+/// Without a pid file the main process is unknown, and only the cgroup shows the state.
 fn forking(this: &mut Conversion<'_>) -> Kind {
     let guessed = key_table::find("main-pid").is_some();
     if this.last(SECTION, "PIDFile").is_some() || guessed {
@@ -100,7 +99,7 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
     command::tell_bus(this);
 }
 
-/// Descriptors that init keeps: systemd has no limit to their number.
+/// Converts the limit of stored descriptors: systemd has no upper bound.
 fn store(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "FileDescriptorStoreMax") else { return };
     match option.value.parse::<u32>() {
@@ -179,7 +178,7 @@ fn remain(this: &mut Conversion<'_>, kind: &str) {
     let stays = this.flag(SECTION, "RemainAfterExit", false);
     let otherwise = if stays { "yes" } else { "no" };
     match this.last(SECTION, "RemainAfterExit") {
-        // Without the key, what ended well stays exited: that is what `yes` asks for.
+        // Without the key, a successful run stays exited, as `yes` requests.
         Some(option) if key_table::find("remain").is_none() => {
             this.leave_out(option, "what ended well counts as exited, which is active");
         }

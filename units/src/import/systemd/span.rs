@@ -55,7 +55,7 @@ pub(crate) enum Span {
     Infinite,
 }
 
-/// Reads a span; a bare number is seconds. None: it is none.
+/// Parses a span; a bare number means seconds. Returns `None` if it is none.
 pub(crate) fn parse(text: &str) -> Option<Span> {
     if text == "infinity" {
         return Some(Span::Infinite);
@@ -95,7 +95,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     whole.checked_mul(scale)?.checked_add(part)
 }
 
-/// A span in the spelling of native files.
+/// Writes a span in the native form.
 pub(crate) fn native(micros: u64) -> String {
     const PARTS: [(u64, &str); 6] =
         [(DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"), (1_000, "ms"), (1, "us")];
@@ -109,7 +109,7 @@ pub(crate) fn native(micros: u64) -> String {
     }
     match (words.as_slice(), micros) {
         ([], _) => "0s".to_string(),
-        // What people write: 90s, not 1min 30s.
+        // The form that people write: 90s, not 1min 30s.
         (_, micros) if micros % SECOND == 0 && micros < 2 * MINUTE => {
             format!("{}s", micros / SECOND)
         }
@@ -117,7 +117,7 @@ pub(crate) fn native(micros: u64) -> String {
     }
 }
 
-/// A boolean of systemd. None: it is none.
+/// Parses a systemd boolean. Returns `None` if it is none.
 pub(crate) fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "yes" | "y" | "true" | "t" | "on" => Some(true),

@@ -1,9 +1,9 @@
-//! One row for each directive of systemd that is known: the native key it becomes and
-//! how its value is turned, or why it is left out. A native key that does not exist (yet)
-//! makes the directive "not supported": the key table decides, not this one.
+//! The table of known systemd directives: the native key and the conversion of the value, or why it
+//! is left out. If the native key does not exist, the directive is "not supported": the key table
+//! decides.
 //!
-//! The rows are in `table/`, by the section they stand in; what takes more than a row
-//! ([`How::Special`]) has its code in the file its comment names.
+//! The rows are in `table/`, by section. For a directive that needs more than a row
+//! ([`How::Special`]), the comment names the file with its code.
 
 pub(crate) mod partly;
 mod process;
@@ -13,12 +13,12 @@ mod unit;
 
 pub use partly::{Gap, When};
 
-/// How a value becomes a native one.
+/// The conversion of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// As it is, specifiers replaced.
+    /// Unchanged, with specifiers replaced.
     Text,
-    /// A path; `~` and a `-` in front are told.
+    /// A path; a leading `~` or `-` is reported.
     Path,
     /// A boolean: yes or no.
     Boolean,
@@ -28,58 +28,58 @@ pub enum How {
     Timeout,
     /// A size; `infinity` stays.
     Size,
-    /// A word, put into other words.
+    /// A word that is translated.
     Choice(&'static [(&'static str, &'static str)]),
-    /// Words, appended over all assignments; an empty one empties the list.
+    /// Words, collected over all assignments; an empty assignment resets the list.
     Words,
-    /// One entry an assignment, unsplit; an empty one empties the list.
+    /// One entry per assignment, unsplit; an empty assignment resets the list.
     Lines,
-    /// The same, for a value that is turned by `~` into a list of what is not meant.
+    /// The same, for a value in which `~` inverts the list.
     Inverted,
     /// A resource limit of this name.
     Limit(&'static str),
-    /// Has its own code.
+    /// Handled by separate code.
     Special,
-    /// Nothing is lost.
+    /// Has no effect here.
     Silent,
-    /// Left out on purpose: why.
+    /// Left out on purpose, with the reason.
     ByDesign(&'static str),
-    /// Left out, and the unit behaves differently: how.
+    /// Left out, and the unit behaves differently; the text says how.
     Lost(&'static str),
-    /// The unit can not be imported: why.
+    /// The unit cannot be imported, with the reason.
     Refused(&'static str),
 }
 
-/// What it means when the native key does not exist.
+/// The effect of a missing native key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
-    /// Told: not supported.
+    /// Reported as not supported.
     Plain,
-    /// The unit runs weaker than asked.
+    /// The unit runs with less isolation than requested.
     Sandbox,
-    /// Nothing is lost.
+    /// Has no effect here.
     Free,
 }
 
 /// One directive.
 #[derive(Clone, Copy, Debug)]
 pub struct Directive {
-    /// As in the file. `Process` stands for each section of a unit that runs processes.
+    /// The section. `Process` stands for each section of a unit that runs processes.
     pub section: &'static str,
-    /// As in the file.
+    /// The name of the directive.
     pub name: &'static str,
-    /// The native key; empty where there is none.
+    /// The native key; empty if there is none.
     pub key: &'static str,
-    /// How the value is turned.
+    /// The conversion of the value.
     pub how: How,
-    /// What it means that the key is missing.
+    /// The effect of a missing native key.
     pub grade: Grade,
 }
 
 /// Sections whose units run processes.
 pub const PROCESS: [&str; 4] = ["Service", "Socket", "Mount", "Swap"];
 
-/// Sections that are read at all.
+/// Sections that are read.
 pub const SECTIONS: [&str; 9] =
     ["Unit", "Install", "Service", "Socket", "Timer", "Path", "Mount", "Automount", "Swap"];
 
@@ -90,7 +90,7 @@ pub fn rows() -> impl Iterator<Item = &'static Directive> {
     TABLES.into_iter().flatten()
 }
 
-/// The row of a directive.
+/// Returns the row of a directive.
 pub fn find(section: &str, name: &str) -> Option<&'static Directive> {
     let process = PROCESS.contains(&section);
     rows().find(|row| {
@@ -98,7 +98,7 @@ pub fn find(section: &str, name: &str) -> Option<&'static Directive> {
     })
 }
 
-/// The parts of a directive that are not honoured.
+/// Returns the parts of a directive that are not honoured.
 pub fn gaps(section: &str, name: &str) -> impl Iterator<Item = &'static Gap> {
     let process = PROCESS.contains(&section);
     partly::GAPS.iter().filter(move |gap| {
@@ -110,7 +110,7 @@ const fn row(section: &'static str, name: &'static str, key: &'static str, how: 
     Directive { section, name, key, how, grade: Grade::Plain }
 }
 
-/// No key; why it is left out stands in `how`.
+/// A row without key; `how` has the reason.
 const fn out(section: &'static str, name: &'static str, how: How) -> Directive {
     Directive { section, name, key: "", how, grade: Grade::Free }
 }

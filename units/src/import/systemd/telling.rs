@@ -1,4 +1,4 @@
-//! What is told about directives, and what became of each. The first word about one counts.
+//! Reports about directives, and their outcomes. The first one about a directive counts.
 
 use super::conversion::Conversion;
 use super::import_outcome::{ImportOutcome, Outcome};
@@ -17,7 +17,7 @@ impl<'a> Conversion<'a> {
             Grade::Free => {
                 self.record_outcome(option, Outcome::Silent);
             }
-            // `PrivateTmp=no`: nothing was to be taken away.
+            // `PrivateTmp=no`: nothing was restricted.
             Grade::Sandbox if span::boolean(&option.value) == Some(false) => {
                 self.leave_out(option, "it asks for nothing");
             }
@@ -43,15 +43,14 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The last diagnostic is about a line of this option's file, which may be a drop-in.
+    /// Sets the file of the last diagnostic to that of this option, which may be a drop-in.
     pub(super) fn file_of_last(&mut self, option: &UnitOption) {
         if let Some(said) = self.manifest.diagnostics.last_mut() {
             said.at.file = option.file.clone();
         }
     }
 
-    /// Notes what became of a directive. Only the first word about one counts. False: it is
-    /// not the first.
+    /// Records the outcome of a directive. Only the first one counts; returns false for later ones.
     pub(super) fn record_outcome(&mut self, option: &UnitOption, outcome: Outcome) -> bool {
         #[cfg(test)]
         self.walked.set(self.walked.get() + 1);
@@ -69,12 +68,12 @@ impl<'a> Conversion<'a> {
         true
     }
 
-    /// The directive is left out on purpose.
+    /// Reports a directive that is left out on purpose.
     pub(super) fn leave_out(&mut self, option: &UnitOption, why: &str) {
         self.record_outcome(option, Outcome::ByDesign(why.to_string()));
     }
 
-    /// The directive is left out, and that makes a difference.
+    /// Reports a directive that is left out with an effect.
     pub(super) fn lose(&mut self, option: &UnitOption, how: &str) {
         if self.record_outcome(option, Outcome::Lost(how.to_string())) {
             let message = format!("{}= is dropped: {how}", option.name);
@@ -83,7 +82,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Tells what is not honoured of directives that are kept: once for each directive and file.
+    /// Reports the parts of kept directives that are not honoured, once per directive and file.
     pub(super) fn tell_gaps(&mut self) {
         let mut told: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
         let used = |gap: &Gap, value: &str| match gap.when {
@@ -101,31 +100,31 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// A part of the directive is not honoured.
+    /// Reports a part of the directive that is not honoured.
     pub(super) fn note(&mut self, option: &UnitOption, message: &str) {
         self.manifest.tell_at(Severity::Note, "partly", option.at, message, "");
         self.file_of_last(option);
     }
 
-    /// The directive is kept, and yet means something else than it did.
+    /// Reports a directive that is kept with another meaning.
     pub(super) fn warn(&mut self, option: &UnitOption, code: &str, message: &str, hint: &str) {
         self.manifest.tell_at(Severity::Warning, code, option.at, message, hint);
         self.file_of_last(option);
     }
 
-    /// The unit can not be used because of this directive.
+    /// Reports a directive that makes the unit unusable.
     pub(super) fn refuse(&mut self, option: &UnitOption, message: &str, hint: &str) {
         self.refuse_at(option, option.at, message, hint);
     }
 
-    /// The same at a place within its value.
+    /// Does the same at a place within its value.
     pub(super) fn refuse_at(&mut self, option: &UnitOption, at: Spot, message: &str, hint: &str) {
         self.record_outcome(option, Outcome::Refused(message.to_string()));
         self.manifest.tell_at(Severity::Error, "import", at, message, hint);
         self.file_of_last(option);
     }
 
-    /// The unit can not be used whatever it says.
+    /// Reports that the unit is unusable in any case.
     pub(super) fn refuse_unit(&mut self, message: &str) {
         self.manifest.tell_at(Severity::Error, "import", self.manifest.at, message, "");
     }
@@ -139,7 +138,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// One word about all rights the unit keeps although it asked to lose them.
+    /// Adds one diagnostic about all rights that the unit keeps although it asked to drop them.
     pub(super) fn tell_weaker(&mut self) {
         let weaker = std::mem::take(&mut self.weaker);
         let Some(first) = weaker.first() else { return };

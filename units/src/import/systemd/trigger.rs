@@ -1,5 +1,5 @@
-//! `.socket`, `.timer` and `.path`: what they bring in, and what takes more than a row of
-//! the table. An activation that can not be told from nothing is an error.
+//! `.socket`, `.timer` and `.path`: the activated unit, and directives that need more than a row of
+//! the table. An unknown activation is an error.
 
 use super::conversion::Conversion;
 use super::implied::edge;
@@ -8,7 +8,7 @@ use super::table::partly;
 use super::unit_name::Suffix;
 use crate::spec::Kind;
 
-/// What a trigger of any kind brings in.
+/// Converts the activated unit of any trigger.
 fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &str) {
     this.kind = kind;
     this.put_default("type", kind.as_str());
@@ -22,7 +22,7 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
     let target = match said {
         Some(option) => this.expand(option, &option.value),
         None if accept => {
-            // One instance a connection: the template of the same name.
+            // One instance per connection: the template of the same name.
             Some(this.name.with_instance("").with_suffix(Suffix::Service).to_string())
         }
         None => Some(this.own().with_suffix(Suffix::Service).to_string()),
@@ -35,7 +35,7 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
     if !accept {
         edge(this, "before", &target);
     }
-    // A trigger does not give up: what it brings in has its own policy.
+    // A trigger does not give up; the activated unit has its own policy.
     this.put_default("restart", "on-failure");
 }
 

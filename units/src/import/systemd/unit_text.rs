@@ -1,7 +1,7 @@
-//! The text of a systemd unit file as an ordered list of assignments, each with its
-//! place: nothing is interpreted, merged or lost. systemd.syntax(7) is the rule: `#` and
-//! `;` begin comment lines (within a continued line too), a backslash at the end of a
-//! line is a space and the line goes on, blanks around names and values go.
+//! Parses a systemd unit file into an ordered list of assignments with places; nothing is
+//! interpreted, merged or lost. The syntax is systemd.syntax(7): `#` and `;` start comment lines
+//! (also within a continued line), a backslash at the end of a line is a space and continues the
+//! line, and blanks around names and values are removed.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place};
@@ -12,32 +12,32 @@ use std::sync::Arc;
 /// One assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitOption {
-    /// Of the `[Section]` it stands in. One text for all of a section, however long its name.
+    /// The name of its `[Section]`, shared by all assignments of the section.
     pub section: Arc<str>,
-    /// Before the `=`.
+    /// The text before the `=`.
     pub name: String,
-    /// Behind it, continued lines joined; nothing else is undone.
+    /// The text after it, with continued lines joined and nothing else changed.
     pub value: String,
-    /// Which file.
+    /// The file.
     pub file: Arc<str>,
-    /// Where the name begins.
+    /// The place of the name.
     pub at: Spot,
-    /// Where parts of the value begin: the offset in bytes and the place, one a line.
+    /// The starts of the lines of the value: byte offset and place.
     parts: Vec<(usize, Spot)>,
 }
 
 impl UnitOption {
-    /// Where byte `offset` of the value stands in the file.
+    /// Returns the place of byte `offset` of the value in the file.
     pub fn spot(&self, offset: usize) -> Spot {
         self.spots().at(offset)
     }
 
-    /// Where bytes of the value stand, for who asks for many.
+    /// Returns a lookup of places for many bytes of the value.
     pub fn spots(&self) -> Spots<'_> {
         Spots { text: &self.value, parts: &self.parts, reached: None }
     }
 
-    /// Where the value begins.
+    /// Returns the place of the value.
     pub fn value_at(&self) -> Spot {
         self.spot(0)
     }
@@ -48,18 +48,19 @@ impl UnitOption {
     }
 }
 
-/// Places in a text that is joined out of lines. Asked for bytes in their order it looks at each
-/// part and each character once.
+/// A lookup of places in a text joined from lines. Bytes requested in ascending order need one pass
+/// over parts and characters.
 #[derive(Clone, Debug)]
 pub struct Spots<'a> {
     text: &'a str,
     parts: &'a [(usize, Spot)],
-    /// A byte and where it stands; `parts` begins with the one it is in.
+    /// A byte and its place; `parts` starts with the part that contains it.
     reached: Option<(usize, Spot)>,
 }
 
 impl Spots<'_> {
-    /// Where byte `offset` stands. Before one that was asked for already: where that one does.
+    /// Returns the place of byte `offset`, which must not be smaller than the previous one;
+    /// otherwise that one's place.
     pub fn at(&mut self, offset: usize) -> Spot {
         while let [_, next, ..] = self.parts
             && next.0 <= offset
@@ -77,21 +78,21 @@ impl Spots<'_> {
     }
 }
 
-/// What stands in a file.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitText {
-    /// In the order of the text.
+    /// The assignments in the order of the text.
     pub options: Vec<UnitOption>,
-    /// Each `[Section]` line.
+    /// The `[Section]` lines.
     pub sections: Vec<(String, Spot)>,
-    /// What is no section, assignment or comment.
+    /// Errors of lines that are no section, assignment or comment.
     pub found: Vec<Diagnostic>,
 }
 
-/// Reads a file. Lines that are none are told and passed over, as systemd does.
+/// Parses a file. Invalid lines are reported and skipped, as in systemd.
 ///
 /// # Errors
-/// What makes the whole file unusable: it is too large, no UTF-8, or a section line is
+/// The error that makes the whole file unusable: it is too large, no UTF-8, or a section line is
 /// not closed.
 pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>> {
     if bytes.len() > limit::IMPORTED_FILE {
@@ -108,7 +109,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
         if bare.starts_with(['#', ';']) {
             continue;
         }
-        // What a line is continued by keeps its indentation: within quotes it counts.
+        // A continuation line keeps its indentation, which matters within quotes.
         let part = if line.parts.is_empty() { bare } else { raw };
         let column = raw.chars().count() - part.chars().count() + 1;
         line.add(part, Spot { line: number(index + 1), column: number(column) });
@@ -123,12 +124,12 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
     }
 }
 
-/// The white space of systemd.syntax(7).
+/// Returns true for the white space of systemd.syntax(7).
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// A line with those that continue it.
+/// Returns a line with its continuation lines.
 #[derive(Default)]
 struct Line {
     text: String,
@@ -141,7 +142,7 @@ impl Line {
         self.text.push_str(part);
     }
 
-    /// It ends in a backslash that no other one escapes; that one becomes a space.
+    /// Returns true if the line ends in an unescaped backslash, which becomes a space.
     fn goes_on(&mut self) -> bool {
         let slashes = self.text.bytes().rev().take_while(|byte| *byte == b'\\').count();
         if slashes % 2 == 1 {

@@ -1,28 +1,27 @@
-//! Words of a systemd value: split at white space, held together by quotes, with the C
-//! escapes of systemd.syntax(7). An unknown escape stays as it is written, as systemd
-//! leaves it after its first complaint.
+//! Words of a systemd value: split at white space, grouped by quotes, with the C escapes of
+//! systemd.syntax(7). An unknown escape stays as written, as in systemd.
 
-/// A word and where it begins in the value.
+/// A word and its offset in the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// Without quotes, escapes resolved.
+    /// The text without quotes and with escapes resolved.
     pub(crate) text: String,
-    /// Bytes before it.
+    /// Number of bytes before it.
     pub(crate) offset: usize,
-    /// Some of it was quoted or escaped.
+    /// Part of the word was quoted or escaped.
     pub(crate) quoted: bool,
 }
 
-/// Why a value has no words: a quote that is not closed, or a backslash at the end.
+/// The error of a value with an unclosed quote or a trailing backslash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unbalanced {
-    /// Bytes before the quote.
+    /// Number of bytes before the quote.
     pub(crate) offset: usize,
 }
 
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// The words of a value.
+/// Splits a value into words.
 ///
 /// # Errors
 /// Unbalanced quoting.
@@ -30,7 +29,7 @@ pub(crate) fn split(value: &str) -> Result<Vec<Word>, Unbalanced> {
     parts(value, true)
 }
 
-/// The words of a list of unit names: quotes hold, a backslash is a character as any other.
+/// Splits a list of unit names into words: quotes group, a backslash is an ordinary character.
 ///
 /// # Errors
 /// Unbalanced quoting.
@@ -85,7 +84,7 @@ fn parts(value: &str, escapes: bool) -> Result<Vec<Word>, Unbalanced> {
     }
 }
 
-/// The character behind a backslash, and how many bytes spell it.
+/// Returns the character of an escape, and the number of its bytes.
 fn escape(text: &str) -> Option<(char, usize)> {
     let kind = text.chars().next()?;
     let numbered = |from: usize, digits: usize, radix: u32| {
@@ -93,7 +92,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
         let plain = digits.chars().all(|digit| digit.is_digit(radix));
         let number = if plain { u32::from_str_radix(digits, radix).ok()? } else { return None };
         let character = char::from_u32(number).filter(|_| number > 0)?;
-        // A byte beyond ASCII would be half a character.
+        // A byte beyond ASCII would be part of a character.
         (from == 1 && digits.len() > 2 || number < 0x80).then_some((character, from + digits.len()))
     };
     match kind {
@@ -114,10 +113,10 @@ fn escape(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// A word as it stands in a native exec line.
+/// Writes a word for a native exec line.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '\\');
-    // A lone `;` would be read as a mark by those who know systemd's lines.
+    // A single `;` would look like a separator to readers who know systemd's lines.
     if !word.is_empty() && word != ";" && word.chars().all(plain) {
         return word.to_string();
     }

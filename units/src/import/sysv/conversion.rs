@@ -1,5 +1,6 @@
-//! A script as a native manifest: a unit that runs it with `start` and `stop`, and what became of each line of
-//! its header. What systemd-sysv-generator(8) gives such a unit is written out where it is not the native default.
+//! Converts a script to a native manifest: a unit that runs it with `start` and `stop`, and the
+//! outcome of each line of its header. Settings of systemd-sysv-generator(8) are written out if
+//! they differ from the native defaults.
 
 use super::header::Line;
 use super::table::Word;
@@ -12,18 +13,18 @@ use crate::unit::key_table;
 use crate::unit::manifest::{Entry, Manifest};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many losses of one line are told, each in so many characters.
+/// Limit of reported losses of one line, and of the characters of each.
 const LOSSES: usize = 8;
 const LOSS: usize = 160;
 
-/// What became of a line so far.
+/// The outcome of a line so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct End {
-    /// The keys it is in.
+    /// The native keys of the line.
     kept: Vec<&'static str>,
-    /// What of it is lost.
+    /// The lost parts.
     lost: Vec<String>,
-    /// Why it is not needed, where it is not.
+    /// The reason why it is not needed, if it is not.
     needless: Option<&'static str>,
 }
 
@@ -31,27 +32,28 @@ pub(super) struct Conversion<'a> {
     pub(super) manifest: Manifest,
     pub(super) lines: &'a [Line],
     pub(super) ends: Vec<End>,
-    /// All targets it stands for.
+    /// All targets of the unit.
     pub(super) own: BTreeSet<String>,
-    /// Of targets that are in its order: in which key.
+    /// The key of each target in its order.
     pub(super) said: BTreeMap<String, &'static str>,
-    /// What lists hold.
+    /// Entries that lists contain already.
     pub(super) held: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 impl<'a> Conversion<'a> {
-    /// The lines that say this, with the numbers under which their outcome is told. Those that go on are among them.
+    /// The header lines of an item, with the numbers under which their outcomes are recorded,
+    /// continuation lines included.
     pub(super) fn all(&self, word: Word) -> Vec<(usize, &'a Line)> {
         let lines = self.lines.iter().enumerate();
         lines.filter(|(_, line)| line.word == Some(word) && line.block <= 1).collect()
     }
 
-    /// Where the file begins.
+    /// Returns the place of the start of the file.
     pub(super) fn at(&self) -> Spot {
         self.manifest.at
     }
 
-    /// The outcome of each line, and a word about each of which something is lost.
+    /// Returns the outcome of each line, and reports losses.
     pub(super) fn outcomes(&mut self) -> Vec<ImportOutcome> {
         let mut outcomes = Vec::new();
         for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.ends)) {
@@ -72,7 +74,7 @@ impl<'a> Conversion<'a> {
         outcomes
     }
 
-    /// Something of a line is left out, and that makes a difference.
+    /// Reports a part of a line that is left out with an effect.
     pub(super) fn lose(&mut self, index: usize, how: &str) {
         let Some(end) = self.ends.get_mut(index) else { return };
         match end.lost.len() {
@@ -82,14 +84,14 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// What is not kept of a line is not needed.
+    /// Records that the rest of a line is not needed.
     pub(super) fn need_not(&mut self, index: usize, why: &'static str) {
         if let Some(end) = self.ends.get_mut(index) {
             end.needless.get_or_insert(why);
         }
     }
 
-    /// Something of a line is in that key.
+    /// Records that a part of a line is in that key.
     pub(super) fn note_kept(&mut self, index: usize, key: &'static str) {
         if let Some(end) = self.ends.get_mut(index)
             && !end.kept.contains(&key)
@@ -103,7 +105,7 @@ impl<'a> Conversion<'a> {
         self.note_kept(index, key);
     }
 
-    /// One value; the first counts.
+    /// Sets a value; the first one counts.
     pub(super) fn put(&mut self, key: &str, text: &str, at: Spot) {
         if self.manifest.entry(key).is_none() {
             self.enter(key, at, scalar(text, at));
@@ -111,13 +113,13 @@ impl<'a> Conversion<'a> {
     }
 
     pub(super) fn enter(&mut self, key: &str, at: Spot, node: Node) {
-        // A test sees that each key there is.
+        // A test checks that each key exists.
         if let Some(key) = key_table::find(key) {
             self.manifest.entries.push(Entry { key, file: self.manifest.file.clone(), at, node });
         }
     }
 
-    /// One more entry of a list; the same twice counts once.
+    /// Adds an entry to a list; duplicates count once.
     pub(super) fn add(&mut self, key: &'static str, text: &str, index: Option<usize>, at: Spot) {
         let held = self.held.entry(key).or_default();
         if held.len() >= limit::DEPENDENCIES && !held.contains(text) {
@@ -147,7 +149,7 @@ fn shown(words: &str) -> String {
     words.chars().filter(|c| !encoding::acts(*c)).take(LOSS).collect()
 }
 
-/// What is lost counts most.
+/// Losses have precedence.
 fn outcome(line: &Line, end: &End) -> Outcome {
     if line.block > 1 {
         return Outcome::Lost("the first header counts".to_string());

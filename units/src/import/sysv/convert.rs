@@ -17,15 +17,15 @@ use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long a start or a stop may take (systemd-sysv-generator(8), `TimeoutSec=`).
+/// The timeout of start and stop (systemd-sysv-generator(8), `TimeoutSec=`).
 const TIMEOUT: &str = "5min";
-/// Exits with these are no failures: the program is not installed, is not configured (the Linux Standard Base,
-/// "Init Script Actions").
+/// Exit statuses that are no failures: the program is not installed or not configured (the Linux
+/// Standard Base, "Init Script Actions").
 const CLEAN: [&str; 3] = ["0", "5", "6"];
-/// With these Debian's scripts do not ask another init system to do what they are run for.
+/// Variables with which Debian's scripts do not redirect the call to another init system.
 const NO_DETOUR: [&str; 2] = ["SYSTEMCTL_SKIP_REDIRECT", "_SYSTEMCTL_SKIP_REDIRECT"];
 
-/// Imports a script: what its file is called, where that is, what stands in it, and how the unit is to call it.
+/// Imports a script from its name, path and text. `script` is the command with which the unit calls it.
 pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Imported {
     let at = Spot { line: 1, column: 1 };
     let mut manifest = Manifest::imported(file.clone(), at);
@@ -105,7 +105,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// A name, and what importers of systemd's units call such a one.
+    /// Adds a name, and the name that importers of systemd units give such a unit.
     fn stand_for(&mut self, name: &str, index: Option<usize>, at: Spot) {
         let long = format!("{name}.service");
         for name in [name, &long] {
@@ -152,7 +152,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// The first that can be one.
+    /// Returns the first valid name.
     fn pid_file(&mut self) -> bool {
         for (index, line) in self.all(Word::PidFile) {
             let path = line.value.replacen("/var/run/", "/run/", 1);
@@ -167,7 +167,7 @@ impl Conversion<'_> {
         self.manifest.entry("pid-file").is_some()
     }
 
-    /// The short one, else what there is of the long one.
+    /// Returns the short description, or the available part of the long one.
     fn describe(&mut self) {
         let short = self.all(Word::Short);
         let long = self.all(Word::Long);

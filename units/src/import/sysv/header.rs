@@ -39,7 +39,7 @@ pub(super) struct Header {
     pub(super) found: Vec<Diagnostic>,
 }
 
-/// Looks for them.
+/// Reads the header comments.
 pub(super) fn read(file: &Arc<str>, text: &str) -> Header {
     let mut reader = Reader {
         file,
@@ -189,7 +189,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where the text of a comment begins; it has some.
+/// Returns the column at which the text of a comment starts; the comment has text.
 fn column(comment: &str) -> u32 {
     let blanks = comment.chars().take_while(|c| c.is_whitespace()).count();
     u32::try_from(blanks + 2).unwrap_or(u32::MAX)

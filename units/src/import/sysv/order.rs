@@ -36,7 +36,7 @@ fn imply(this: &mut Conversion<'_>, key: &'static str, target: &str) {
     this.said.insert(target.trim_end_matches('?').to_string(), key);
 }
 
-/// One name of a line.
+/// Handles one name of a line.
 fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'static str) {
     let (target, key) = match name.strip_prefix('$') {
         Some(table::ALL) if key == "before" => {
@@ -90,7 +90,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
     }
 }
 
-/// Who wants it. True: it is started before all else.
+/// Adds the targets that want the unit. Returns true if it starts before all others.
 fn wanted(this: &mut Conversion<'_>) -> bool {
     let mut is_early = false;
     let start = this.all(Word::Start);

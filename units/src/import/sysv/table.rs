@@ -60,7 +60,7 @@ pub(super) const CHKCONFIG: [(&str, Word); 7] = [
     ("hide", Word::Others),
 ];
 
-/// What such a line is, however its letters are written.
+/// Returns the row of a header line, ignoring case.
 pub(super) fn find(rows: &[(&'static str, Word)], keyword: &str) -> Option<(&'static str, Word)> {
     rows.iter().copied().find(|(name, _)| name.eq_ignore_ascii_case(keyword))
 }
@@ -95,8 +95,8 @@ pub(super) const FACILITIES: [Facility; 8] = [
 /// The name, without its dollar, of everybody else.
 pub(super) const ALL: &str = "all";
 
-/// Who wants a script that is started in a level; None: nobody, as that level is on the way down. The
-/// outer None: there is no such level.
+/// Returns the target that wants a script started in a level: `Some(None)` for a level of the
+/// shutdown, `None` for an unknown level.
 pub(super) fn goal(level: char) -> Option<Option<&'static str>> {
     match level {
         'S' | 's' => Some(Some(EARLY)),

@@ -1,7 +1,7 @@
 //! Whether a script can be told to reload: a label of one of its `case` statements says so. No shell is
 //! read; what only looks like a label (in a here-document) is taken for one.
 
-/// It has a label `reload`, alone or among others.
+/// Returns true if the script has a label `reload`, alone or among others.
 pub(super) fn offers_reload(text: &str) -> bool {
     let lines = text.split('\n').map(str::trim).filter(|line| !line.starts_with('#'));
     // A label begins a line, or stands behind the end of the branch before it, or behind the head of its statement.
