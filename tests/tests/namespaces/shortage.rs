@@ -75,6 +75,19 @@ const NO_TMP: &str = "mount -t tmpfs none /run && mkdir /run/kept && mount --bin
                       mount -o remount,ro /tmp || exit 9";
 
 #[test]
+fn where_the_state_cannot_be_stored_init_reaps_on() {
+    let files = Sandbox::new();
+    // More children than the inbox has entries.
+    let fork = "n=0; while [ $n -lt 4600 ]; do (true &) ; n=$((n+1)); done";
+    files.unit("many", &format!("type: oneshot\nexec-start: /bin/sh -c '({fork})'"));
+    // There is room for the inbox, and none for the store.
+    let boot = after("ulimit -f 800", files);
+    let init = boot.way(Way::UserNamespace).start("many");
+    init.when_state("many", "exited");
+    init.finish();
+}
+
+#[test]
 fn without_inotify_it_supervises() {
     let boot = after("echo 0 >/proc/sys/user/max_inotify_instances", pair());
     let init = boot.way(Way::UserNamespace).start("web");
