@@ -1,5 +1,5 @@
-//! The machine under test, seen only through its public face. The one file of the
-//! simulator that names [`crate::machine::Machine`].
+//! The machine under test, through its public interface only. No other file of the simulator names
+//! [`crate::machine::Machine`].
 
 use crate::control::answer;
 use crate::control::answer::System;
@@ -20,18 +20,18 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Subject {
     machine: Machine,
-    /// Numbers of the units of that generation.
+    /// Unit numbers of the present generation.
     places: (u32, Vec<Option<usize>>),
-    /// Its own check of itself is not asked: the simulator must see the mistake from outside.
+    /// The machine's own audit is not used: the simulator must see the bug from outside.
     sound: bool,
-    /// [`Mutant::AskingActs`]: the type of the machine's questions leaves no other place for it.
+    /// [`Mutant::AskingActs`]: the types of the machine's queries leave no other place for it.
     acts: bool,
     /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
     records_lack: bool,
-    /// It goes on with the machine that a resume would give. A mutant does not: the derived fields of the resumed
-    /// machine have no mistake.
+    /// Continue with the machine that a resume would give. A mutant does not, because the derived
+    /// fields of the resumed machine have no bug.
     resumes: bool,
-    /// The unit records as a store has them that writes changes alone.
+    /// The unit records in a store that writes only changes.
     written: Vec<UnitRecord>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Subject {
 }
 
 impl Subject {
-    /// One that breaks a rule.
+    /// Creates a subject with a planted bug.
     pub fn planted(mutant: Mutant) -> Subject {
         let mut subject = Subject::default();
         subject.machine.plant(mutant);
@@ -62,13 +62,13 @@ impl Subject {
         subject
     }
 
-    /// What was kept up event by event is what would be derived from nothing.
+    /// Checks that the incrementally updated fields equal the derived ones.
     pub fn audit(&self) -> Result<(), String> {
         if self.sound { self.machine.audit() } else { Ok(()) }
     }
 
-    /// Errors with what differs in the machine that is built from the records of this one. Of the
-    /// mutants only those of the records are asked: the built machine has no other mistake.
+    /// Errors with the first difference of the machine that is built from the records of this one.
+    /// Only mutants of the records apply, because the built machine has no other bug.
     pub fn rebuilt(&self) -> Result<(), String> {
         if !self.sound && !self.records_lack {
             return Ok(());
@@ -79,14 +79,14 @@ impl Subject {
         self.machine.same(&rebuilt)
     }
 
-    /// One event: what is ordered, and whether it was refused.
+    /// Applies one event. Returns the actions, and whether it was refused.
     pub fn step(&mut self, now: Time, event: Event) -> (Vec<Action>, bool) {
         let outcome = self.machine.step(now, event);
         self.write();
         (outcome.actions, outcome.refused.is_some())
     }
 
-    /// Writes the unit records that the machine says have changed, and no others.
+    /// Writes only the unit records that the machine reports as changed.
     fn write(&mut self) {
         match self.machine.take_changes() {
             Changes::All => {
@@ -103,7 +103,7 @@ impl Subject {
         }
     }
 
-    /// Asks it all it can be asked, then goes on with the machine that a resume would give.
+    /// Makes all queries, then continues with the machine that a resume would give.
     pub fn ask(&mut self, now: Time) -> Asked {
         let before = Digest::of(&self.machine);
         if self.acts {
@@ -128,7 +128,7 @@ impl Subject {
         Asked { before, after, resumed }
     }
 
-    /// Goes on with the machine that a resume would give. Errors with what differs.
+    /// Continues with the machine that a resume would give. Errors with the difference.
     fn resume(&mut self) -> Result<(), String> {
         let resumed = self.machine.resumed().ok_or("it cannot be built from its records")?;
         let differs = self.machine.same(&resumed);
@@ -136,7 +136,7 @@ impl Subject {
         differs
     }
 
-    /// Its public answers.
+    /// Returns the public answers of the machine.
     pub fn see(&mut self, universe: &Universe) -> Seen {
         let machine = &self.machine;
         let generation = machine.generation();

@@ -1,4 +1,4 @@
-//! Invariants of measure: retries, cost, time.
+//! Invariants about retries, cost and time.
 
 use crate::machine::action::Action;
 use crate::machine::event::Event;
@@ -6,7 +6,7 @@ use crate::machine::reason::State;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::text::time::Time;
 
-/// L14: a unit that failed is not started again before its delay is over.
+/// L14: a failed unit does not start again before its delay is over.
 pub fn l14_limiter(view: &View) -> Verdict {
     if view.is_wish() || matches!(view.event, Event::Fire(_)) {
         return Ok(());
@@ -20,7 +20,7 @@ pub fn l14_limiter(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L25: no run works for longer than its run-timeout, unless it asked for time.
+/// L25: no run works for longer than its run-timeout, unless it requested more time.
 pub fn l25_run_limit(view: &View) -> Verdict {
     if !matches!(view.event, Event::Tick) {
         return Ok(());
@@ -39,7 +39,8 @@ pub fn l25_run_limit(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L36: who says that it ends runs no longer than its stop-timeout, unless it asks for time.
+/// L36: a run that sent STOPPING=1 lasts no longer than its stop-timeout, unless it requests more
+/// time.
 pub fn l36_leaves(view: &View) -> Verdict {
     if !matches!(view.event, Event::Tick) {
         return Ok(());
@@ -54,7 +55,7 @@ pub fn l36_leaves(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L26: what restart-except says of a run's end holds: no other follows by itself.
+/// L26: no run follows by itself after an exit in restart-except.
 pub fn l26_barred(view: &View) -> Verdict {
     if view.is_wish() || matches!(view.event, Event::Fire(_)) {
         return Ok(());
@@ -68,7 +69,7 @@ pub fn l26_barred(view: &View) -> Verdict {
     }
 }
 
-/// L22: one event costs a few orders for each unit it moves, and one note.
+/// L22: one event costs a few actions and one note for each unit it changes.
 pub fn l22_cost(view: &View) -> Verdict {
     let notes = view.actions.iter().filter_map(|action| match action {
         Action::Note(note) => Some(&note.unit),
@@ -91,7 +92,7 @@ pub fn l22_cost(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L24: no timer is left in the past, and none lies beyond all time.
+/// L24: no timer is in the past, and none is beyond the clock's range.
 pub fn l24_time(view: &View) -> Verdict {
     match view.after.deadline {
         Some(at) if at <= view.now && matches!(view.event, Event::Tick) => {

@@ -1,8 +1,7 @@
-//! The invariants, checked after every event: one function each, named by its number
-//! and its rule. They judge by what the simulator saw ([`crate::simulator::run_ledger`]) and by
-//! the machine's public answers; who provides what, and who is needed, is taken from
-//! the oracle's brute-force sets. L15–L17 hold of whole schedules ([`whole`]). That each
-//! finds something is shown by the program `mutants`.
+//! The invariants, checked after every event: one function each, named by its number and its rule.
+//! They use the simulator's own record ([`crate::simulator::run_ledger`]) and the machine's public
+//! answers; providers and needed units come from the oracle's brute-force sets. L15–L17 concern
+//! whole schedules ([`whole`]). The program `mutants` shows that each invariant finds something.
 
 pub mod bound;
 pub mod run;
@@ -17,7 +16,7 @@ use crate::simulator::view::{Verdict, View};
 /// An invariant of one moment.
 pub type Check = fn(&View) -> Verdict;
 
-/// By name, in order.
+/// The invariants by name, in order.
 pub const ALL: &[(&str, Check)] = &[
     ("L1 start gate", start::l01_start_gate),
     ("L2 minimal set", start::l02_minimal_set),
@@ -55,7 +54,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L39 records", run::l39_records),
 ];
 
-/// The names of all, those over whole schedules ([`whole`]) too.
+/// Returns the names of all invariants, including those over whole schedules ([`whole`]).
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = ALL.iter().map(|(name, _)| *name).collect();
     names.extend([whole::L15, whole::L16, whole::L17]);
@@ -66,7 +65,7 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Those that do not hold, in order.
+/// Returns the violated invariants, in order.
 pub fn broken(view: &View) -> impl Iterator<Item = (&'static str, String)> {
     ALL.iter().filter_map(|(name, check)| Some((*name, check(view).err()?)))
 }

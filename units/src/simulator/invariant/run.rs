@@ -1,4 +1,4 @@
-//! Invariants of runs: one at a time, each its own, none lost.
+//! Invariants about runs: one per unit at a time, distinct, and none lost.
 
 use crate::machine::action::Action;
 use crate::machine::event::Event;
@@ -6,7 +6,7 @@ use crate::machine::reason::State;
 use crate::simulator::view::{Asked, Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
-/// L3: no start while anything of an earlier run is left.
+/// L3: no unit starts while anything of an earlier run is left.
 pub fn l03_single_instance(view: &View) -> Verdict {
     let mut stopped = Vec::new();
     for order in view.orders {
@@ -33,7 +33,7 @@ pub fn l13_no_aba(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L28: whom the operator lets reload, those that reload with it and can are told to as well.
+/// L28: units that reload with a reloaded unit, and can reload, are told to reload too.
 pub fn l28_reload_with(view: &View) -> Verdict {
     if !matches!(view.event, Event::ReloadUnit(_)) {
         return Ok(());
@@ -52,7 +52,7 @@ pub fn l28_reload_with(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L20: run ids are never used twice, and no order is about a run that is over.
+/// L20: run ids are unique, and no action is about a run that is over.
 pub fn l20_conservation(view: &View) -> Verdict {
     for order in view.orders {
         let (unit, id, begins) = match order {
@@ -78,7 +78,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
                     .iter()
                     .any(|it| matches!(it, Order::Stop(_, run, ..) if *run == id));
                 let over = run.over.is_some_and(|at| at < view.now) && !told;
-                // At the deadline of a shutdown all that is up is killed.
+                // At the shutdown deadline every up run is killed.
                 let forced = view.is.end.is_some();
                 if over && !forced && matches!(order, Order::Kill(..)) {
                     return Err(format!("an order for run {}, which is over", id.0));
@@ -90,7 +90,7 @@ pub fn l20_conservation(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L19: after a resume it is the same machine.
+/// L19: a resume does not change the machine.
 pub fn l19_crash_consistent(view: &View) -> Verdict {
     match &view.asked {
         Some(Asked { resumed: Err(why), .. }) => Err(format!("a resume has changed {why}")),
@@ -98,7 +98,7 @@ pub fn l19_crash_consistent(view: &View) -> Verdict {
     }
 }
 
-/// L21: asking changes nothing, whatever is asked.
+/// L21: no query changes the machine.
 pub fn l21_read_only(view: &View) -> Verdict {
     match &view.asked {
         Some(asked) if asked.before != asked.after => {
@@ -108,7 +108,7 @@ pub fn l21_read_only(view: &View) -> Verdict {
     }
 }
 
-/// L39: the machine that is built from the records of the present one equals it in every field.
+/// L39: a machine built from the records of the present one equals it in every field.
 pub fn l39_records(view: &View) -> Verdict {
     view.rebuilt.clone().map_err(|why| format!("built from its records: {why}"))
 }

@@ -1,4 +1,4 @@
-//! Invariants of starting: gates, the minimal set, slots.
+//! Invariants about starts: gates, the minimal set, slots.
 
 use crate::machine::event::Event;
 use crate::machine::reason::State;
@@ -6,10 +6,10 @@ use crate::simulator::set::Set;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
-/// L1: a unit starts only if every depends-on and depends-ms provider is active and
-/// every waits-for (and needed after) provider is active, failed or past its verdict.
+/// L1: a unit starts only if every depends-on and depends-ms provider is active, and every
+/// waits-for (and needed after) provider is active, failed or has a verdict.
 pub fn l01_start_gate(view: &View) -> Verdict {
-    // Timers of one tick are settled one by one: who was stopped again tells nothing.
+    // Timers of one tick are settled one by one, so a unit that was stopped again tells nothing.
     let again = |unit: usize| {
         let of = |it: &Order| matches!(it, Order::Stop(u, ..) if *u == unit);
         view.orders.iter().any(of) || view.after.state(unit) == State::Stopping
@@ -48,7 +48,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
             };
             let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
             let before = edge.to.map(|to| view.before.state(to));
-            // Several timers of one tick: it was open between two of them.
+            // With several timers in one tick, the gate was open between two of them.
             let became = before == Some(State::Starting) && state != before;
             let was_open = became || before.is_some_and(|it| it.is_active() || it == State::Failed);
             let by_turns = (anew || was_open) && matches!(view.event, Event::Tick);
@@ -65,7 +65,7 @@ pub fn l01_start_gate(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L2: what waits, starts or is active is needed.
+/// L2: every unit that waits, starts or is active is needed.
 pub fn l02_minimal_set(view: &View) -> Verdict {
     for unit in (0..view.after.states.len()).filter(|unit| !view.is.needed.has(*unit)) {
         let state = view.after.state(unit);
@@ -76,7 +76,7 @@ pub fn l02_minimal_set(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L29: a unit that nothing but a socket's connections bring in runs once for each.
+/// L29: a unit that only connections of a socket make needed runs once for each.
 pub fn l29_one_run_a_connection(view: &View) -> Verdict {
     let called = |unit: usize| {
         view.ledger.called.has(unit)
@@ -103,7 +103,7 @@ pub fn l29_one_run_a_connection(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L30: what is one thing under many names is not started while one of them is masked.
+/// L30: a unit that is one thing under many names does not start while one of these is masked.
 pub fn l30_one_thing_masked(view: &View) -> Verdict {
     for unit in view.started() {
         let Some(definition) = view.is.unit(unit).filter(|unit| unit.is_one) else { continue };
@@ -115,8 +115,8 @@ pub fn l30_one_thing_masked(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L5: never more starts under way than max-starting; and none that could start waits
-/// while a slot is free.
+/// L5: no more than max-starting starts are in progress, and no unit that could start waits while a
+/// slot is free.
 pub fn l05_start_bound(view: &View) -> Verdict {
     let settings = &view.is.generation.settings;
     let max = settings.max_starting as usize;

@@ -1,4 +1,4 @@
-//! Invariants of what an operator sees: states, causes, flags.
+//! Invariants about shown states, reasons and flags.
 
 use crate::machine::action::{Action, StopReason};
 use crate::machine::event::Event;
@@ -83,9 +83,9 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
     }
 }
 
-/// L9: every failure has a cause, and a failed waits-for provider takes nobody with it.
+/// L9: every failure has a cause, and a failed waits-for provider makes no dependent fail.
 pub fn l09_cause(view: &View) -> Verdict {
-    // On init's own clock, in this very step.
+    // The failure is a timeout of init in this step.
     let late = |unit: usize| {
         let of = |order: &Order| matches!(order, Order::Stop(u, _, StopReason::RunTimeout, true) if *u == unit);
         view.orders.iter().any(of)
@@ -116,7 +116,7 @@ pub fn l09_cause(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L27: while a unit is past its verdict, or exited, what its on-failure, or on-success, names is
+/// L27: while a unit has a verdict, or is exited, the targets of its on-failure, or on-success, are
 /// needed.
 pub fn l27_ends_bring_in(view: &View) -> Verdict {
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end()) {
@@ -135,7 +135,7 @@ pub fn l27_ends_bring_in(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L10: only active units are degraded, and only where something they reach is not well.
+/// L10: only active units are degraded, and only if something they reach is amiss.
 pub fn l10_degraded(view: &View) -> Verdict {
     for unit in view.after.degraded.iter() {
         if !view.after.state(unit).is_active() {
@@ -154,7 +154,7 @@ pub fn l10_degraded(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L11: a coincidental target has a needed provider and is named by nobody needed.
+/// L11: a coincidental target has a needed provider, and no needed unit names it.
 pub fn l11_coincidental(view: &View) -> Verdict {
     for target in &view.after.coincidental {
         let provider = view.is.graph.provider.get(*target).copied().flatten();
@@ -171,7 +171,7 @@ pub fn l11_coincidental(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L12: no target has two providers at work: a start never gives one a second holder.
+/// L12: no target has two running providers: a start never adds a second holder.
 pub fn l12_unique_provider(view: &View) -> Verdict {
     for order in view.orders {
         let Order::Start(unit, _) = order else { continue };
@@ -187,7 +187,8 @@ pub fn l12_unique_provider(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L32: each change of what is shown is told, with what was shown before and after, and no other.
+/// L32: every change of a shown state has one note with the states before and after, and there are
+/// no other notes.
 pub fn l32_told(view: &View) -> Verdict {
     for unit in 0..view.after.states.len() {
         let name = view.name(unit);

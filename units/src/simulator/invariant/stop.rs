@@ -1,4 +1,4 @@
-//! Invariants of stopping: order, propagation, needless stops, shutdown.
+//! Invariants about stops: order, propagation, needless stops, shutdown.
 
 use crate::machine::action::StopReason;
 use crate::machine::event::Event;
@@ -7,8 +7,8 @@ use crate::simulator::set::Set;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::spec::{DependencyKind as D, Kind};
 
-/// L4: a unit is told to stop only when every up unit that is to stop too and comes
-/// after it is down. Exempt: it ended by itself, failed on init's own clock, or stops promptly.
+/// L4: a unit is told to stop only when every up unit that has to stop too and is ordered after it
+/// is down. Exempt: the unit exited by itself, hit a timeout of init, or stops promptly.
 pub fn l04_stop_order(view: &View) -> Verdict {
     let mut down = Set::EMPTY;
     for order in view.orders {
@@ -21,7 +21,7 @@ pub fn l04_stop_order(view: &View) -> Verdict {
                 | StopReason::Leftovers
                 | StopReason::Done
         );
-        // As it was, and as a reload may just have made it.
+        // The graph before the event, and the one after a possible reload.
         let promptly = view.ledger.prompt.has(*unit)
             || view.is.unit(*unit).is_some_and(|unit| unit.live.stop_promptly);
         if !own && !promptly {
@@ -56,7 +56,7 @@ fn is_up(state: State) -> bool {
     state == State::Starting || state.is_active()
 }
 
-/// L33: what stops promptly is told in the moment in which it has to stop.
+/// L33: a unit that stops promptly is told at the moment in which it has to stop.
 pub fn l33_prompt_stop(view: &View) -> Verdict {
     let prompt = view.is.whose(|run| run.unit.live.stop_promptly);
     match prompt.and(view.is.must_stop()).iter().find(|unit| is_up(view.after.state(*unit))) {
@@ -65,7 +65,7 @@ pub fn l33_prompt_stop(view: &View) -> Verdict {
     }
 }
 
-/// L31: a run that was skipped has nothing to stop: being told, it is gone.
+/// L31: a skipped run has nothing to stop: it is gone when it is told to stop.
 pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
     for order in view.orders {
         let Order::Stop(unit, id, _, false) = order else { continue };
@@ -76,8 +76,8 @@ pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L37: what does not remain is exited only once nothing of it is left; it is not stopped again, and
-/// nothing that depends on it is up.
+/// L37: a unit that does not remain is exited only when nothing of its run is left; it is not
+/// stopped again, and none of its dependents is up.
 pub fn l37_over(view: &View) -> Verdict {
     for unit in 0..view.after.states.len() {
         let Some(run) = view.is.run(unit).filter(|run| !run.unit.remains && !run.skipped) else {
@@ -106,7 +106,7 @@ pub fn l37_over(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L6: nothing is starting or active while a provider it depends on is not active.
+/// L6: no unit is starting or active while a provider it depends on is not active.
 pub fn l06_propagation(view: &View) -> Verdict {
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind == D::DependsOn) {
         let state = view.after.state(from);
@@ -124,7 +124,7 @@ pub fn l06_propagation(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L18: a wish that leaves a unit needed, unchanged and with its providers does not touch it.
+/// L18: a wish that leaves a unit needed, unchanged and with its providers does not affect its run.
 pub fn l18_no_needless_action(view: &View) -> Verdict {
     let kept = view.was.needed.and(view.is.needed);
     let gentle = matches!(
@@ -159,7 +159,7 @@ fn moved(view: &View, target: usize) -> bool {
     view.was.graph.provider.get(target) != view.is.graph.provider.get(target)
 }
 
-/// L23: in shutdown nothing starts, and the end comes within the deadline.
+/// L23: in a shutdown no unit starts, and it finishes within the deadline.
 pub fn l23_shutdown(view: &View) -> Verdict {
     let Some(by) = view.ledger.end else { return Ok(()) };
     if let Some(unit) = view.started().next() {
@@ -173,7 +173,7 @@ pub fn l23_shutdown(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L38: the unfinished run of a handler is not told to stop because its cause has gone away.
+/// L38: the unfinished run of a handler is not told to stop because its cause is gone.
 pub fn l38_handlers_finish(view: &View) -> Verdict {
     if view.is_wish() || view.is.end.is_some() {
         return Ok(());

@@ -1,11 +1,10 @@
-//! Which of the mistakes made on purpose each invariant is known to find, without the comparison
-//! beside the oracle: an invariant that finds none proves nothing (`tests/src/bin/mutants.rs`).
+//! The mutants that each invariant finds without the comparison with the oracle. An invariant that
+//! finds none proves nothing (`tests/src/bin/mutants.rs`).
 
 use crate::machine::mutant::Field;
 use crate::machine::mutant::Mutant;
 
-/// For each invariant of the simulator, by its number, a mutant that it must kill by itself,
-/// without the oracle's comparison.
+/// For each invariant, by its number, a mutant that it must kill without the oracle's comparison.
 pub const WITNESSES: &[(&str, Mutant)] = &[
     ("L1", Mutant::GateOpenWhileStopping),
     ("L2", Mutant::ShutdownKeepsGoal),
