@@ -82,6 +82,9 @@ impl Init {
         self.store_changes();
         // Also where nothing can be stored: a full inbox would keep inputs in the kernel for ever.
         inbox::committed(inputs);
+        if let Some(logger) = &mut self.logger {
+            logger.unmarked().committed();
+        }
         self.closing.clear();
         self.forget_answers();
     }

@@ -57,6 +57,9 @@ pub(crate) struct Handle {
     pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
     pub(super) fresh: Vec<ReadEnd>,
+    /// The last of them, which no commit knows yet.
+    #[serde(skip)]
+    uncommitted: usize,
     /// Ends seen since the stash was last packed.
     pub(super) dead: usize,
     #[serde(skip)]
@@ -82,6 +85,7 @@ impl Handle {
             runs: Table::default(),
             untold: BTreeSet::new(),
             fresh: Vec::new(),
+            uncommitted: 0,
             dead: 0,
             crowd: Crowd::default(),
             finishing: false,
@@ -202,6 +206,17 @@ impl Handle {
         Ok(write)
     }
 
+    /// The newest pipe stays here until the next commit. A crash before it takes back the run, and another
+    /// run gets that number: the logger must not know the number yet.
+    pub(crate) fn hold(&mut self) {
+        self.uncommitted = self.uncommitted.saturating_add(1);
+    }
+
+    /// All pipes are part of the committed state.
+    pub(crate) fn committed(&mut self) {
+        self.uncommitted = 0;
+    }
+
     /// Passes on what fills a message.
     pub(crate) fn pass_on(&mut self, now: Time) {
         if self.fresh.len() >= limit::FDS_A_MESSAGE {
@@ -212,6 +227,8 @@ impl Handle {
     /// Tells the logger what it has not been told. At the end of each turn, and when its
     /// socket became writable.
     pub(crate) fn flush(&mut self, now: Time) {
+        let known = self.fresh.len().saturating_sub(self.uncommitted);
+        let uncommitted = self.fresh.split_off(known);
         while !self.fresh.is_empty() {
             let rest = self.fresh.split_off(self.fresh.len().min(limit::FDS_A_MESSAGE));
             let batch = std::mem::replace(&mut self.fresh, rest);
@@ -221,6 +238,7 @@ impl Handle {
             }
             self.stash.put(batch);
         }
+        self.fresh = uncommitted;
         if let Some(link) = &mut self.link {
             link.flush();
         }

@@ -33,7 +33,9 @@ impl Init {
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
                 let told = run_log(run, name, targets, spec, log);
-                logger.pipe_for(told).map(Rc::new)
+                let pipe = logger.pipe_for(told)?;
+                logger.hold();
+                Ok(Rc::new(pipe))
             }
             (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
             (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {

@@ -57,6 +57,24 @@ fn a_silent_logger_is_killed_and_replaced() {
 }
 
 #[test]
+fn a_pipe_that_no_commit_knows_is_not_given_to_the_logger() {
+    let mut init = Init::with_files(|_| {});
+    let kept = init.handle.table_entries();
+    let mut writer = File::from(init.pipe(1, "web", None));
+    init.handle.hold();
+    init.handle.flush(init.now());
+    assert_eq!((init.handle.fresh.len(), init.handle.table_entries()), (1, kept));
+    init.handle.committed();
+    init.handle.flush(init.now());
+    assert!(init.handle.fresh.is_empty());
+    writeln!(writer, "hello").unwrap();
+    drop(writer);
+    init.until(&Report::Ended(RunId(1)));
+    init.finish();
+    assert_eq!(texts(&init.file("web")), ["hello"]);
+}
+
+#[test]
 fn a_thousand_runs_cost_pid_1_no_descriptors() {
     let mut init = Init::with_files(|_| {});
     let mut writers = Vec::new();
