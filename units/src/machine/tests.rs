@@ -358,7 +358,8 @@ fn a_machine_survives_the_way_through_bytes() {
     assert_eq!(again.same(&machine), Ok(()));
     let shutdown = || Event::Shutdown(Shutdown::Halt);
     assert_eq!(again.step(at(3), shutdown()), machine.step(at(3), shutdown()));
-    assert!(decoded(&encoded(&machine), Arc::default()).is_none(), "of other units");
+    let other = Arc::new(Generation { number: 2, ..Generation::default() });
+    assert!(decoded(&encoded(&machine), other).is_none(), "of another generation");
     assert!(decoded(b"", generation).is_none());
 }
 
