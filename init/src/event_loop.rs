@@ -193,7 +193,7 @@ impl Init {
         self.commit();
         // The signals of this turn were obeyed.
         Bell::committed();
-        if let Some(logger) = &mut self.logger {
+        if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
             // After the commit: a pipe that the logger has is never another run's after a crash.
             logger.flush(self.now);
         }

@@ -102,7 +102,7 @@ impl Init {
         }
         self.lineage.store = Some(store);
         match committed {
-            Ok(()) => self.loader.origin.committed(),
+            Ok(()) => self.loader.unmarked().origin.committed(),
             Err(why) if was_committed => {
                 let then = "services would run on after a crash of init, unsupervised";
                 self.say(Level::Warning, format_args!("the state cannot be stored: {why}; {then}"));

@@ -218,7 +218,8 @@ impl Init {
 
     fn head(&mut self) -> Option<Head> {
         let generation = self.machine.generation().clone();
-        if !self.loader.origin.keeps(generation.number) {
+        let number = generation.number;
+        if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
             return None;
         }
         let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));

@@ -32,6 +32,13 @@ impl Origin {
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }
 
+    /// [`Origin::keeps`] would change nothing.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        let is_it = |sealed: &Sealed| sealed.number == number;
+        let is_there = number == 0 || self.present.as_ref().is_some_and(is_it);
+        is_there && !self.delivered.as_ref().is_some_and(is_it)
+    }
+
     /// The generation of that number is in force. False: its bytes are not there.
     pub(crate) fn keeps(&mut self, number: u32) -> bool {
         if let Some(taken) = self.delivered.take_if(|sealed| sealed.number == number) {

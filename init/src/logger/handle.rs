@@ -224,6 +224,20 @@ impl Handle {
         }
     }
 
+    /// [`Handle::flush`] has something to do.
+    pub(crate) fn has_to_tell(&self) -> bool {
+        let link = self.link.as_ref();
+        let owes = link.is_some_and(|link| link.is_behind() || link.has_to_ask());
+        owes || self.listener_is_new || !self.fresh.is_empty() || !self.untold.is_empty()
+    }
+
+    /// [`Handle::reports`] has something to do.
+    pub(crate) fn may_report(&self) -> bool {
+        let link = self.link.as_ref();
+        let speaks = link.is_some_and(|link| link.may_say() || link.is_gone().is_some());
+        speaks || !self.crowd.said.is_empty() || self.has_to_tell()
+    }
+
     /// Tells the logger what it has not been told. At the end of each turn, and when its
     /// socket became writable.
     pub(crate) fn flush(&mut self, now: Time) {

@@ -118,6 +118,17 @@ impl Link {
         self.asked.map(|asked| asked.after(limit::SILENCE))
     }
 
+    /// [`Link::ask`] has something to send.
+    pub(crate) fn has_to_ask(&self) -> bool {
+        self.asked.is_none() && self.said
+    }
+
+    /// [`Link::hear`] has something to read, or the socket has failed.
+    pub(crate) fn may_say(&self) -> bool {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        recv(self.socket.as_raw_fd(), &mut [0], flags) != Err(Errno::EAGAIN)
+    }
+
     /// What it says next; None: nothing now. Pongs are not passed on.
     pub(crate) fn hear(&mut self) -> Option<Report> {
         let (mut buffer, mut was_reset) = ([0; limit::REPORT], false);

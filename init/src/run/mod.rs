@@ -165,7 +165,8 @@ impl Init {
     /// What the logger has said.
     pub(crate) fn logger_reports(&mut self) {
         let now = self.now;
-        let Some(logger) = &mut self.logger else { return };
+        let logger = self.logger.as_mut().filter(|logger| logger.may_report());
+        let Some(logger) = logger else { return };
         for report in logger.reports(now) {
             match report {
                 logger::Report::Ready(run) => self.ready(run),
@@ -192,7 +193,9 @@ impl Init {
     /// When it is time.
     pub(crate) fn logger_due(&mut self) {
         let now = self.now;
-        match self.logger.as_mut().map(|logger| logger.tick(now)) {
+        let is_due = self.logger.as_ref().and_then(|logger| logger.deadline());
+        let is_due = is_due.is_some_and(|at| at <= now);
+        match self.logger.as_mut().filter(|_| is_due).map(|logger| logger.tick(now)) {
             Some(logger::Ticked::Started) => self.watch_logger(),
             Some(logger::Ticked::DoesNotEnd(pid)) => {
                 let dir = self.paths.log_dir(&self.machine.generation().settings);
