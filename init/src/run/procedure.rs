@@ -68,10 +68,8 @@ pub(crate) struct Procedure {
     headless: bool,
     reloading: bool,
     /// Commands of reloads that have not ended.
-    #[serde(skip)]
     reloads: u8,
     /// The main process has ended during a reload, which may name another one.
-    #[serde(skip)]
     ended_in_reload: Option<Exit>,
     was_ready: bool,
     /// exec-start-post has begun.
@@ -101,7 +99,6 @@ pub(crate) struct Procedure {
     /// It is started again after this stop.
     again: bool,
     /// Its stop has taken too long.
-    #[serde(skip)]
     killed: bool,
 }
 

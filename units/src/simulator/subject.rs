@@ -74,8 +74,12 @@ impl Subject {
             return Ok(());
         }
         let generation = self.machine.generation().clone();
-        let rebuilt =
-            Machine::from_records(self.machine.records_with(self.written.clone()), generation)?;
+        // As bytes, so that a field that is not encoded is missing.
+        let bytes = postcard::to_allocvec(&self.machine.records_with(self.written.clone()));
+        let bytes = bytes.map_err(|error| format!("the records cannot be encoded: {error}"))?;
+        let records = postcard::from_bytes(&bytes);
+        let records = records.map_err(|error| format!("the records cannot be decoded: {error}"))?;
+        let rebuilt = Machine::from_records(records, generation)?;
         self.machine.same(&rebuilt)
     }
 
