@@ -224,6 +224,7 @@ impl Init {
         let all = [
             self.machine.next_deadline(),
             self.runs_deadline(),
+            self.effects.deadline(self.now),
             self.loader.deadline(),
             self.ending.deadline(),
             self.shell_again.filter(|at| *at < Time::NEVER),

@@ -67,6 +67,8 @@ pub(crate) const CGROUP_PAUSE: Duration = Duration::from_millis(100);
 /// Effects that wait at most for the commit after which they are carried out; a commit costs less than one
 /// start.
 pub(crate) const EFFECTS_A_COMMIT: usize = 16;
+/// Between two looks at a child that was adopted after a crash and has not become its program.
+pub(crate) const ADOPTED_LOOK: Duration = Duration::from_millis(20);
 /// Children reaped in one turn.
 pub(crate) const REAPS_A_TURN: usize = 1024;
 /// Lines of the event log kept in memory.

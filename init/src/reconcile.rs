@@ -1,6 +1,5 @@
-//! After a crash: the state that was kept, compared with what there is. What was reaped since
-//! has ended, how nobody knows; what was started since belongs to no run, and is killed, never
-//! left beside the next one.
+//! After a crash: what the committed state does not say. Helpers that were forked after the commit are killed,
+//! and the logger and the control socket go on from what they are.
 
 use crate::control::client::Client;
 use crate::event_loop::Init;

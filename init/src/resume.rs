@@ -1,8 +1,7 @@
-//! An init that begins where an earlier image of its program left off (`--resume`): the state is
-//! read, every descriptor it names is taken over, the rest is closed, and what the kernel was
-//! asked to watch is asked anew. After a crash (`--rescue`) the state is the one kept last, and is
-//! compared with what there is ([`crate::reconcile`]). No process is started, none is ended, and nothing is lost: what
-//! happened meanwhile waits in the kernel.
+//! An init that goes on after another image of its program (`--resume`): it reads the state, takes over every
+//! descriptor that the state names, closes all others, and asks the kernel to watch what was watched. After a
+//! crash (`--rescue`) the state is that of the last commit: its effects are carried out again, and the inbox has
+//! the inputs since then.
 
 use crate::boot::{self, Mode, kernel_line::KernelLine, limits};
 use crate::clock;
@@ -256,41 +255,43 @@ impl Init {
         Ok(init)
     }
 
-    /// The inputs that the crashed image had taken from the kernel and not committed become those of the first
-    /// turn. What was committed and not carried out is carried out first, as far as no pid is used again by
-    /// that.
+    /// The inputs that the crashed image had not committed become those of the first turn, and the effects of the
+    /// committed state are carried out. All inputs are part of the state before anything here commits or clones.
     fn take_inputs(&mut self, inputs: Vec<Input>, row: u32) {
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
                 wait::reaped_before(Pid::from_raw(*pid));
             }
         }
+        let serials: Vec<u64> = self.effects.serials().collect();
         let starting: BTreeSet<i32> =
-            self.effects.serials().filter_map(|serial| self.spawner.pid_of(serial)).collect();
+            serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
         self.end_helpers(&starting);
         self.reconcile();
-        let mut has_ended = false;
-        let mut ready = Vec::new();
+        let mut ended = Vec::new();
         for input in inputs {
             match input {
-                // A message that init may have crashed at is not heard once more.
+                // A message may be what init crashes at.
                 Input::Message { .. } if row > 1 => {}
                 Input::Message { pid, bytes } => {
                     let notify = self.notify.iter_mut();
                     notify.for_each(|notify| notify.received_before(pid, &bytes));
                 }
                 Input::Ended { pid, exit } => {
-                    has_ended = true;
-                    self.let_go_of(Ended { pid: Pid::from_raw(pid), exit });
+                    let one = Ended { pid: Pid::from_raw(pid), exit };
+                    self.disown(&one);
+                    ended.push(one);
                 }
-                Input::Ready(run) => ready.push(run),
+                Input::Ready(run) => self.ready_before(run),
             }
         }
-        if has_ended {
+        if !ended.is_empty() {
             self.tracker.adopt_left();
         }
+        for Ended { pid, exit } in ended {
+            self.child_ended(pid, exit);
+        }
         self.settle();
-        ready.into_iter().for_each(|run| self.ready_before(run));
         self.look_at_pid_files_again();
         self.look_at_all();
         self.settle();

@@ -58,6 +58,7 @@ impl Init {
                 self.idle.remove(&run);
             }
             self.course(run, |procedure| procedure.alarm(alarm));
+            self.settle_if_full();
         }
     }
 

@@ -11,6 +11,7 @@ use crate::spawn::Prepared;
 use crate::state::inbox::unit;
 use crate::sys::inbox;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,6 +33,9 @@ pub(crate) struct Effects {
     /// Starts, by serial number. They are prepared again after a crash.
     #[serde(skip)]
     prepared: BTreeMap<u64, Prepared>,
+    /// Children of a crashed image were adopted: no pipe tells when they become their programs.
+    #[serde(skip)]
+    pub(super) has_adopted: bool,
 }
 
 impl Effects {
@@ -61,6 +65,11 @@ impl Effects {
         self.queue.push_back(Effect { run, deed, serial: 0 });
     }
 
+    /// When init looks at adopted children again.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        self.has_adopted.then(|| now.after(limit::ADOPTED_LOOK))
+    }
+
     /// The start of this line waits.
     pub(super) fn push_start(&mut self, run: RunId, part: Part, prepared: Prepared) {
         self.latest = self.latest.saturating_add(1);
@@ -78,6 +87,7 @@ impl Init {
     /// Commits, and carries out the effects that the commit asks for.
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();
+        // Nothing commits before the last of them.
         for effect in std::mem::take(&mut self.effects.queue) {
             if self.effects.has(effect.run) {
                 // It stays behind what an effect before it has led to.

@@ -45,7 +45,10 @@ impl Init {
         let child = match prepared {
             Some(prepared) => self.spawner.spawn(prepared, serial),
             None => match self.spawner.adopt(serial, name.as_str()) {
-                Some(child) => Ok(child),
+                Some(child) => {
+                    self.effects.has_adopted = true;
+                    Ok(child)
+                }
                 None => match self.prepared(run, part) {
                     Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
                     Ok(None) => return Vec::new(),
@@ -366,6 +369,7 @@ impl Init {
 
     /// Looks at the oldest that are not known: nobody need tell of most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
+        self.effects.has_adopted &= !self.reports.is_empty();
         for _ in 0..most.min(self.reports.len()) {
             let Some(token) = self.reports.pop_front() else { return };
             if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {

@@ -54,12 +54,18 @@ impl Init {
     }
 
     /// Takes a process out of all tables. True: it was a run's, which is told of its end.
-    pub(crate) fn let_go_of(&mut self, ended: Ended) -> bool {
+    fn let_go_of(&mut self, ended: Ended) -> bool {
+        let is_runs = self.disown(&ended);
+        self.child_ended(ended.pid, ended.exit);
+        is_runs
+    }
+
+    /// Takes a process out of the tables of runs, without a commit. True: it was a run's.
+    pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
         self.tracker.ended(ended.pid);
         let owned = self.owned(ended.pid, ended.exit);
         let is_runs = owned.is_some();
         self.reaped.extend(owned);
-        self.child_ended(ended.pid, ended.exit);
         is_runs
     }
 
@@ -92,9 +98,7 @@ impl Init {
                 self.course(run, |procedure| procedure.main_out_of_memory());
             }
             self.part_ended(run, pid, part, exit);
-            if self.effects.is_full() {
-                self.settle();
-            }
+            self.settle_if_full();
         }
     }
 
@@ -130,6 +134,14 @@ impl Init {
         Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
     }
 
+    /// Carries out effects in a burst of them: each start that is prepared holds descriptors. For loops whose rest
+    /// an image that goes on after a crash finds again.
+    pub(super) fn settle_if_full(&mut self) {
+        if self.effects.is_full() {
+            self.settle();
+        }
+    }
+
     /// Runs that wait for their last process: where the kernel does not tell when a
     /// cgroup empties, each reaped orphan may have been it.
     pub(crate) fn look_at_all(&mut self) {
@@ -141,6 +153,7 @@ impl Init {
             .collect();
         for run in waiting {
             self.course(run, |_| vec![Deed::Look]);
+            self.settle_if_full();
         }
     }
 
@@ -151,6 +164,7 @@ impl Init {
         }
         for run in self.tracker.emptied() {
             self.course(run, |_| vec![Deed::Look]);
+            self.settle_if_full();
         }
         for run in self.tracker.short_of_memory() {
             self.course(run, |procedure| procedure.out_of_memory());

@@ -118,9 +118,9 @@ impl Spawner {
         })
     }
 
-    /// The pid of the child that [`Spawner::adopt`] would find.
-    pub(crate) fn pid_of(&self, serial: u64) -> Option<i32> {
-        self.ground.borrow().board.look_for(serial).map(|(_, pid)| pid)
+    /// The pid of the child that [`Spawner::adopt`] finds. No other child gets its slot from here on.
+    pub(crate) fn reserve(&mut self, serial: u64) -> Option<i32> {
+        self.ground.borrow_mut().board.find_child(serial).map(|(_, pid)| pid)
     }
 
     /// The stacks of a burst are not kept; one is, for the next child.

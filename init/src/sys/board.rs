@@ -148,18 +148,15 @@ impl Board {
     /// The child that a crashed image has cloned for the start with this serial number, and its slot, which
     /// is in use from now on.
     pub(crate) fn find_child(&mut self, serial: u64) -> Option<(SlotId, i32)> {
-        let (id, pid) = self.look_for(serial)?;
+        let mut ids = (0..u32::try_from(SLOTS).unwrap_or(0)).map(SlotId);
+        let id = ids.find(|id| self.slot(*id).serial.load(Ordering::SeqCst) == serial)?;
+        let pid = self.slot(id).pid.load(Ordering::SeqCst);
+        if serial == 0 || pid <= 0 {
+            return None;
+        }
         self.free.retain(|free| *free != id.0);
         self.resting.retain(|resting| *resting != id.0);
         Some((id, pid))
-    }
-
-    /// The same; the slot stays as it is.
-    pub(crate) fn look_for(&self, serial: u64) -> Option<(SlotId, i32)> {
-        let ids = (0..u32::try_from(SLOTS).unwrap_or(0)).map(SlotId);
-        let found = ids.filter(|id| self.slot(*id).serial.load(Ordering::SeqCst) == serial);
-        let mut found = found.map(|id| (id, self.slot(id).pid.load(Ordering::SeqCst)));
-        found.find(|(_, pid)| *pid > 0 && serial != 0)
     }
 
     /// Gives a slot back. No child may use it any more.
