@@ -74,35 +74,6 @@ fn who_could_not_be_told_to_be_the_main_process_is_not_after_a_crash() {
 }
 
 #[test]
-fn what_was_begun_anew_in_a_crash_is_the_units_after_another() {
-    for wrapper in BOTH {
-        let text = "restart: always\nrestart-delay: 50ms\nexec-start: DAEMON --trace DIR/web.trace";
-        let init = at_work(text, wrapper);
-        init.tell("want", &json!({"target": "web"}));
-        init.when_state("web", "running");
-        until("it has begun", || (starts(&init, "web") == 1).then_some(()));
-        let first = init.main_of("web");
-        keeps(&init);
-        let mut steps = Steps::of(&init);
-        first.signal(Signal::SIGKILL);
-        steps.until_forked(|_| first.state().is_none());
-        steps.crash();
-        steps.until_executed();
-        steps.until(|call| has_its_program(&init, call));
-        until("it has begun", || (starts(&init, "web") > 1).then_some(()));
-        let before = starts(&init, "web");
-        steps.crash();
-        drop(steps);
-        has_survived(&init, 2);
-        init.when_state("web", "running");
-        init.tell("ping", &json!({}));
-        assert_eq!((before, starts(&init, "web")), (2, 2), "{}", init.output());
-        assert_eq!(init.processes_of("web"), [init.main_of("web")]);
-        init.finish_after_crash();
-    }
-}
-
-#[test]
 fn who_was_to_remove_what_a_run_left_removes_nothing_of_the_next() {
     let init = at_work("runtime-dir: web\nexec-start: DAEMON --trace DIR/web.trace", &TMP);
     init.tell("want", &json!({"target": "web"}));

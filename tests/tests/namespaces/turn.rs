@@ -31,6 +31,7 @@ fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
     }
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).through(wrapper).start("all");
+    init.when_system("running");
     init.expect_crashes();
     keeps_no_more(&init);
     before(&init);
@@ -94,6 +95,7 @@ fn what_was_wished_before_something_was_begun_is_not_done_to_it_after_a_crash() 
         files.unit("web", "depends-on: below\nexec-start: DAEMON --trace DIR/web.trace");
         files.unit("all", "type: virtual");
         let mut init = Boot::new(files).through(wrapper).start("all");
+        init.when_system("running");
         init.expect_crashes();
         keeps_no_more(&init);
         let mut client = init.client().unwrap();
@@ -222,6 +224,7 @@ fn what_a_look_told_after_a_crash_is_known_after_another() {
         files.unit("web", "stop-timeout: 60s\nrestart: always\nrestart-delay: 10ms\nexec-start: /bin/bash -c 'rm -f DIR/lingers; (trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & echo start >>DIR/web.trace; exec sleep 1000'");
         files.unit("all", "type: virtual\nwants: web");
         let mut init = Boot::new(files).through(wrapper).start("all");
+        init.when_system("running");
         init.expect_crashes();
         keeps_no_more(&init);
         for crashes in 1..=2 {
