@@ -18,7 +18,7 @@ use groundstate_units::unit::generation::UnitId;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What is left to do of one event.
+/// An order that is left of one event.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// An order of the machine.

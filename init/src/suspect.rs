@@ -1,6 +1,6 @@
 //! Whose event it was that init had in hand as it crashed: noted in passing, and shown as the
 //! unit's reason (`internal`) where it has no other, until somebody restarts or retries the unit.
-//! It decides nothing.
+//! The mark decides nothing.
 
 use crate::event_loop::Init;
 use crate::state::inbox;

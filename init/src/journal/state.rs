@@ -79,7 +79,7 @@ pub(crate) struct Head {
     places: Option<RawFd>,
 }
 
-/// What is left to do, and the last entry of the inbox that the state knows.
+/// Work that is left, and the last entry of the inbox that the state knows.
 #[derive(Deserialize)]
 pub(crate) struct Pending {
     pub(crate) facts: VecDeque<Event>,

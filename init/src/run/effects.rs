@@ -77,7 +77,7 @@ impl Effects {
         self.queue.push_back(Effect { run, deed: Deed::Spawn(part), serial: self.latest });
     }
 
-    /// What was prepared for the start. None: a crashed image had prepared it.
+    /// The prepared start with this number. None: a crashed image had prepared it.
     pub(super) fn take_prepared(&mut self, serial: u64) -> Option<Prepared> {
         self.prepared.remove(&serial)
     }
@@ -90,7 +90,7 @@ impl Init {
         // Nothing commits before the last of them.
         for effect in std::mem::take(&mut self.effects.queue) {
             if self.effects.has(effect.run) {
-                // It stays behind what an effect before it has led to.
+                // Deeds that an earlier effect led to come first.
                 self.effects.queue.push_back(effect);
                 continue;
             }
@@ -111,7 +111,7 @@ impl Init {
                     self.kill_lines(run);
                     Vec::new()
                 }
-                // It has waited behind an effect.
+                // The deed has waited behind an effect.
                 deed @ (Deed::Spawn(_)
                 | Deed::Tell(_)
                 | Deed::RemovePidFile

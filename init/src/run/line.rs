@@ -65,7 +65,7 @@ impl Init {
             self.connection_handed(&name);
         }
         if let Some(running) = self.runs.get_mut(run) {
-            running.begun = true;
+            running.has_started = true;
             if is_last {
                 (running.output, running.spec) = (None, None);
             }
@@ -78,7 +78,7 @@ impl Init {
         self.say_not_executed(run, part, &failure);
         match self.runs.get_mut(run) {
             Some(running) => {
-                running.begun = true;
+                running.has_started = true;
                 running.procedure.not_executed(part, failure)
             }
             None => Vec::new(),
@@ -119,7 +119,7 @@ impl Init {
         };
         let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
         let starts = matches!(part, Part::Start(_));
-        let first = !running.begun;
+        let first = !running.has_started;
         let targets = running.targets.clone();
         // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
         // signal that.

@@ -53,14 +53,14 @@ impl Init {
         }
     }
 
-    /// Takes a process out of all tables. True: it was a run's, which is told of its end.
+    /// Takes a process out of all tables. True: the process was a run's, and the run is told of the end.
     fn let_go_of(&mut self, ended: Ended) -> bool {
         let is_runs = self.disown(&ended);
         self.child_ended(ended.pid, ended.exit);
         is_runs
     }
 
-    /// Takes a process out of the tables of runs, without a commit. True: it was a run's.
+    /// Takes a process out of the tables of runs, without a commit. True: the process was a run's.
     pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
         self.tracker.ended(ended.pid);
         let owned = self.owned(ended.pid, ended.exit);
@@ -79,19 +79,19 @@ impl Init {
         reaped.retain_mut(|one| self.was_executed(one));
         self.reaped = reaped.into();
         if !self.reaped.is_empty() {
-            // Some ended after this turn has listened: what they said before counts before.
+            // A message that a process sent before its end counts before the end.
             self.hear_out();
             self.settle();
         }
         while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) = self.reaped.pop_front()
         {
             self.runs.is_told(pid);
-            // Or with its last words.
+            // The last message of the process may have named another main process.
             if has_handed_on || self.runs.has_handed_on(run, part) {
                 self.course(run, |_| vec![Deed::Look]);
                 continue;
             }
-            // Perhaps by the kernel, for want of memory.
+            // The kernel may have killed it for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
             {

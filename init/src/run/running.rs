@@ -128,8 +128,8 @@ pub(crate) struct Running {
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while lines of its start are still to be run.
     pub(crate) output: Option<KeptFd<Rc<OwnedFd>>>,
-    /// Its first process was started, and asked for its conditions.
-    pub(crate) begun: bool,
+    /// Its first process was started, which checked the conditions.
+    pub(crate) has_started: bool,
     /// What it waits for in time.
     pub(crate) alarms: BTreeMap<Alarm, Time>,
     /// The pipe of its `ready-fd`, and its token of the poll.
@@ -164,7 +164,7 @@ impl Running {
             last_main: 0,
             reports: Vec::new(),
             output: Some(output.into()),
-            begun: false,
+            has_started: false,
             alarms: BTreeMap::new(),
             ready_pipe: None,
             search: None,

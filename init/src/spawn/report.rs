@@ -109,9 +109,9 @@ impl Report {
         self.slot
     }
 
-    /// The child of an earlier image is on the same ground.
+    /// The child of an earlier image uses the same memory.
     pub(super) fn attach(&mut self, ground: &Rc<RefCell<Ground>>) {
-        self.ground = (self.slot != SlotId::NONE).then(|| ground.clone());
+        self.ground = Some(ground.clone());
     }
 
     /// For the poll.
@@ -124,7 +124,7 @@ impl Report {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
             (None, Some(ground)) => ground.borrow().has_left(self.slot),
-            (None, None) => self.slot == SlotId::NONE,
+            (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
         if decided { self.at_exit() } else { Verdict::Pending }

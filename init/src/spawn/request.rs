@@ -1,4 +1,4 @@
-//! What a start asks for, and the words for its failures.
+//! The request for a start, and the words for its failures.
 
 use super::descriptor::Stream;
 use super::directory;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// What every process of every unit gets.
+/// Settings of every process of every unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     /// By `env-pass`.
@@ -47,23 +47,23 @@ pub(crate) struct Request<'a> {
     pub unit: &'a str,
     /// The definition.
     pub run: &'a Run,
-    /// Which of its lines.
+    /// The line of the definition.
     pub line: &'a ExecLine,
-    /// It is the first of its run: the conditions are asked.
+    /// The process is the first of its run, and checks the conditions.
     pub first: bool,
     /// `$MAINPID`.
     pub main_pid: Option<Pid>,
-    /// What is the same for all.
+    /// Settings of every process.
     pub base: &'a Base,
     /// NOTIFY_SOCKET, where the type allows it.
     pub notify_socket: Option<&'a str>,
     /// More variables, set by init itself; nothing of the unit hides them.
     pub extra: &'a [(String, String)],
-    /// What becomes 0, 1 and 2.
+    /// Descriptors 0, 1 and 2 of the program.
     pub stdio: [Rc<OwnedFd>; 3],
-    /// What becomes 3, 4 … with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES (sd_listen_fds(3)).
+    /// Descriptors 3, 4 … of the program, with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES (sd_listen_fds(3)).
     pub listen: Vec<(String, Rc<OwnedFd>)>,
-    /// What becomes the unit's `ready-fd`.
+    /// The write end that becomes the unit's `ready-fd`.
     pub ready: Option<Rc<OwnedFd>>,
     /// Where it runs; None: where PID 1 is.
     pub place: Option<Place>,
@@ -73,7 +73,7 @@ pub(crate) struct Request<'a> {
     pub is_awaited: bool,
 }
 
-/// What a failure calls things.
+/// The words that a failure uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     unit: String,

@@ -41,7 +41,7 @@ pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
 /// Bytes of text in an entry.
 pub(crate) const TEXT: usize = ENTRY - 16;
 
-/// What an entry holds.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
@@ -96,7 +96,7 @@ pub(crate) fn entries(length: usize) -> u64 {
     length.div_ceil(TEXT).max(1) as u64
 }
 
-/// What a crashed image left in the inbox.
+/// The content of the inbox of a crashed image.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// Inputs that the committed state does not know, in order.
@@ -187,7 +187,7 @@ fn input(kind: Kind, pid: i32, text: Vec<u8>) -> Option<Input> {
     }
 }
 
-/// What waitid(2) says of an end.
+/// The end that si_code and si_status of waitid(2) tell.
 pub(crate) fn exit(code: i32, status: i32) -> Exit {
     let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
     match code {

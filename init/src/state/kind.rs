@@ -55,11 +55,11 @@ pub(crate) enum Kind {
     Looks = 23,
     /// Units whose event was in progress at a crash.
     Suspects = 24,
-    /// What is left to do: facts, orders, effects, reaped processes.
+    /// Facts, orders, effects and reaped processes that are not dealt with yet.
     Pending = 25,
     /// One child of init's own making, by its pid.
     Child = 26,
-    /// What a run was started with; it never changes.
+    /// The definition that a run was started with; it never changes.
     Definition = 27,
 }
 

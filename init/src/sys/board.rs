@@ -75,11 +75,6 @@ pub(crate) struct Board {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SlotId(u32);
 
-impl SlotId {
-    /// Of no child.
-    pub(crate) const NONE: SlotId = SlotId(u32::MAX);
-}
-
 impl Board {
     /// Maps it. ENOMEM.
     pub(crate) fn new() -> io::Result<Board> {

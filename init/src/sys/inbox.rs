@@ -229,7 +229,7 @@ mod tests {
     #[repr(C, align(4096))]
     struct Memory([u8; form::BYTES]);
 
-    /// What is in the memory after `work` has written the inbox there.
+    /// The memory after `work` has written the inbox there.
     fn written(work: impl FnOnce()) -> Box<Memory> {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
