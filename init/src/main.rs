@@ -1,64 +1,33 @@
 //! PID 1: facts in, deeds out. The chapters: what was asked ([`options`]), what init is
 //! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
-//! [`resume`]), the end ([`shutdown`]).
+//! [`restore::from_records`]), the end ([`shutdown`]).
 
-mod begin;
-mod blockers;
+mod base;
 mod boot;
-mod caretaker;
-mod cgroup;
-mod clock;
 mod control;
-#[cfg(debug_assertions)]
-mod crash_test;
-mod credentials;
-mod drain;
-mod emergency;
+mod crash;
 mod event_loop;
-mod foreign;
+mod fd;
 #[cfg(test)]
 mod fuzzed;
-mod hand_back;
-mod history;
-mod insistence;
-mod journal;
-mod limit;
-mod lineage;
 mod loader;
 mod logger;
-mod mounted;
-mod new_root;
 #[cfg(test)]
 #[path = "../../tests/src/not_run.rs"]
 #[allow(unreachable_pub, reason = "what the tests of all crates share")]
 mod not_run;
 mod notify;
 mod options;
-mod outer;
-mod paths;
-mod process;
-mod reconcile;
-mod record;
-mod rest;
-mod resume;
-mod run;
-mod scribe;
+mod output;
+mod process_tracking;
+mod restore;
+mod service;
 mod shutdown;
-mod signals;
 mod spawn;
 mod state;
-mod step;
-mod store;
-mod suspect;
 mod sys;
-mod timings;
-mod trial;
 mod trigger;
-mod unmount;
 mod upgrade;
-mod voice;
-mod watchdog;
-mod weight;
 
 use boot::limits::OwnLimits;
 use event_loop::Init;
@@ -83,7 +52,7 @@ fn main() -> ExitCode {
 #[inline(never)]
 fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(numbers) = &options.check {
-        return resume::check(numbers);
+        return restore::from_records::check(numbers);
     }
     let mode = boot::Mode::find(options.container);
     if let Some(answered) = options.answer(mode) {
@@ -91,12 +60,12 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     }
     boot::hush_panics(mode);
     if let Some(how) = &options.end {
-        return hand_back::ends(mode, how).into();
+        return shutdown::final_exec::ends(mode, how).into();
     }
     if let Some(numbers) = options.rescue.clone() {
         return match guarded(|| Init::rescue(options.clone(), mode, &numbers)) {
             Ok(init) => init.run().carry_out().into(),
-            Err(why) => caretaker::take_care(&options, mode, &why).carry_out().into(),
+            Err(why) => crash::caretaker::take_care(&options, mode, &why).carry_out().into(),
         };
     }
     let begun = match options.resume.clone() {

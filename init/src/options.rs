@@ -4,7 +4,7 @@
 //! `5`, `foo=bar`), and an init that ends takes the machine with it.
 
 use crate::boot::Mode;
-use crate::weight::Own;
+use crate::output::oom_score::Own;
 use groundstate_units::text::name::Name;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,8 @@
 //! init's own limits: raised for itself, kept as they were for its children. Those of which one that is
 //! low could end it or keep it from its work, whoever has started it.
 
-use crate::limit;
-use crate::sys::orders::Limit;
+use crate::base::limit;
+use crate::sys::child_setup::Limit;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 

@@ -5,13 +5,16 @@
 //! file system are read by a child ([`identity`]), never by PID 1.
 
 pub(crate) mod identity;
-pub(crate) mod kernel_line;
+pub(crate) mod kernel_cmdline;
 pub(crate) mod limits;
 mod mounts;
+pub(crate) mod start;
 
+use crate::base::clock;
+use crate::output::console_log::{Level, Voice};
+use crate::output::console_writer;
+use crate::shutdown;
 use crate::sys::{fault, process, terminal};
-use crate::voice::{Level, Voice};
-use crate::{clock, scribe, shutdown};
 use nix::fcntl::{OFlag, open};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
@@ -75,7 +78,7 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     if mode == Mode::Machine {
         shutdown::park();
     }
-    scribe::finish();
+    console_writer::finish();
     std::process::ExitCode::from(70)
 }
 
@@ -87,7 +90,7 @@ pub(crate) fn hush_panics(mode: Mode) {
         last_word(mode, format_args!("{panic}"));
         fault::by_panic();
         // Nobody goes on.
-        scribe::finish();
+        console_writer::finish();
     }));
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn duties(mode: Mode) -> Vec<String> {
             .into_iter()
             .collect(),
     };
-    if crate::process::is_proc_of_others() {
+    if crate::base::procfs::is_proc_of_others() {
         let what = "the /proc here is of another pid namespace: it is not looked at";
         wrong.push(what.to_string());
     }

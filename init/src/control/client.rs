@@ -1,8 +1,8 @@
 //! One connection to the control socket: lines in, lines out, never waiting for either.
 
-use crate::foreign::{self, Foreign};
-use crate::journal::carried::KeptFd;
-use crate::limit;
+use crate::base::limit;
+use crate::fd::passed_fd::{self, Foreign};
+use crate::state::carried::KeptFd;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
 use groundstate_units::text::time::Time;
@@ -19,7 +19,7 @@ pub(crate) struct Caller {
     pub(crate) uid: u32,
     /// In init's pid namespace; 0 when it is of another.
     pub(crate) pid: i32,
-    /// The uid is that user's in init's own user namespace ([`crate::credentials`]).
+    /// The uid is that user's in init's own user namespace ([`crate::base::credentials`]).
     pub(crate) is_proven: bool,
     /// Root or init's own uid, proven.
     pub(crate) trusted: bool,
@@ -194,7 +194,7 @@ impl Client {
     fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
         // One call never goes on behind the message that a descriptor came with: unix(7).
         let received = {
-            let room = if self.caller.trusted { limit::DESCRIPTORS } else { foreign::room() };
+            let room = if self.caller.trusted { limit::DESCRIPTORS } else { passed_fd::room() };
             socket::receive_some(self.stream.as_fd(), bytes, room)?
         };
         let end = self.taken.saturating_add(
@@ -204,7 +204,7 @@ impl Client {
         let room = most.saturating_sub(self.passed.len());
         // Of use is memory alone; whatever else is kept here other children have copies of.
         let passed = Foreign::keepable(received.fds);
-        foreign::dropped(passed.len().saturating_sub(room));
+        passed_fd::dropped(passed.len().saturating_sub(room));
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }

@@ -2,10 +2,10 @@
 //! wanted is an input of the loader: it is asked for a generation that has them, and the wish
 //! is granted or refused in that one; refused, or only planned, the generation is forgotten.
 
-use super::answer::{Answered, failed, line, now, refused};
+use super::handlers::{Answered, failed, line, now, refused};
 use crate::event_loop::Init;
 use crate::loader::{Asker, Purpose};
-use crate::voice::Level;
+use crate::output::console_log::Level;
 use groundstate_units::control::answer::{Changed, Failure, Line, Plan};
 use groundstate_units::graph::Provider;
 use groundstate_units::import::systemd::UnitName;

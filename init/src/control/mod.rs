@@ -1,25 +1,25 @@
 //! The control socket, server side: who may connect, who is how far, who may ask what.
 //!
 //! Here are connections and their limits only. What a request does is in
-//! [`answer`]; the words of the protocol are in `groundstate_units::control`.
+//! [`handlers`]; the words of the protocol are in `groundstate_units::control`.
 
-pub(crate) mod answer;
 pub(crate) mod client;
+mod fairness;
+pub(crate) mod handlers;
 pub(crate) mod instance;
-mod room;
-mod serving;
-mod show;
+mod queries;
+mod scheduler;
 mod source;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::credentials;
+use crate::base::credentials;
+use crate::base::limit;
 use crate::event_loop::token;
-use crate::journal::carried::KeptFd;
-use crate::limit;
-use crate::sys::impatience::impatiently;
+use crate::state::carried::KeptFd;
 use crate::sys::memory;
+use crate::sys::no_linger::impatiently;
 use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use client::{Caller, Client};

@@ -1,13 +1,13 @@
 //! `source-put`, `source-drop`, `source-list`: what controllers own. The files are never
 //! looked at here: the memfd goes to the loader, and what comes back is flipped to.
 
-use super::answer::{Answered, failed, line, refused};
 use super::client::Caller;
+use super::handlers::{Answered, failed, line, refused};
 use crate::event_loop::Init;
-use crate::foreign::{self, Foreign};
+use crate::fd::passed_fd::{self, Foreign};
 use crate::loader::{Asker, Purpose};
+use crate::output::console_log::Level;
 use crate::sys::memfd;
-use crate::voice::Level;
 use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
 use groundstate_units::control::place;
 use groundstate_units::control::request::{Malformed, Request, Verb};
@@ -34,7 +34,7 @@ pub(super) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
 pub(super) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
     let verb = request.as_ref().map(|request| &request.verb);
     if !matches!(verb, Ok(Verb::SourcePut { .. })) {
-        foreign::dropped(passed.len());
+        passed_fd::dropped(passed.len());
     }
 }
 

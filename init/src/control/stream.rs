@@ -1,11 +1,11 @@
 //! Answers that come later or do not end: the event log as it grows, and `wait`.
 
-use super::answer::{Answered, line, now};
 use super::client::Client;
-use super::show;
-use crate::clock;
+use super::handlers::{Answered, line, now};
+use super::queries;
+use crate::base::clock;
+use crate::base::limit;
 use crate::event_loop::Init;
-use crate::limit;
 use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
 
@@ -36,12 +36,12 @@ impl Init {
         let facts = self.shown_by();
         let mut lines = Vec::new();
         for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, show::event(&entry, &facts))));
+            lines.extend(line(&Line::ok(id, queries::event(&entry, &facts))));
         }
         lines
     }
 
-    /// Sends new events to who follows them: to root all, and to others as [`super::serving`] has it, those
+    /// Sends new events to who follows them: to root all, and to others as [`super::scheduler`] has it, those
     /// that are the farthest behind first. What is left over is sent in the next turn.
     pub(crate) fn stream_events(&mut self) {
         let last = self.history.last();

@@ -2,11 +2,11 @@
 //! alone in its process and may block, fail or be killed; nothing here runs in PID 1.
 
 use super::disk::Disk;
-use super::parcel::Delivery;
 use super::progress::{LeftOut, Progress};
-use super::put;
+use super::source_put;
+use super::transfer::Delivery;
+use crate::base::paths::Paths;
 use crate::boot::{Mode, identity};
-use crate::paths::Paths;
 use groundstate_units::control::place;
 use groundstate_units::load::folder::Trust;
 use groundstate_units::load::{self, Loaded, Options};
@@ -83,7 +83,7 @@ pub(super) fn run(errand: &Errand<'_>, progress: &Progress<'_>) -> Delivery {
     let previous = errand.previous.as_deref().map(Generation::unpacked);
     let changed = match (errand.part, &previous) {
         (Part::Source(source, body), Some(previous)) => {
-            Some(put::run(progress, &options, previous, source, body))
+            Some(source_put::run(progress, &options, previous, source, body))
         }
         (Part::Instances, Some(previous)) => {
             let loaded = load::instances(&Disk::new(progress), &options, previous);

@@ -1,9 +1,9 @@
 //! The file system as the loader reads it. In the loader child alone: a disk may hang.
 //! Which files are let in is decided in `groundstate_units`.
 
-use super::hands;
 use super::progress::Progress;
-use crate::mounted;
+use super::worker_pool;
+use crate::base::mount_table;
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ pub(crate) struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// As things are mounted now.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
-        let mounts = mounted::table().ok().filter(|table| mounted::has_elsewheres(table));
+        let mounts = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
         Disk { mounts, progress }
     }
 }
@@ -54,7 +54,7 @@ impl Files for Disk<'_> {
     /// A load does not wait for a server that is gone because a unit names something there.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         let Some(table) = &self.mounts else { return Some(self.stat(path)) };
-        let found = match mounted::open_asked(table, path, OFlag::O_PATH) {
+        let found = match mount_table::open_asked(table, path, OFlag::O_PATH) {
             Err(Errno::EXDEV) => return None,
             found => found.map_err(io::Error::from),
         };
@@ -67,7 +67,7 @@ impl Files for Disk<'_> {
     }
 
     fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        hands::each(self.progress.hands(hands::count()), count, work);
+        worker_pool::each(self.progress.hands(worker_pool::count()), count, work);
     }
 
     fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {

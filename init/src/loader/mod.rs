@@ -2,54 +2,54 @@
 //! over one finished generation. A fork of init without an exec, with a deadline and
 //! limits. PID 1 believes nothing of what it says before it has proved it.
 //!
-//! What the child does is in [`child`]; how the bytes travel in [`parcel`].
+//! What the child does is in [`child`]; how the bytes travel in [`transfer`].
 
+pub(crate) mod boot_load;
 pub(crate) mod child;
 pub(crate) mod disk;
-mod edit;
-pub(crate) mod first;
-mod hands;
-mod origin;
-pub(crate) mod parcel;
-mod patience;
+mod failed_load;
+mod load_kind;
+mod policy_edit;
 pub(crate) mod progress;
-mod purpose;
-mod put;
 mod queue;
+mod requested_instances;
+mod sealed_generation;
+mod settings_check;
+mod source_put;
 mod store;
-mod straggler;
-mod target;
-mod wanted;
+mod stuck_loaders;
+pub(crate) mod transfer;
+mod worker_pool;
 
+use crate::base::limit;
+use crate::base::retry::ask_again;
 use crate::boot::Mode;
 use crate::event_loop::Init;
-use crate::foreign;
-use crate::insistence::ask_again;
-use crate::journal::carried;
-use crate::limit;
+use crate::fd::passed_fd;
 use crate::logger;
+use crate::output::console_log::Level;
+use crate::output::oom_score;
 use crate::spawn::{Base, Passed};
+use crate::state::carried;
 use crate::sys::{Pid, process};
-use crate::voice::Level;
-use crate::weight;
 use child::{Errand, Part};
+use failed_load::SlowSources;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::diagnostic::{Diagnostic, Severity};
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::{Echo, Settings};
+pub(crate) use load_kind::{Asker, Purpose};
 use mio::Registry;
 use nix::sys::resource::Resource;
-use origin::Origin;
-use parcel::{Delivery, Parcel};
-use patience::SlowSources;
 use progress::{LeftOut, Progress};
-pub(crate) use purpose::{Asker, Purpose};
 use queue::{Queue, Rank};
+use sealed_generation::Origin;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use straggler::Stragglers;
+use stuck_loaders::Stragglers;
+use transfer::{Delivery, Parcel};
 
 /// One at work.
 #[derive(Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
     };
     let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
-        weight::sink();
+        oom_score::sink();
         // Limits that can not be set leave the deadline.
         let _ = process::die_with_parent(9);
         for (resource, most) in [
@@ -134,7 +134,7 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
             let _ = nix::sys::resource::setrlimit(resource, most, most);
         }
         #[cfg(debug_assertions)]
-        crate::crash_test::strike_in("loader", true);
+        crate::base::crash_test::strike_in("loader", true);
         let progress = Progress::new(wrapping.memory(), &errand.left_out);
         let delivery = child::run(errand, &progress);
         match wrapping.fill(&delivery) {
@@ -414,7 +414,7 @@ impl Init {
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
         let now = self.now;
         if !self.loader_ended(pid, exit)
-            && !foreign::closer_ended(pid)
+            && !passed_fd::closer_ended(pid)
             && !self.shell_ended(pid, exit)
             && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)

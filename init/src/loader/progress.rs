@@ -2,8 +2,8 @@
 //! hold its generation, so that init can read them there after the child was killed or died.
 //! The next loader leaves these files out: a file that cannot be loaded breaks its own units only.
 
-use super::parcel::Parcel;
-use crate::limit;
+use super::transfer::Parcel;
+use crate::base::limit;
 use nix::unistd::alarm;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -55,7 +55,7 @@ impl<'a> Progress<'a> {
         }
         let at = self.begin(what);
         #[cfg(debug_assertions)]
-        crate::crash_test::strike_in_file(what);
+        crate::base::crash_test::strike_in_file(what);
         work();
         self.finish(at);
         None

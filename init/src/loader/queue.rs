@@ -5,7 +5,7 @@
 //! order of theirs may keep root's reload, or a controller's files, from their turn.
 
 use super::{Asker, Purpose};
-use crate::limit;
+use crate::base::limit;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

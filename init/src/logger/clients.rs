@@ -7,8 +7,8 @@
 use super::answers::Answers;
 use super::history::Found;
 use super::{files, limit};
-use crate::credentials;
-use crate::sys::impatience::impatiently;
+use crate::base::credentials;
+use crate::sys::no_linger::impatiently;
 use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use groundstate_units::control::answer::Failure;

@@ -3,9 +3,9 @@
 
 use super::file::{Keeping, LogFile};
 use super::history::History;
-use super::lane::Lines;
 use super::limit;
 use super::message::Settings;
+use super::sink_thread::Lines;
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;

@@ -1,13 +1,13 @@
 //! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
-//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::lane`].
+//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::sink_thread`].
 
 use super::clients::{Clients, Readers};
-use super::lane::Lines;
-use super::lane::Room;
 use super::message::{Order, Report, RunLog, Settings, decode, send_reports};
-use super::out::Out;
+use super::pending_buffer::{Intake, Stage};
 use super::query;
-use super::stage::{Intake, Stage};
+use super::sink_thread::Lines;
+use super::sink_thread::Room;
+use super::sinks::Out;
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
@@ -43,7 +43,7 @@ pub(crate) fn run(
     // Only a name, and for `ps`.
     let _ = sys::process::set_name(c"groundstate-log");
     // The last to be killed for want of memory, as init; its memory is its own by now.
-    crate::weight::sink();
+    crate::output::oom_score::sink();
     // A reader that goes away is an error of write(2), not the end of the logger.
     let _ = sys::signal::ignore(libc::SIGPIPE as u8);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));

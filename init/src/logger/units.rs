@@ -1,8 +1,8 @@
 //! The units the logger has heard of: their targets and their tails.
 
-use super::lane::Lines;
 use super::message::RunLog;
-use super::tail::{Tail, share};
+use super::recent_lines::{Tail, share};
+use super::sink_thread::Lines;
 use super::{files, limit};
 use groundstate_units::spec::Log;
 use groundstate_units::text::log_level::DAEMON;

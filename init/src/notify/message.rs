@@ -1,7 +1,7 @@
 //! What one datagram of the notify socket says, as sd_notify(3) defines the words.
 //! Pure: bytes in, statements out. Words that are not known are passed over.
 
-use crate::limit;
+use crate::base::limit;
 use groundstate_units::text::encoding::acts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -3,18 +3,17 @@
 //! Whose run a sender belongs to, and whether it may speak for it, is decided where
 //! the runs are known. File descriptors that come along (BARRIER=1) are held until the
 //! datagram is dealt with and then closed: that is what a barrier waits for. Those of
-//! FDSTORE=1 are kept for units that ask for it ([`crate::store`]).
+//! FDSTORE=1 are kept for units that ask for it ([`crate::service::fd_store`]).
 
-mod allowance;
 pub(crate) mod message;
+mod rate_limit;
 
-use crate::foreign::{self, Foreign};
-use crate::journal::carried::KeptFd;
-use crate::limit;
-use crate::sys::impatience::impatiently;
+use crate::base::limit;
+use crate::fd::passed_fd::{self, Foreign};
+use crate::state::carried::KeptFd;
 use crate::sys::inbox;
+use crate::sys::no_linger::impatiently;
 use crate::sys::socket::{self, Received};
-use allowance::Allowance;
 use groundstate_units::text::time::Time;
 use message::{Statement, statements};
 use mio::unix::SourceFd;
@@ -25,6 +24,7 @@ use nix::sys::socket::{
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
+use rate_limit::Allowance;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
@@ -136,7 +136,7 @@ impl Notify {
     /// would wait for room in the socket's queue, which by default holds ten.
     pub(crate) fn fetch(&mut self) {
         self.read_ahead();
-        foreign::close_left();
+        passed_fd::close_left();
     }
 
     fn read_ahead(&mut self) {
@@ -222,7 +222,7 @@ impl Notify {
     /// One datagram; `None` for one that is of no use.
     fn once(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
-        let most = foreign::room();
+        let most = passed_fd::room();
         let mut receive =
             |from: &OwnedFd| socket::receive_into_inbox(from.as_fd(), &mut bytes, most);
         let received = match self.former.as_ref().map(&mut receive) {
@@ -233,7 +233,7 @@ impl Notify {
         // Before it is known whose it is others are cloned, with copies of what is kept here.
         let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else {
-            foreign::dropped(passed.len());
+            passed_fd::dropped(passed.len());
             return Ok(None);
         };
         let statements = statements(bytes.get(..length).unwrap_or_default());

@@ -4,34 +4,34 @@
 //! dead file system, a frozen cgroup) is a run whose report stays pending.
 //!
 //! What it is not: the decision what to start (`units::machine`), the cgroups
-//! ([`crate::cgroup`]), the reaping ([`crate::sys::wait`]). The child itself is
+//! ([`crate::process_tracking`]), the reaping ([`crate::sys::wait`]). The child itself is
 //! [`crate::sys::child`].
 
+mod child_setup;
+mod command_builder;
 mod condition;
 mod descriptor;
 mod directory;
-mod draft;
 mod env_file;
 mod environment;
+mod exec_result;
 #[cfg(test)]
 #[path = "../../../tests/src/extent.rs"]
 #[allow(unreachable_pub, clippy::unwrap_used, reason = "shared with other tests")]
 mod extent;
 mod null;
-mod outfit;
 mod pattern;
 mod prepared;
-mod report;
 mod request;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use child_setup::put_off;
 pub(crate) use environment::Passed;
+pub(crate) use exec_result::{Report, Verdict};
 pub(crate) use null::Null;
-pub(crate) use outfit::put_off;
 pub(crate) use prepared::Prepared;
-pub(crate) use report::{Report, Verdict};
 pub(crate) use request::{Base, Place, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;

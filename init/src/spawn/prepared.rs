@@ -1,10 +1,10 @@
 //! All that a child needs, settled in PID 1 before the clone: words, environment, limits,
 //! identity, descriptors. A unit with env-files leaves the words and the environment to the
-//! child (see [`super::draft`]), one that asks for the uncommon its [`super::outfit`] too.
+//! child (see [`super::command_builder`]), one that asks for the uncommon its [`super::child_setup`] too.
 
-use super::draft::Draft;
+use super::command_builder::Draft;
 use super::request::{Place, Request, Said};
-use crate::sys::orders::Orders;
+use crate::sys::child_setup::Orders;
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{Ids, Run};
 use std::os::fd::OwnedFd;

@@ -1,12 +1,12 @@
 //! The request for a start, and the words for its failures.
 
+use super::child_setup::{Broken, SCHEDULING};
 use super::descriptor::Stream;
 use super::directory;
 use super::environment::Passed;
-use super::outfit::{Broken, SCHEDULING};
 use crate::sys::Pid;
 use crate::sys::child::{Step, WITHOUT_INTERPRETER};
-use crate::sys::orders::Limit;
+use crate::sys::child_setup::Limit;
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{ExecLine, Ids, Particular, Piece, Run};
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,13 @@
 //! Clones children, and keeps what they may still look at.
 
+use super::exec_result::{Ground, Report};
 use super::prepared::{Prepared, Work};
-use super::report::{Ground, Report};
 use super::request::{Place, Said};
-use crate::journal::carried::KeptFd;
-use crate::sys::board::{Board, SlotId, Stack};
+use crate::state::carried::KeptFd;
 use crate::sys::child::Step;
+use crate::sys::child_setup::Frame;
 use crate::sys::launch::Shared;
-use crate::sys::orders::Frame;
+use crate::sys::spawn_slots::{Board, SlotId, Stack};
 use crate::sys::{Pid, inherit, launch, wait};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;

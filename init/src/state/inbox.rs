@@ -7,7 +7,7 @@
 //! pid: i32`, then [`TEXT`] bytes, in the machine's byte order. A longer text goes on in the entries behind
 //! it. An entry counts once its number is there; the number is written last. Any bytes can be read.
 
-use crate::limit;
+use crate::base::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::unit::assembly::hash;

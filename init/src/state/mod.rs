@@ -4,6 +4,8 @@
 //! knows which of its entries changed since the last commit, and [`watched`] a value that knows
 //! whether it did. [`kind`] names the records.
 
+pub(crate) mod carried;
+pub(crate) mod event_in_progress;
 pub(crate) mod inbox;
 pub(crate) mod kind;
 pub(crate) mod store;

@@ -8,12 +8,12 @@
 //! one needs the privilege), the directory after (it is entered as the user). On the first
 //! error the step and errno are written to the slot and the child ends: nothing half-made runs.
 
-use super::board::Slot;
+use super::capabilities::{after_user, before_user};
+use super::child_setup::{Frame, Limit, Orders};
 use super::kernel_file::{enter_cgroup, set_score};
-use super::orders::{Frame, Limit, Orders};
 use super::raw;
-use super::rights::{after_user, before_user};
-pub(crate) use super::step::Step;
+use super::spawn_slots::Slot;
+pub(crate) use super::spawn_stage::Step;
 use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
 use std::ptr;

@@ -1,6 +1,6 @@
 //! Devices that are let go at the end, and the one that watches over the machine: swapoff(2),
-//! loop(4), the device mapper's and the watchdog's ioctls; and FIONREAD of a pipe. When and why: [`crate::unmount`],
-//! [`crate::watchdog`], `logger/stage.rs`.
+//! loop(4), the device mapper's and the watchdog's ioctls; and FIONREAD of a pipe. When and why: [`crate::shutdown::unmount`],
+//! [`crate::shutdown::watchdog`], `logger/pending_buffer.rs`.
 
 use super::check;
 use std::ffi::CStr;

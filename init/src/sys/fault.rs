@@ -7,7 +7,7 @@
 //! sent is noted and nothing more (`si_code` tells them apart). These signals are never blocked:
 //! the kernel would end PID 1 at once.
 
-use super::{bell, inherit, raw};
+use super::{inherit, raw, signal_pipe};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -101,7 +101,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
     let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
     if code <= 0 && !is_ours {
-        bell::ring(bell::bit(signal));
+        signal_pipe::ring(signal_pipe::bit(signal));
         return;
     }
     again(next, u32::try_from(signal).unwrap_or(0));
@@ -112,7 +112,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
 fn again(next: &Next, signal: u32) {
     // What comes from now on is the next image's; what has come before is noted.
     block_all();
-    let noted = [u64::from(signal), bell::not_dealt_with()];
+    let noted = [u64::from(signal), signal_pipe::not_dealt_with()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
@@ -158,11 +158,11 @@ pub(crate) fn by_panic() {
 }
 
 /// What comes from now on waits for the next image. The faults themselves are never blocked, nor is
-/// that by which a wait of the next image is to end ([`super::impatience`]).
+/// that by which a wait of the next image is to end ([`super::no_linger`]).
 fn block_all() {
     let mut set = u64::MAX;
     for signal in FAULTS.into_iter().chain([libc::SIGURG]) {
-        set &= !bell::bit(signal);
+        set &= !signal_pipe::bit(signal);
     }
     let call = [libc::SIG_SETMASK as usize, &raw const set as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the kernel reads the eight bytes of the set.
@@ -222,7 +222,7 @@ mod tests {
         let has_tried = || {
             let mut noted = [0; 16];
             let _ = notes.read_exact_at(&mut noted, 0);
-            let waits = crate::process::shown(child).is_some_and(|(_, how)| how == "waiting");
+            let waits = crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "waiting");
             noted[0] == libc::SIGABRT as u8 && waits
         };
         while !has_tried() {

@@ -5,7 +5,7 @@
 //! One in a process, and for PID 1 alone: forked children do not inherit the mapping (MADV_DONTFORK) and
 //! forget it. All pages are there from the start.
 
-use crate::limit;
+use crate::base::limit;
 use crate::state::inbox::{self as form, ENTRY, Inbox, Input, Kind, TEXT};
 use groundstate_units::machine::event::RunId;
 use std::io;

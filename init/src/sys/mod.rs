@@ -11,16 +11,16 @@
 //! | [`raw`] | any, by number | a child that shares PID 1's memory may touch no libc: wrappers write errno into PID 1's thread-local storage |
 //! | [`child`] | setsid dup3 close_range prlimit64 setgroups setresgid setresuid chdir umask keyctl execve … | the child between clone and exec |
 //! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
-//! | [`board`] | mmap munmap | memory shared with children: reports, stacks |
+//! | [`spawn_slots`] | mmap munmap | memory shared with children: reports, stacks |
 //! | [`wait`] | waitid | `nix` refuses ends by real-time signals |
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
-//! | [`bell`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
+//! | [`signal_pipe`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
 //! | [`ancillary`] | – | what comes along with a message, as bytes: nothing unsafe, and beside who makes it owned |
 //! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
-//! | [`impatience`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
+//! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
 //! | [`listing`] | getdents64 | the kernel writes into bytes that are read in order |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
@@ -39,12 +39,11 @@
 #![allow(unsafe_code)]
 
 mod ancillary;
-pub(crate) mod bell;
-pub(crate) mod board;
+mod capabilities;
 pub(crate) mod child;
+pub(crate) mod child_setup;
 pub(crate) mod device;
 pub(crate) mod fault;
-pub(crate) mod impatience;
 pub(crate) mod inbox;
 pub(crate) mod inherit;
 mod kernel_file;
@@ -53,16 +52,17 @@ pub(crate) mod listing;
 pub(crate) mod login;
 pub(crate) mod memfd;
 pub(crate) mod memory;
-pub(crate) mod orders;
+pub(crate) mod no_linger;
 pub(crate) mod peer;
 pub(crate) mod process;
 mod raw;
-mod rights;
 pub(crate) mod schedule;
 pub(crate) mod shared_memory;
 pub(crate) mod signal;
+pub(crate) mod signal_pipe;
 pub(crate) mod socket;
-mod step;
+pub(crate) mod spawn_slots;
+mod spawn_stage;
 pub(crate) mod terminal;
 pub(crate) mod wait;
 

@@ -1,7 +1,7 @@
 //! Credentials of the process that made a connection: unix(7). The kernel records them at connect(2),
 //! so handing the connection on, or reusing the pid, changes nothing.
 //!
-//! [`crate::credentials`] derives from them what a caller may do.
+//! [`crate::base::credentials`] derives from them what a caller may do.
 
 pub(crate) use super::ancillary::Peer;
 use super::{Pid, check, socket};

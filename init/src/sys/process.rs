@@ -165,7 +165,7 @@ pub(crate) mod tests {
             1
         });
         let child = child.unwrap();
-        let is_zombie = || crate::process::shown(child).is_some_and(|(_, how)| how == "ended");
+        let is_zombie = || crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "ended");
         while !is_zombie() {
             std::thread::yield_now();
         }

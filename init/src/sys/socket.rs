@@ -5,7 +5,7 @@
 //! whatever the caller does with the message. Nothing here waits.
 
 use super::ancillary::{self, Part, Peer, space};
-use super::impatience::Impatience;
+use super::no_linger::Impatience;
 use super::{check, inbox};
 use mio::net::UnixStream;
 use nix::sys::socket::{

@@ -1,7 +1,7 @@
 //! How children end. waitid(2).
 
 use super::{Pid, inbox};
-use crate::insistence::ask_again;
+use crate::base::retry::ask_again;
 use crate::state::inbox as form;
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;

@@ -6,8 +6,8 @@
 
 use super::link::{Heard, Link};
 use super::message::{Alarm, Order, Report};
-use crate::clock as clocks;
-use crate::limit;
+use crate::base::clock as clocks;
+use crate::base::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::calendar::ZoneName;

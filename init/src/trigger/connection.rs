@@ -5,13 +5,13 @@
 //! Which places are free, and when one is again, is the machine's.
 
 use super::listening::Listening;
+use crate::base::limit;
 use crate::event_loop::Init;
-use crate::foreign::Foreign;
-use crate::journal::carried::KeptFd;
-use crate::limit;
-use crate::sys::impatience::impatiently;
+use crate::fd::passed_fd::Foreign;
+use crate::output::console_log::Level;
+use crate::state::carried::KeptFd;
+use crate::sys::no_linger::impatiently;
 use crate::sys::socket as raw;
-use crate::voice::Level;
 use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown};
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::Event;

@@ -1,6 +1,6 @@
 //! A lookout's end of the line to PID 1: orders come in, reports go out, none is lost. What
 //! they say is [`super::message`]; what is done about them, [`super::clock`] and
-//! [`super::watcher`].
+//! [`super::watcher_client`].
 
 use super::message::{MESSAGE, Order, Report};
 use crate::sys::{process, socket as raw};

@@ -3,13 +3,13 @@
 
 use super::connection::Counts;
 use super::{Subject, open};
+use crate::base::limit;
 use crate::event_loop::Init;
-use crate::foreign::Foreign;
-use crate::journal::carried;
-use crate::limit;
-use crate::sys::impatience::impatiently;
+use crate::fd::passed_fd::Foreign;
+use crate::output::console_log::Level;
+use crate::state::carried;
+use crate::sys::no_linger::impatiently;
 use crate::sys::{Pid, process, wait};
-use crate::voice::Level;
 use groundstate_units::limit as core_limit;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::text::name::Name;

@@ -7,23 +7,23 @@
 //! unit a firing brings in, and when it may fire again, is the machine's
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
-mod apart;
 mod clock;
 mod connection;
+mod file_stamp;
+mod isolated_watcher;
 mod link;
 mod listening;
-mod look;
-mod lookout;
 mod message;
 mod open;
-mod opening;
 mod option;
-mod places;
-mod print;
+mod path_check;
+mod safe_mkdir_path;
 mod show;
-mod watched;
-mod watcher;
-mod way;
+mod socket_open;
+mod watch;
+mod watcher_client;
+mod watcher_process;
+mod watcher_slots;
 
 use crate::event_loop::Init;
 use crate::sys::Pid;
@@ -35,16 +35,16 @@ use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Trigger;
 use groundstate_units::unit::generation::Unit;
 use listening::Listening;
-use lookout::{Lookout, Post};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use opening::Opening;
-use places::Places;
 use serde::{Deserialize, Serialize};
+use socket_open::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use watched::Watched;
+use watch::Watched;
+use watcher_process::{Lookout, Post};
+use watcher_slots::Places;
 
 /// What a token of the poll stands for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub(crate) struct Triggers {
 impl Triggers {
     /// None yet.
     pub(crate) fn new() -> Triggers {
-        let seed = crate::clock::wall().as_nanos() ^ u128::from(std::process::id()) << 64;
+        let seed = crate::base::clock::wall().as_nanos() ^ u128::from(std::process::id()) << 64;
         Triggers {
             opening: BTreeMap::new(),
             listening: BTreeMap::new(),

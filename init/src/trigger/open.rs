@@ -3,7 +3,7 @@
 //! PID 1 itself never opens a network socket and never waits for a disk.
 
 use super::option;
-use super::way;
+use super::safe_mkdir_path;
 use crate::sys::socket as raw;
 use groundstate_units::spec::Ids;
 use groundstate_units::trigger::Socket;
@@ -63,8 +63,8 @@ pub(super) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Br
 pub(super) fn remove(socket: &Socket) {
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
-        let Ok((parent, name)) = way::parent(path, None) else { continue };
-        let ours = match way::kind(&parent, &name) {
+        let Ok((parent, name)) = safe_mkdir_path::parent(path, None) else { continue };
+        let ours = match safe_mkdir_path::kind(&parent, &name) {
             Ok(SFlag::S_IFSOCK) => one.sort != Sort::Fifo,
             Ok(SFlag::S_IFIFO) => one.sort == Sort::Fifo,
             _ => false,
@@ -74,8 +74,8 @@ pub(super) fn remove(socket: &Socket) {
         }
     }
     for link in &socket.symlinks {
-        let Ok((parent, name)) = way::parent(link, None) else { continue };
-        if matches!(way::kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
+        let Ok((parent, name)) = safe_mkdir_path::parent(link, None) else { continue };
+        if matches!(safe_mkdir_path::kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
             let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
@@ -172,7 +172,7 @@ impl Opener<'_> {
     }
 
     fn unix(&self, sort: Sort, path: &str) -> io::Result<OwnedFd> {
-        let (parent, name) = way::parent(path, Some(self.socket.directory_mode))?;
+        let (parent, name) = safe_mkdir_path::parent(path, Some(self.socket.directory_mode))?;
         let opened = self.fresh(sort, libc::AF_UNIX, 0)?;
         let address = UnixAddr::new(path)?;
         match bind(opened.as_raw_fd(), &address) {
@@ -183,7 +183,7 @@ impl Opener<'_> {
             bound => bound?,
         }
         // The path was walked by the kernel once more: it has to have led to the same place.
-        if way::kind(&parent, &name)? != SFlag::S_IFSOCK {
+        if safe_mkdir_path::kind(&parent, &name)? != SFlag::S_IFSOCK {
             return Err(Errno::EACCES.into());
         }
         self.own(&parent, &name)?;
@@ -192,7 +192,7 @@ impl Opener<'_> {
 
     /// A socket that nobody listens at any more; what is no socket is never stale.
     fn is_stale(&self, sort: Sort, parent: &OwnedFd, name: &str, address: &UnixAddr) -> bool {
-        if !matches!(way::kind(parent, name), Ok(SFlag::S_IFSOCK)) {
+        if !matches!(safe_mkdir_path::kind(parent, name), Ok(SFlag::S_IFSOCK)) {
             return false;
         }
         let kind = match sort {
@@ -218,7 +218,7 @@ impl Opener<'_> {
         match fchmodat(parent, name, mode, FchmodatFlags::NoFollowSymlink) {
             // Before Linux 6.6 there is no call that does not follow; the kind was looked at.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-                if way::kind(parent, name)? == SFlag::S_IFLNK {
+                if safe_mkdir_path::kind(parent, name)? == SFlag::S_IFLNK {
                     return Err(Errno::EACCES.into());
                 }
                 Ok(fchmodat(parent, name, mode, FchmodatFlags::FollowSymlink)?)
@@ -228,7 +228,7 @@ impl Opener<'_> {
     }
 
     fn fifo(&self, path: &str) -> io::Result<OwnedFd> {
-        let (parent, name) = way::parent(path, Some(self.socket.directory_mode))?;
+        let (parent, name) = safe_mkdir_path::parent(path, Some(self.socket.directory_mode))?;
         let here = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
         match mkfifo(here.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -267,9 +267,9 @@ impl Opener<'_> {
 
     /// A link that is there already is replaced; anything else is left alone.
     fn link(&self, link: &str, path: &str) -> io::Result<()> {
-        let (parent, name) = way::parent(link, Some(self.socket.directory_mode))?;
+        let (parent, name) = safe_mkdir_path::parent(link, Some(self.socket.directory_mode))?;
         match symlinkat(path, &parent, name.as_str()) {
-            Err(Errno::EEXIST) if way::kind(&parent, &name)? == SFlag::S_IFLNK => {
+            Err(Errno::EEXIST) if safe_mkdir_path::kind(&parent, &name)? == SFlag::S_IFLNK => {
                 unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
                 Ok(symlinkat(path, &parent, name.as_str())?)
             }

@@ -1,6 +1,6 @@
 //! What is shown of triggers: `timers`, `sockets`, and a sentence for `status` and `why`.
 
-use super::watched::{Aim, paths};
+use super::watch::{Aim, paths};
 use crate::event_loop::Init;
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,

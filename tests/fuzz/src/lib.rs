@@ -35,104 +35,43 @@ pub mod unit_folder;
 pub mod wire;
 pub mod written;
 
-#[path = "../../../init/src/begin.rs"]
-mod begin;
-#[path = "../../../init/src/blockers.rs"]
-mod blockers;
+#[path = "../../../init/src/base/mod.rs"]
+mod base;
 #[path = "../../../init/src/boot/mod.rs"]
 mod boot;
-#[path = "../../../init/src/caretaker.rs"]
-mod caretaker;
-#[path = "../../../init/src/cgroup/mod.rs"]
-mod cgroup;
-#[path = "../../../init/src/clock.rs"]
-mod clock;
 #[path = "../../../init/src/control/mod.rs"]
 mod control;
-#[path = "../../../init/src/credentials.rs"]
-mod credentials;
-#[cfg(debug_assertions)]
-#[path = "../../../init/src/crash_test.rs"]
-mod crash_test;
-#[path = "../../../init/src/drain.rs"]
-mod drain;
-#[path = "../../../init/src/emergency.rs"]
-mod emergency;
-#[path = "../../../init/src/event_loop.rs"]
+#[path = "../../../init/src/crash/mod.rs"]
+mod crash;
+#[path = "../../../init/src/event_loop/mod.rs"]
 mod event_loop;
-#[path = "../../../init/src/foreign.rs"]
-mod foreign;
-#[path = "../../../init/src/hand_back.rs"]
-mod hand_back;
-#[path = "../../../init/src/history.rs"]
-mod history;
-#[path = "../../../init/src/insistence.rs"]
-mod insistence;
-#[path = "../../../init/src/journal/mod.rs"]
-mod journal;
-#[path = "../../../init/src/limit.rs"]
-mod limit;
-#[path = "../../../init/src/lineage.rs"]
-mod lineage;
+#[path = "../../../init/src/fd/mod.rs"]
+mod fd;
 #[path = "../../../init/src/loader/mod.rs"]
 mod loader;
 #[path = "../../../init/src/logger/mod.rs"]
 mod logger;
-#[path = "../../../init/src/mounted.rs"]
-mod mounted;
-#[path = "../../../init/src/new_root.rs"]
-mod new_root;
 #[path = "../../../init/src/notify/mod.rs"]
 mod notify;
 #[path = "../../../init/src/options.rs"]
 mod options;
-#[path = "../../../init/src/outer.rs"]
-mod outer;
-#[path = "../../../init/src/paths.rs"]
-mod paths;
-#[path = "../../../init/src/process.rs"]
-mod process;
-#[path = "../../../init/src/reconcile.rs"]
-mod reconcile;
-#[path = "../../../init/src/record.rs"]
-mod record;
-#[path = "../../../init/src/rest.rs"]
-mod rest;
-#[path = "../../../init/src/resume.rs"]
-mod resume;
-#[path = "../../../init/src/run/mod.rs"]
-mod run;
-#[path = "../../../init/src/scribe.rs"]
-mod scribe;
-#[path = "../../../init/src/shutdown.rs"]
+#[path = "../../../init/src/output/mod.rs"]
+mod output;
+#[path = "../../../init/src/process_tracking/mod.rs"]
+mod process_tracking;
+#[path = "../../../init/src/restore/mod.rs"]
+mod restore;
+#[path = "../../../init/src/service/mod.rs"]
+mod service;
+#[path = "../../../init/src/shutdown/mod.rs"]
 mod shutdown;
-#[path = "../../../init/src/signals.rs"]
-mod signals;
 #[path = "../../../init/src/spawn/mod.rs"]
 mod spawn;
 #[path = "../../../init/src/state/mod.rs"]
 mod state;
-#[path = "../../../init/src/step.rs"]
-mod step;
-#[path = "../../../init/src/store.rs"]
-mod store;
-#[path = "../../../init/src/suspect.rs"]
-mod suspect;
 #[path = "../../../init/src/sys/mod.rs"]
 mod sys;
-#[path = "../../../init/src/timings.rs"]
-mod timings;
-#[path = "../../../init/src/trial.rs"]
-mod trial;
 #[path = "../../../init/src/trigger/mod.rs"]
 mod trigger;
-#[path = "../../../init/src/unmount/mod.rs"]
-mod unmount;
-#[path = "../../../init/src/upgrade.rs"]
+#[path = "../../../init/src/upgrade/mod.rs"]
 mod upgrade;
-#[path = "../../../init/src/voice.rs"]
-mod voice;
-#[path = "../../../init/src/watchdog.rs"]
-mod watchdog;
-#[path = "../../../init/src/weight.rs"]
-mod weight;

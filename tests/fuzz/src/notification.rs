@@ -3,7 +3,7 @@
 //! drives a terminal. A first byte above 127 makes lines of the words of sd_notify(3).
 
 use super::composed::Composed;
-use crate::limit;
+use crate::base::limit;
 use crate::notify::message::{Statement, statements};
 
 /// How much it says, if anything. Panics where one of the promises is broken.

@@ -3,7 +3,7 @@
 //! bytes are those of a real delivery, damaged by the rest.
 
 use super::composed::Composed;
-use crate::loader::parcel::{Delivery, Wrapping, unwrap};
+use crate::loader::transfer::{Delivery, Wrapping, unwrap};
 use crate::sys::memfd;
 use groundstate_units::spec::Kind;
 use groundstate_units::text::diagnostic::Place;

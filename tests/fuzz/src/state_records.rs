@@ -4,7 +4,7 @@
 //! The input damages the records of a state that says as little as there is to say.
 
 use super::composed::Composed;
-use crate::journal::state::Parts;
+use crate::restore::records::Parts;
 use crate::state::kind::Kind;
 use crate::state::store::Store;
 use groundstate_units::machine::Machine;

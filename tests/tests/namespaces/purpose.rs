@@ -1,4 +1,4 @@
-//! A bug on purpose (`init/src/crash_test.rs`): in the machine, and in the places that a crash leads to.
+//! A bug on purpose (`init/src/base/crash_test.rs`): in the machine, and in the places that a crash leads to.
 
 use super::crash::{has_survived, starts};
 use groundstate_tests::boot::{Boot, Init};

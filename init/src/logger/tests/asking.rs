@@ -119,7 +119,7 @@ fn root_and_the_readers_group_may_read_logs_and_nobody_else() {
     }
     let mut init = Init::with_files(|_| {});
     fs::set_permissions(&init.scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
-    let adm = super::super::files::group("adm").unwrap();
+    let adm = crate::logger::files::group("adm").unwrap();
     for (uid, gid, groups, may) in [
         (0, 0, &[][..], true),
         (0, 65534, &[], true),

@@ -228,9 +228,9 @@ fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
 fn last_reports_are_heard_before_the_end_of_the_socket() {
     for unheard in [false, true] {
         let (ours, theirs) = sys::socket::pair().unwrap();
-        let mut link = super::super::link::Link::new(Pid::from_raw(1), ours, Time::ZERO);
+        let mut link = crate::logger::channel::Link::new(Pid::from_raw(1), ours, Time::ZERO);
         let said = Report::Ready(RunId(7));
-        let bytes = super::super::message::encode(&said).unwrap();
+        let bytes = crate::logger::message::encode(&said).unwrap();
         sys::socket::send(theirs.as_fd(), &bytes, &[]).unwrap();
         if unheard {
             link.order(&Order::Drain(RunId(7)));
@@ -279,7 +279,7 @@ fn logger_reaped_unnoticed_is_replaced() {
     sys::signal::kill(gone, 9).unwrap();
     sys::wait::await_end(gone).unwrap();
     let (ours, theirs) = sys::socket::pair().unwrap();
-    init.handle.link = Some(super::super::link::Link::new(gone, ours, init.now()));
+    init.handle.link = Some(crate::logger::channel::Link::new(gone, ours, init.now()));
     drop(theirs);
     init.handle.reports(init.now());
     let mut told = Vec::new();

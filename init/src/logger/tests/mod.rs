@@ -6,10 +6,10 @@ mod dying;
 mod writing;
 
 use super::aside;
-use super::handle::Handle;
+use super::channel::Ticked;
 use super::limit;
-use super::link::Ticked;
 use super::message::{Order, Report, RunLog, Settings};
+use super::supervisor::Handle;
 use crate::sys::{self, Pid};
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::machine::event::RunId;

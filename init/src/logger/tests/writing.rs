@@ -25,7 +25,7 @@ fn both_streams_reach_the_units_file_in_their_order_with_run_and_time() {
     assert_eq!(found.mode() & 0o7777, 0o640);
     assert_eq!(fs::metadata(init.file("web").parent().unwrap()).unwrap().mode() & 0o7777, 0o750);
     if nix::unistd::geteuid().is_root() {
-        assert_eq!(Some(found.gid()), super::super::files::group("adm"));
+        assert_eq!(Some(found.gid()), crate::logger::files::group("adm"));
     } else {
         crate::not_run!("it takes root to give a file to a group");
     }

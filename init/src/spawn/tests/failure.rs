@@ -169,9 +169,10 @@ fn what_an_unprivileged_init_may_not_do_fails_in_its_stage() {
     if !is_alone("spawn::tests::failure::what_an_unprivileged_init_may_not_do_fails_in_its_stage") {
         return;
     }
-    let (mut tracker, _) = crate::cgroup::Tracker::new(false);
+    let (mut tracker, _) = crate::process_tracking::Tracker::new(false);
     let run_id = groundstate_units::machine::event::RunId(1);
-    let place = tracker.place(run_id, "under-test", crate::cgroup::Wish::default()).unwrap();
+    let place =
+        tracker.place(run_id, "under-test", crate::process_tracking::Wish::default()).unwrap();
     if nix::unistd::geteuid().is_root() {
         let (uid, gid) = (nix::unistd::Uid::from_raw(61_234), nix::unistd::Gid::from_raw(61_234));
         nix::unistd::setgroups(&[]).unwrap();

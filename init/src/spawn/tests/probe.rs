@@ -1,8 +1,8 @@
 //! What a program finds around it, read from outside while it sleeps.
 
-use super::super::extent::turns;
 use super::*;
-use crate::sys::orders::Limit;
+use crate::spawn::extent::turns;
+use crate::sys::child_setup::Limit;
 use std::fs;
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -55,7 +55,7 @@ fn a_program_begins_with_nothing_of_pid_1() {
             assert_eq!(field(&status, set), none, "{way:?} {set}");
         }
         assert_eq!(field(&status, "Umask"), "0022");
-        let stat = crate::process::stat(pid).unwrap();
+        let stat = crate::base::procfs::stat(pid).unwrap();
         assert_eq!((stat.session, stat.group), (pid.as_raw(), pid.as_raw()), "{way:?}");
         assert_eq!(stat.parent, nix::unistd::getpid().as_raw());
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -69,7 +69,7 @@ fn a_program_begins_with_nothing_of_pid_1() {
         }
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
         assert_eq!(cwd.to_str(), Some("/"));
-        let path = super::super::environment::PATH;
+        let path = crate::spawn::environment::PATH;
         let expected = format!("GROUNDSTATE_UNIT=under-test\0PATH={path}\0");
         assert_eq!(environment(pid), expected);
     }

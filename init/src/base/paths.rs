@@ -1,0 +1,241 @@
+//! Where this init reads and writes: the defaults of the user, the command line, and
+//! whether the runtime directory can be had.
+
+use crate::base::retry::insist;
+use crate::options::Options;
+use groundstate_units::control::place::{self, Places};
+use groundstate_units::unit::settings::Settings;
+use nix::unistd::geteuid;
+use std::fs::{DirBuilder, symlink_metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// The paths in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// `init.yaml`, and whether the command line named it.
+    pub(crate) config: (String, bool),
+    /// `--units`, or nothing.
+    pub(crate) units: Vec<String>,
+    /// `--log-dir`, or nothing.
+    pub(crate) log_dir: Option<String>,
+    /// `policy.yaml`.
+    pub(crate) policy: String,
+    /// None: there is none that can be written.
+    pub(crate) runtime_dir: Option<String>,
+    defaults: Places,
+    runtime_asked: String,
+}
+
+impl Paths {
+    /// Finds them and makes the runtime directory; also why there is none.
+    pub(crate) fn find(options: &Options) -> (Paths, Option<String>) {
+        let uid = geteuid().as_raw();
+        let variable = |name: &str| std::env::var(name).ok();
+        let is_first = std::process::id() == 1;
+        let mut defaults = match is_first {
+            true => Places::of_first(uid, variable),
+            false => Places::of(uid, variable),
+        };
+        let asked = options.runtime_dir.clone();
+        let is_asked = asked.is_some();
+        let mut runtime = absolute(asked.unwrap_or_else(|| defaults.runtime_dir.clone()));
+        let mut made = insist(|| usable(&runtime, uid));
+        if made.is_err() && is_first && !is_asked {
+            let private = place::private_dir(uid, variable);
+            if usable(&private, uid).is_ok() {
+                (runtime, made) = (private, Ok(()));
+            }
+        }
+        if let Some(second) = defaults.unit_dirs.get_mut(1) {
+            *second = place::runtime_units(&runtime);
+        }
+        let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
+        let paths = Paths {
+            config: match &options.config {
+                Some(config) => (config.clone(), true),
+                None => (defaults.config.clone(), false),
+            },
+            units: options.units.clone(),
+            log_dir: options.log_dir.clone(),
+            policy: options.policy.clone().unwrap_or(defaults.policy.clone()),
+            runtime_dir: made.ok().map(|()| runtime.clone()),
+            defaults,
+            runtime_asked: runtime,
+        };
+        (paths, why)
+    }
+
+    /// Unit directories, earlier hides later: the command line's, else the settings', else
+    /// the defaults; the runtime one always among them.
+    pub(crate) fn unit_dirs(&self, settings: &Settings) -> Vec<String> {
+        let runtime = place::runtime_units(&self.runtime_asked);
+        let given = if self.units.is_empty() {
+            settings.unit_dirs.clone()
+        } else {
+            Some(self.units.clone())
+        };
+        match given {
+            None => self.defaults.unit_dirs.clone(),
+            Some(mut dirs) => {
+                if !dirs.contains(&runtime) {
+                    dirs.insert(dirs.len().min(1), runtime);
+                }
+                dirs
+            }
+        }
+    }
+
+    /// The runtime directory, whether it can be written or not.
+    pub(crate) fn runtime(&self) -> &str {
+        &self.runtime_asked
+    }
+
+    /// The policy of this boot. It is never the file of `--policy`: a mask in one of the two does not go
+    /// when it is taken out of the other.
+    pub(crate) fn runtime_policy(&self) -> String {
+        let usual = place::runtime_policy(&self.runtime_asked);
+        match is_same(&usual, &self.policy) {
+            true => format!("{}/policy-of-boot.yaml", self.runtime_asked),
+            false => usual,
+        }
+    }
+
+    /// The unit directories when nobody says, without the runtime one.
+    pub(crate) fn standard_units(&self) -> Vec<String> {
+        let runtime = place::runtime_units(&self.runtime_asked);
+        self.defaults.unit_dirs.iter().filter(|dir| **dir != runtime).cloned().collect()
+    }
+
+    /// What outlives a boot.
+    pub(crate) fn state_dir(&self, settings: &Settings) -> String {
+        settings.state_dir.clone().unwrap_or_else(|| self.defaults.state_dir.clone())
+    }
+
+    /// Where log files are.
+    pub(crate) fn log_dir(&self, settings: &Settings) -> String {
+        self.log_dir
+            .clone()
+            .or_else(|| settings.log_dir.clone())
+            .unwrap_or_else(|| self.defaults.log_dir.clone())
+    }
+}
+
+/// Makes the directory where it is missing. One under a shared directory must be ours:
+/// who owns it owns the sockets in it.
+fn usable(dir: &str, uid: u32) -> io::Result<()> {
+    let mode = if uid == 0 { 0o755 } else { 0o700 };
+    DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    let found = symlink_metadata(dir)?;
+    if !found.is_dir() && !std::fs::metadata(dir)?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+    }
+    if found.is_dir() && found.uid() != uid && uid != 0 {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    safe(Path::new(dir), uid)?;
+    safe(&std::fs::canonicalize(dir)?, uid)?;
+    nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
+    Ok(())
+}
+
+/// No other user can replace the directory or what is in it. Each directory and link on the way to it
+/// belongs to root, to init's user or to the owner of `/` (in a user namespace that may be neither),
+/// and no other user may write to it, unless it has the sticky bit.
+fn safe(dir: &Path, uid: u32) -> io::Result<()> {
+    let owner_of_root = std::fs::metadata("/")?.uid();
+    for step in dir.ancestors().filter(|step| step.is_absolute()) {
+        let found = symlink_metadata(step)?;
+        let refused = |fact: &str| {
+            let hint = "name a directory that only init's user can change with --runtime-dir";
+            io::Error::other(format!("{} {fact}; {hint}", step.display()))
+        };
+        if ![0, uid, owner_of_root].contains(&found.uid()) {
+            return Err(refused(&format!("belongs to uid {}", found.uid())));
+        }
+        if found.is_dir() && found.mode() & 0o1002 == 0o002 {
+            return Err(refused("is writable by every user and has no sticky bit"));
+        }
+    }
+    Ok(())
+}
+
+/// Both are one file, or would be.
+fn is_same(one: &str, other: &str) -> bool {
+    let place = |path: &str| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(in_directory).unwrap_or(path)
+    };
+    place(one) == place(other)
+}
+
+/// A service stands in `/` and must find the notify socket all the same.
+fn absolute(path: String) -> String {
+    let absolute = std::path::absolute(&path).ok();
+    absolute.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{absolute, is_same, safe};
+    use std::fs::{Permissions, create_dir_all, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files")]
+    fn runtime_directory_that_another_user_can_replace_is_refused() {
+        let top = std::env::temp_dir().join(format!("groundstate-paths-{}", std::process::id()));
+        let dir = top.join("parent/run");
+        create_dir_all(&dir).unwrap();
+        let uid = nix::unistd::geteuid().as_raw();
+        let mode = |path: &std::path::Path, mode| {
+            set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        assert!(safe(&dir, uid).is_ok());
+        for at in [&dir, &top.join("parent")] {
+            mode(at, 0o777);
+            assert!(safe(&dir, uid).unwrap_err().to_string().contains("sticky bit"));
+            mode(at, 0o1777);
+            assert!(safe(&dir, uid).is_ok());
+            mode(at, 0o755);
+        }
+        let link = top.join("link");
+        symlink(&dir, &link).unwrap();
+        assert!(safe(&link, uid).is_ok());
+        if uid == 0 {
+            std::os::unix::fs::lchown(&link, Some(1000), None).unwrap();
+            assert!(safe(&link, uid).unwrap_err().to_string().contains("uid 1000"));
+            for at in [&dir, &top.join("parent")] {
+                chown(at, Some(1000), None).unwrap();
+                assert!(safe(&dir, uid).unwrap_err().to_string().contains("uid 1000"));
+                chown(at, Some(0), None).unwrap();
+            }
+        }
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files")]
+    fn paths_of_one_file_are_the_same() {
+        let top = std::env::temp_dir().join(format!("groundstate-same-{}", std::process::id()));
+        create_dir_all(top.join("run")).unwrap();
+        symlink(top.join("run"), top.join("link")).unwrap();
+        let at = |name: &str| top.join(name).display().to_string();
+        assert!(is_same(&at("run/policy.yaml"), &at("link/policy.yaml")));
+        assert!(is_same(&at("run/policy.yaml"), &at("run/../run//policy.yaml")));
+        assert!(!is_same(&at("run/policy.yaml"), &at("policy.yaml")));
+        std::fs::write(at("run/policy.yaml"), "").unwrap();
+        symlink(at("run/policy.yaml"), at("policy.yaml")).unwrap();
+        assert!(is_same(&at("run/policy.yaml"), &at("policy.yaml")));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn a_runtime_directory_is_found_from_anywhere() {
+        let relative = absolute("run/groundstate".to_string());
+        assert!(relative.starts_with('/') && relative.ends_with("/run/groundstate"), "{relative}");
+        assert_eq!(absolute("/run/x".to_string()), "/run/x");
+    }
+}

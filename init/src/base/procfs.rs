@@ -1,0 +1,253 @@
+//! What /proc says about other processes: parents, groups, cgroups. Reads `stat`, `cgroup` and `limits`
+//! only, which never wait for the process (cmdline, environ and maps may).
+//!
+//! Everything here is a look at a moment: a pid may belong to somebody else by the time the
+//! answer is used. Who needs more opens a pidfd first and asks again.
+
+use crate::sys::Pid;
+use crate::sys::listing::{self, Entry};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+/// Bytes of /proc/PID/stat that are read; the fields needed stand in the first 400.
+const STAT: usize = 1024;
+/// Bytes of /proc/PID/limits that are read: it has a line of 80 for each of 16.
+const LIMITS: usize = 4096;
+/// Bytes of /proc/PID/cgroup that are read.
+const CGROUP: usize = 16 * 1024;
+/// Bytes of the list of our children that are read: some 60,000 of them.
+const CHILDREN: usize = 512 * 1024;
+/// Processes looked at in one snapshot.
+const PROCESSES: usize = 65_536;
+/// PF_KTHREAD of linux/sched.h, in the flags of a process.
+const KERNEL: u32 = 0x0020_0000;
+/// PF_FORKNOEXEC of the same: it has executed nothing since it was forked.
+const FORKED: u32 = 0x0000_0040;
+/// Parents followed upwards.
+const ANCESTORS: usize = 256;
+
+/// Some fields of proc_pid_stat(5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The process.
+    pub pid: i32,
+    /// Its parent; 0 when that is outside this pid namespace.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// `Z` or `X`, and no other thread of it is left: it has ended.
+    pub ended: bool,
+    /// It is a thread of the kernel.
+    pub is_of_the_kernel: bool,
+    /// It has become a program since it was forked.
+    pub has_executed: bool,
+    /// When it began, in ticks since boot: tells two processes with one pid apart.
+    pub began: u64,
+}
+
+/// /proc shows the processes of this pid namespace. One of another, mounted over ours, has the
+/// numbers of others in it: it is as good as none.
+pub(crate) fn is_proc_ours() -> bool {
+    let shown = std::fs::read_link("/proc/self");
+    shown.is_ok_and(|own| own.to_str().is_some_and(|own| own.parse() == Ok(std::process::id())))
+}
+
+/// There is a /proc, and it is of another pid namespace.
+pub(crate) fn is_proc_of_others() -> bool {
+    !is_proc_ours() && std::path::Path::new("/proc/filesystems").exists()
+}
+
+/// None: there is no such process (or no /proc of ours).
+pub(crate) fn stat(pid: Pid) -> Option<Stat> {
+    is_proc_ours().then(|| shown_stat(pid))?
+}
+
+fn shown_stat(pid: Pid) -> Option<Stat> {
+    let mut text = [0; STAT];
+    let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
+    parse_stat(text.get(..length)?)
+}
+
+/// The most its RLIMIT_LOCKS may be; RLIM_INFINITY: no mark. proc_pid_limits(5). None: as in [`stat`].
+pub(crate) fn most_locks(pid: Pid) -> Option<u64> {
+    let mut text = [0; LIMITS];
+    let length = is_proc_ours().then(|| read(&format!("/proc/{pid}/limits"), &mut text).ok())??;
+    parse_locks(std::str::from_utf8(text.get(..length)?).ok()?)
+}
+
+fn parse_locks(text: &str) -> Option<u64> {
+    let values = text.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
+    match values.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        most => most.parse().ok(),
+    }
+}
+
+/// Its name as the kernel has it, and its state in a word for people.
+pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
+    let mut text = [0; STAT];
+    let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
+    let text = text.get(..length)?;
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let state = match text.get(close + 2)? {
+        b'D' => "in an uninterruptible wait",
+        b'T' | b't' => "stopped",
+        b'Z' | b'X' => "ended",
+        b'R' => "at work",
+        _ => "waiting",
+    };
+    Some((String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(), state))
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The name stands in parentheses and may hold anything, parentheses too.
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let pid = std::str::from_utf8(text.get(..open)?).ok()?.trim().parse().ok()?;
+    let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().take(20).collect();
+    let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+    let flags = fields.get(6)?.parse::<u32>().ok()?;
+    Some(Stat {
+        pid,
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))) && number(17)? <= 1,
+        is_of_the_kernel: flags & KERNEL != 0,
+        has_executed: flags & FORKED == 0,
+        began: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The path of its cgroup in the v2 hierarchy, as this process sees it. None: it is gone, there
+/// is no /proc of ours, or no v2.
+pub(crate) fn cgroup(pid: Pid) -> Option<String> {
+    is_proc_ours().then(|| cgroup_at(&format!("/proc/{pid}/cgroup")))?
+}
+
+/// The same of this process, which `self` is in every /proc that shows it.
+pub(crate) fn own_cgroup() -> Option<String> {
+    cgroup_at("/proc/self/cgroup")
+}
+
+/// The line of the v2 hierarchy, cgroups(7).
+fn cgroup_at(path: &str) -> Option<String> {
+    // Not of the heap: it is asked for as a unit stops, at an end without memory too.
+    let mut text = [0; CGROUP];
+    let length = read(path, &mut text).ok()?;
+    let text = std::str::from_utf8(text.get(..length)?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_string)
+}
+
+/// All processes there are now, by pid.
+pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
+    if !is_proc_ours() {
+        return BTreeMap::new();
+    }
+    let mut pids = Vec::new();
+    let see = |entry: Entry<'_>| {
+        let number = std::str::from_utf8(entry.name).ok().and_then(|name| name.parse::<i32>().ok());
+        pids.extend(number.filter(|_| pids.len() < PROCESSES));
+    };
+    // What was seen before it failed is there all the same.
+    let _ = File::open("/proc").and_then(|proc| listing::list(proc.as_fd(), see));
+    pids.into_iter().filter_map(|pid| Some((pid, shown_stat(Pid::from_raw(pid))?))).collect()
+}
+
+/// The children of this process, those it was left by others too. Empty without /proc.
+pub(crate) fn children() -> Vec<i32> {
+    let own = std::process::id();
+    let mut text = vec![0; CHILDREN];
+    if !is_proc_ours() {
+        return Vec::new();
+    }
+    match read(&format!("/proc/self/task/{own}/children"), &mut text) {
+        Ok(length) => {
+            let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
+            text.unwrap_or_default().split_ascii_whitespace().flat_map(str::parse).collect()
+        }
+        // A kernel without CONFIG_PROC_CHILDREN.
+        Err(_) => {
+            let is_child = |stat: &&Stat| u32::try_from(stat.parent).is_ok_and(|p| p == own);
+            snapshot().values().filter(is_child).map(|stat| stat.pid).collect()
+        }
+    }
+}
+
+/// It has executed a program since it was forked. False: it has not, or nobody can tell. Of a process of
+/// another user this is shown to whoever may not look at its program.
+pub(crate) fn has_executed(pid: Pid) -> bool {
+    stat(pid).is_some_and(|stat| stat.has_executed)
+}
+
+/// It is the same program as this one. False: it is another, or nobody can tell.
+pub(crate) fn runs_this_program(pid: Pid) -> bool {
+    let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+    let own = program("self");
+    own.is_some() && program(&pid.to_string()) == own && is_proc_ours()
+}
+
+/// Its ancestors, parent first, as far as this pid namespace goes.
+pub(crate) fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
+    let parent = |pid: Pid| stat(pid).map(|s| Pid::from_raw(s.parent)).filter(|p| p.as_raw() > 0);
+    std::iter::successors(parent(pid), move |pid| parent(*pid)).take(ANCESTORS)
+}
+
+fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
+    let mut file = File::open(path)?;
+    let mut filled = 0;
+    loop {
+        match file.read(to.get_mut(filled..).unwrap_or_default()) {
+            Ok(0) => return Ok(filled),
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let line = b"42 (a) b (c) S 1 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 998877 1 2";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 1, 42, 41));
+        assert_eq!((stat.ended, stat.began), (false, 998_877));
+        let threads = |count: u8| {
+            let line = format!("42 (x) Z 1 42 41 0 -1 4 1 2 3 4 5 6 7 8 20 0 {count} 0 998877 1 2");
+            parse_stat(line.as_bytes()).unwrap().ended
+        };
+        assert!(threads(0) && threads(1) && !threads(2), "its first thread alone has ended");
+        for broken in [&b""[..], b"42", b"42 (x", b"42 (x)", b"42 (x) S 1", b"(x) S 1 2 3", b")("] {
+            assert_eq!(parse_stat(broken), None);
+        }
+    }
+
+    #[test]
+    fn when_a_process_began_is_told_by_the_clock_of_the_kept_state() {
+        let before = crate::base::clock::ticks();
+        assert!(stat(nix::unistd::getpid()).unwrap().began <= before);
+        let child = crate::sys::process::fork(&[], || 0).unwrap();
+        let began = stat(child).unwrap().began;
+        assert!((before..=crate::base::clock::ticks()).contains(&began), "{began}, {before}");
+        crate::sys::wait::await_end(child).unwrap();
+    }
+
+    #[test]
+    fn this_process_is_there_and_its_parent_is_its_ancestor() {
+        let own = nix::unistd::getpid();
+        assert_eq!(stat(own).unwrap().parent, nix::unistd::getppid().as_raw());
+        assert_eq!(ancestors(own).next(), Some(nix::unistd::getppid()));
+        assert!(snapshot().contains_key(&own.as_raw()));
+        assert_eq!(cgroup(own), own_cgroup());
+    }
+}

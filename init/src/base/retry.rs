@@ -1,0 +1,72 @@
+//! What init can not do without, or would miss for as long as it lives, is asked for more than
+//! once as it begins: a want that passes must not cost a machine its control socket, or its boot.
+//! Nothing runs yet that would have to wait. Later on, what failed is tried again by the turns of
+//! the loop, each in its own place.
+
+use crate::base::clock;
+use crate::base::limit;
+use nix::errno::Errno;
+use std::io;
+
+/// Wants that may be over in a moment.
+const PASSING: [Errno; 8] = [
+    Errno::EINTR,
+    Errno::EAGAIN,
+    Errno::ENOMEM,
+    Errno::EBUSY,
+    Errno::ENFILE,
+    Errno::EMFILE,
+    Errno::ENOSPC,
+    Errno::ENOBUFS,
+];
+
+/// Asks a few times, without a pause: at any time.
+pub(crate) fn ask_again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..limit::ASKED_AT_ONCE {
+        if let Ok(got) = ask() {
+            return Ok(got);
+        }
+    }
+    ask()
+}
+
+/// The same, and for what may pass some more with longer and longer pauses: as init begins.
+pub(crate) fn insist<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut pause = limit::INSISTENCE_PAUSE;
+    loop {
+        let error = match ask_again(&mut ask) {
+            Ok(got) => return Ok(got),
+            Err(error) => error,
+        };
+        let passes = error.raw_os_error().is_some_and(|n| PASSING.contains(&Errno::from_raw(n)));
+        if !passes || pause > limit::INSISTENCE_LONGEST {
+            return Err(error);
+        }
+        clock::pause(pause);
+        pause = pause.saturating_mul(2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(fails: usize, error: Errno) -> (usize, bool) {
+        let mut count = 0;
+        let got = insist(|| {
+            count += 1;
+            if count > fails { Ok(()) } else { Err(io::Error::from(error)) }
+        });
+        (count, got.is_ok())
+    }
+
+    #[test]
+    fn what_may_pass_is_asked_for_longer_than_what_will_not() {
+        assert_eq!(asked(0, Errno::EROFS), (1, true));
+        assert_eq!(asked(2, Errno::EROFS), (3, true));
+        assert_eq!(asked(usize::MAX, Errno::EROFS), (3, false));
+        assert_eq!(asked(5, Errno::ENOMEM), (6, true));
+        let (count, got) = asked(usize::MAX, Errno::ENOMEM);
+        assert!(!got && (20..60).contains(&count), "{count}");
+    }
+}

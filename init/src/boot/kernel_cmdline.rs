@@ -1,0 +1,118 @@
+//! The kernel command line, /proc/cmdline: on a machine the boot loader's way to talk
+//! to init. In a container it is the host's and none of ours.
+
+use crate::base::mount_table;
+use crate::output::console_log::Level;
+use groundstate_units::text::name::Name;
+use std::path::Path;
+
+/// There in an initramfs that is not the whole system: os-release(5).
+const LEADS_ON: &str = "/etc/initrd-release";
+
+/// The words that mean something to init.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelLine {
+    /// `groundstate.target=T`, `single`, `emergency`; the last one counts.
+    pub(crate) target: Option<Name>,
+    /// `groundstate.log=LEVEL`, `quiet`.
+    pub(crate) level: Option<Level>,
+    /// `groundstate.shell=open`: the emergency shell needs no password.
+    pub(crate) has_open_shell: bool,
+}
+
+impl KernelLine {
+    /// As the kernel shows it. Nothing where it can not be read. In an initramfs that leads to
+    /// another root the goal has an `rd.` in front: without it is that of the other root.
+    pub(crate) fn read() -> KernelLine {
+        let leads_on = || {
+            let is_memory =
+                mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
+            is_memory && Path::new(LEADS_ON).exists()
+        };
+        let text = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        KernelLine::parse(&text, leads_on())
+    }
+
+    fn parse(text: &str, leads_on: bool) -> KernelLine {
+        let mut line = KernelLine::default();
+        let target = if leads_on { "rd.groundstate.target" } else { "groundstate.target" };
+        // The kernel ends its own reading at `--`; what follows is for init all the same.
+        for word in text.split_ascii_whitespace() {
+            match word.split_once('=') {
+                None if word == "quiet" => line.level = line.level.or(Some(Level::Warning)),
+                None if matches!(word, "single" | "emergency") && !leads_on => {
+                    line.target = Name::new(word).ok()
+                }
+                Some((key, name)) if key == target => {
+                    line.target = Name::new(name).ok().or(line.target);
+                }
+                Some(("groundstate.log", level)) => {
+                    line.level = Level::named(level).or(line.level);
+                }
+                Some(("groundstate.shell", how)) => line.has_open_shell = how == "open",
+                _ => {}
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_for_init_are_found_among_the_others() {
+        let line = KernelLine::parse(
+            "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet groundstate.target=rescue init=/sbin/init\n",
+            false,
+        );
+        assert_eq!(line.target.as_ref().map(Name::as_str), Some("rescue"));
+        assert_eq!(line.level, Some(Level::Warning));
+    }
+
+    #[test]
+    fn a_level_given_by_name_counts_more_than_quiet() {
+        assert_eq!(
+            KernelLine::parse("groundstate.log=debug quiet", false).level,
+            Some(Level::Debug)
+        );
+        assert_eq!(
+            KernelLine::parse("quiet groundstate.log=error", false).level,
+            Some(Level::Error)
+        );
+    }
+
+    #[test]
+    fn a_shell_without_a_password_is_asked_for_by_its_word_alone() {
+        assert!(KernelLine::parse("groundstate.shell=open", false).has_open_shell);
+        for text in [
+            "groundstate.shell",
+            "groundstate.shell=yes",
+            "groundstate.shell=open groundstate.shell=no",
+        ] {
+            assert!(!KernelLine::parse(text, false).has_open_shell, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_initramfs_that_leads_on_has_a_goal_of_its_own() {
+        let text = "groundstate.target=web rd.groundstate.target=mount emergency quiet";
+        let (first, then) = (KernelLine::parse(text, true), KernelLine::parse(text, false));
+        assert_eq!(first.target.as_ref().map(Name::as_str), Some("mount"));
+        assert_eq!(then.target.as_ref().map(Name::as_str), Some("emergency"));
+        assert_eq!(first.level, then.level);
+        assert_eq!(KernelLine::parse("groundstate.target=web single", true).target, None);
+    }
+
+    #[test]
+    fn nonsense_changes_nothing() {
+        assert_eq!(
+            KernelLine::parse(
+                "groundstate.target=../x groundstate.log=loud xquiet single=1",
+                false
+            ),
+            KernelLine::default()
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! The beginning: everything made ready before the first turn of the loop. What can not be
+//! had is said and done without.
+
+use crate::base::clock;
+use crate::base::limit;
+use crate::base::paths::Paths;
+use crate::base::retry::{ask_again, insist};
+use crate::boot::kernel_cmdline::KernelLine;
+use crate::boot::limits::OwnLimits;
+use crate::boot::{self, Mode};
+use crate::control::{self, Control};
+use crate::event_loop::recorder::Record;
+use crate::event_loop::signals::Signals;
+use crate::event_loop::{Init, Tokens, token};
+use crate::loader::boot_load;
+use crate::notify::Notify;
+use crate::options::Options;
+use crate::output::boot_timings::Timings;
+use crate::output::console_log::{Level, Voice};
+use crate::output::oom_score;
+use crate::output::parent_notify::Outer;
+use crate::process_tracking::Tracker;
+use crate::service::effects::Effects;
+use crate::service::run_table::Runs;
+use crate::shutdown::watchdog::Watch;
+use crate::spawn::{Base, Null, Spawner};
+use crate::state::watched::Watched;
+use crate::trigger::Triggers;
+use crate::upgrade::images::Lineage;
+use groundstate_units::control::answer::Dropped;
+use groundstate_units::control::place;
+use groundstate_units::machine::Machine;
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token};
+use nix::sys::socket::{Backlog, listen};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+impl Init {
+    /// Only without memory, a poll or any descriptor there is no init.
+    pub(crate) fn new(options: Options, mode: Mode, mut own_limits: OwnLimits) -> io::Result<Init> {
+        let mut complaints: Vec<String> =
+            options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
+        complaints.extend(boot::duties(mode));
+        let no_score = oom_score::begin(mode, options.oom_score, &mut own_limits).err();
+        let reserve = File::open("/dev/null").ok();
+        let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
+        let voice = Voice::of(mode, kernel.level);
+        let (paths, no_runtime) = Paths::find(&options);
+        complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
+        let poll = insist(Poll::new)?;
+        // The rest is made while the loader is at work.
+        let targets = [options.target.as_ref(), kernel.target.as_ref()];
+        let loading = boot_load::send_first(poll.registry(), &paths, mode, targets);
+        let listen = || Signals::listen(poll.registry(), token::SIGNALS);
+        let (signals, deaf) = insist(listen)?;
+        complaints
+            .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
+        let (record, no_record) = record(&options);
+        complaints.extend(no_record);
+        let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
+        let (lineage, now) = (Lineage::begins(), clock::now());
+        let mut init = Init {
+            mode,
+            paths,
+            poll,
+            tokens: Tokens::default(),
+            voice,
+            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
+            now,
+            booted: now,
+            on_the_wall: clock::OnTheWall::default(),
+            machine: new_machine(mode),
+            runs: Runs::default(),
+            facts: VecDeque::new(),
+            orders: VecDeque::new(),
+            effects: Effects::default(),
+            reaped: VecDeque::new(),
+            closing: Vec::new(),
+            spawner: insist(Spawner::new)?,
+            reports: VecDeque::new(),
+            null: insist(Null::open)?,
+            base: Base::default(),
+            own_limits,
+            tracker: tracker.into(),
+            signals,
+            control: None,
+            notify: None,
+            logger: None,
+            log_is_finished: false,
+            log_files_open: false,
+            loader: Watched::default(),
+            history: Watched::default(),
+            timings: Timings::default(),
+            triggers: Triggers::new().into(),
+            record,
+            reserve,
+            ending: Watched::default(),
+            idle: std::collections::BTreeSet::new(),
+            ends: std::collections::BTreeMap::new(),
+            more_to_reap: true,
+            helper_outputs: u64::MAX,
+            dropped: Dropped::default(),
+            wakeups: 0,
+            boot_turns: limit::BOOT_TURNS,
+            said: None,
+            shell: None,
+            shell_again: None,
+            kernel_target: kernel.target,
+            lineage,
+            watchdog: Watch::default(),
+            options,
+        };
+        init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
+        insist(|| init.watch_tracker())?;
+        init.make_sockets();
+        init.loading_at_boot(loading);
+        init.start_logger_early();
+        init.arm(0);
+        Ok(init)
+    }
+
+    fn complain(
+        &mut self,
+        complaints: &[String],
+        no_score: Option<&str>,
+        no_cgroups: Option<&str>,
+    ) {
+        for complaint in complaints {
+            self.say(Level::Warning, format_args!("{complaint}"));
+        }
+        if let Some(why) = no_score {
+            // Whoever asked for one wants it; else a container without the right to it is as usual.
+            let asked = self.options.oom_score != oom_score::Own::default();
+            let level = if asked { Level::Warning } else { Level::Debug };
+            self.say(level, format_args!("init's own OOM score: {why}"));
+        }
+        if let Some(why) = no_cgroups {
+            self.say(Level::Info, format_args!("processes are told apart by descent: {why}"));
+        }
+    }
+
+    pub(crate) fn watch_tracker(&self) -> io::Result<()> {
+        let Some(descriptor) = self.tracker.descriptor() else { return Ok(()) };
+        let source = descriptor.as_raw_fd();
+        let registry = self.poll.registry();
+        registry.register(&mut SourceFd(&source), Token(token::TRACKER), Interest::READABLE)
+    }
+
+    /// The sockets in the runtime directory, anew. Connections stay.
+    pub(crate) fn make_sockets(&mut self) {
+        let Some(dir) = self.paths.runtime_dir.clone() else {
+            let token = Token(token::NOTIFY);
+            if self.notify.is_none() {
+                let bind = || Notify::bind_abstract(self.poll.registry(), token);
+                self.notify = ask_again(bind).ok().map(Watched::from);
+            }
+            return;
+        };
+        let registry = self.poll.registry();
+        let path = place::control_socket(&dir);
+        let reserve = &mut self.reserve;
+        let made = match &mut self.control {
+            Some(control) => control.listen_anew(registry),
+            None => ask_again(|| Control::listen(registry, &path, || reserve.take()))
+                .map(|control| self.control = Some(control.into())),
+        };
+        if let Err(error) = made {
+            self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+        }
+        let (path, token) = (format!("{dir}/notify.sock"), Token(token::NOTIFY));
+        let registry = self.poll.registry();
+        let made = match &mut self.notify {
+            Some(notify) if notify.path() == path => notify.bind_anew(registry, token),
+            other => ask_again(|| Notify::bind(registry, token, &path))
+                .map(|notify| *other = Some(notify.into())),
+        };
+        if let Err(error) = made {
+            self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+        }
+        if self.logger.is_some()
+            && let Some(listener) = self.log_listener()
+            && let Some(logger) = &mut self.logger
+        {
+            logger.listen(listener);
+        }
+    }
+
+    /// `log.sock`, for the logger.
+    pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
+        let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
+        // Connections are taken in the order they come: the backlog is what root waits behind.
+        let listen_at = || {
+            let listener = control::listen(&path)?;
+            listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
+            Ok(listener)
+        };
+        match ask_again(listen_at) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
+                None
+            }
+        }
+    }
+}
+
+fn new_machine(mode: Mode) -> Machine {
+    Machine::new(match mode {
+        Mode::Machine => limit::SHUTDOWN_MACHINE,
+        Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+    })
+}
+
+/// `--record`; also why there is none.
+fn record(options: &Options) -> (Option<Record>, Option<String>) {
+    let Some(path) = &options.record else { return (None, None) };
+    match Record::create(path) {
+        Ok(record) => (Some(record), None),
+        Err(error) => (None, Some(format!("cannot record to {path}: {error}"))),
+    }
+}

@@ -1,0 +1,256 @@
+//! One event through the machine, and what the machine orders carried out.
+
+use crate::base::clock;
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
+use crate::event_loop::Init;
+use crate::output::console_log::Level;
+use crate::output::event_log::{self, Occasion};
+use crate::service::sequence::Deed;
+use crate::state::event_in_progress;
+use crate::sys::{fault, inbox};
+use groundstate_units::machine::action::{Action, Note, Outcome};
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::machine::reason::{Refusal, State};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::UnitId;
+use serde::{Deserialize, Serialize};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An order that is left of one event.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// An order of the machine.
+    Machine(Action),
+    /// The run that the event was about is forgotten if it is over.
+    LetGo(RunId),
+}
+
+impl Init {
+    /// Puts facts through the machine and carries out its orders until nothing is left. Effects on processes
+    /// wait for a commit, and what they lead to is committed before the next input is taken. Everything that
+    /// is left to do here is part of the state, so a commit may come between any two steps.
+    pub(crate) fn settle(&mut self) {
+        let mut has_effects = false;
+        loop {
+            if self.effects.is_full() {
+                self.carry_out_effects();
+                has_effects = true;
+            } else if let Some(order) = self.orders.pop_front() {
+                self.carry_out(order);
+            } else if let Some(event) = self.facts.pop_front() {
+                self.step(event);
+            } else if !self.effects.is_empty() {
+                self.carry_out_effects();
+                has_effects = true;
+            } else {
+                break;
+            }
+        }
+        if has_effects {
+            self.commit();
+        }
+    }
+
+    /// A wish of somebody who wants to know whether it was refused.
+    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
+        self.settle();
+        let edits_policy = matches!(event, Event::SetPolicy(_));
+        let refused = self.step(event);
+        if edits_policy && refused.is_none() {
+            self.policy_edited();
+        }
+        self.settle();
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn step(&mut self, event: Event) -> Option<Refusal> {
+        let (occasion, about) = self.occasion(&event);
+        let subject = about.and_then(|run| self.machine.name_of_run(run));
+        let is_late = about.is_some() && subject.is_none();
+        let late = &mut self.dropped.events_too_late;
+        *late = late.saturating_add(u64::from(is_late));
+        let kept = self.record.is_some().then(|| event.clone());
+        inbox::about(event_in_progress::of(&event, subject.as_ref()));
+        let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
+        let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
+        let now = self.now;
+        let machine = AssertUnwindSafe(&mut self.machine);
+        let stepped = catch_unwind(move || {
+            let machine = machine;
+            #[cfg(debug_assertions)]
+            crash_test::strike(&event);
+            machine.0.step(now, event)
+        });
+        let Ok(outcome) = stepped else {
+            fault::by_panic();
+            // Nothing was kept: what was decided so far holds, this event is lost.
+            self.say(Level::Error, format_args!("a bug in init: an event could not be dealt with"));
+            return None;
+        };
+        if let (Some(record), Some(event)) = (&mut self.record, kept)
+            && let Err(error) = record.write(self.now, &event, &outcome)
+        {
+            self.record = None;
+            self.say(Level::Warning, format_args!("the record ends here: {error}"));
+        }
+        self.triggers.unsettled = true;
+        let Outcome { actions, refused } = outcome;
+        if let Some(wished) = wished.filter(|_| refused.is_none()) {
+            self.clear_suspects(&wished);
+        }
+        if sets_goal && refused.is_none() {
+            // It is the boot's goal that led to it.
+            self.shell_again = None;
+        }
+        let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
+        event_log::cause_first(&mut notes, subject.as_ref());
+        self.timings.add(self.now, &notes);
+        let occasion = occasion.filter(|_| refused.is_none());
+        let Init { history, runs, machine, .. } = self;
+        let up = |run| runs.get(run).is_some() || machine.name_of_run(run).is_some();
+        history.add(self.now, clock::wall(), occasion, about, notes, up);
+        self.orders.extend(actions.into_iter().map(Order::Machine));
+        self.orders.extend(about.map(Order::LetGo));
+        inbox::about(0);
+        refused
+    }
+
+    /// What the event is in the event log, and the run it is about.
+    fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
+        let Event::Fire(name) = event else {
+            return (word(event).map(Occasion::Own), event.run());
+        };
+        let trigger = self.machine.generation().find_unit(name.as_str());
+        let run = trigger.and_then(|trigger| self.machine.run(trigger));
+        (Some(Occasion::Fired(name.clone())), run)
+    }
+
+    /// A run that the machine has nothing more to say to is not kept: it may be its unit's last.
+    fn let_go(&mut self, run: RunId) {
+        let has_ended = self.runs.get(run).is_some_and(|running| running.procedure.has_ended());
+        if has_ended && self.machine.name_of_run(run).is_none() {
+            self.follow(run, vec![Deed::Forget]);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        let action = match order {
+            Order::Machine(action) => action,
+            Order::LetGo(run) => return self.let_go(run),
+        };
+        match action {
+            Action::Start { unit, name, run } => self.start_run(unit, &name, run),
+            Action::Stop { run, reason, nothing_left, .. } => {
+                self.stop_run(run, &reason, nothing_left);
+            }
+            Action::Kill { run, .. } => {
+                self.kill_trigger(run);
+                self.course(run, |procedure| procedure.kill());
+            }
+            Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
+            Action::Note(note) => self.noted(&note),
+            Action::Emergency => {
+                self.shell_again = Some(Time::NEVER);
+                self.emergency();
+            }
+            Action::Finish(how) => self.finish(how),
+        }
+    }
+
+    /// A cgroup is made in good time for a unit that waits.
+    fn prepare(&mut self, note: &Note) {
+        match note.to {
+            State::Waiting => {
+                let generation = self.machine.generation();
+                let unit = generation.find_unit(note.unit.as_str());
+                let unit = unit.and_then(|unit| generation.unit(unit));
+                if unit.is_some_and(|unit| unit.kind.has_process()) {
+                    self.tracker.announce(&note.unit);
+                }
+            }
+            // Its start has taken it.
+            State::Starting => {}
+            State::Disabled
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Failed
+            | State::Stopping => self.tracker.withdraw(&note.unit),
+        }
+    }
+
+    fn noted(&mut self, note: &Note) {
+        self.timers_noted(note);
+        self.connections_noted(note);
+        self.prepare(note);
+        if note.to.is_active()
+            && let Some(run) = note.run
+            && let Some(running) = self.runs.get_mut(run)
+        {
+            running.procedure.counts_as_ready();
+        }
+        let level = match note.to {
+            State::Failed => Level::Warning,
+            state if state.is_active() && !note.from.is_active() => Level::Info,
+            State::Disabled
+            | State::Waiting
+            | State::Starting
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Stopping => Level::Debug,
+        };
+        let (unit, word) = (&note.unit, note.to.as_str());
+        let failed = if level == Level::Info { self.failed_below(unit) } else { 0 };
+        match &note.reason {
+            None if failed > 0 => {
+                let units = if failed == 1 { "unit" } else { "units" };
+                let text = format_args!("{unit}: {word}, but {failed} {units} failed");
+                self.say(Level::Warning, text);
+            }
+            Some(reason) => self.say(level, format_args!("{unit}: {word}: {reason}")),
+            None => self.say(level, format_args!("{unit}: {word}")),
+        }
+    }
+}
+
+impl Init {
+    /// Needed units that have failed, where this unit is of the goal.
+    fn failed_below(&self, unit: &Name) -> usize {
+        let (machine, generation) = (&self.machine, self.machine.generation());
+        let is_unit = |id: UnitId| generation.unit(id).is_some_and(|it| it.name == *unit);
+        let mut goal = machine.wish().goal.iter();
+        let providers = |name| machine.graph().meant(generation, name).unit();
+        if !goal.any(|name| providers(name).is_some_and(is_unit)) {
+            return 0;
+        }
+        let has_failed =
+            |id: &UnitId| machine.is_needed(*id) && machine.state(*id) == State::Failed;
+        generation.unit_ids().filter(has_failed).count()
+    }
+}
+
+fn note_of(action: &Action) -> Option<&Note> {
+    if let Action::Note(note) = action { Some(note) } else { None }
+}
+
+/// The word in the event log for an event that is about init itself.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are about a run, or time")]
+fn word(event: &Event) -> Option<&'static str> {
+    Some(match event {
+        Event::Boot { .. } => "boot",
+        Event::SetGoal(_) => "set-target",
+        Event::Want { .. } => "want",
+        Event::Unwant(_) => "unwant",
+        Event::SetPolicy(_) => "policy",
+        Event::Reload { tolerant: true, .. } => "source",
+        Event::Reload { .. } => "reload",
+        Event::Restart(_) => "restart",
+        Event::ReloadUnit(_) => "reload-unit",
+        Event::Retry(_) => "retry",
+        Event::Shutdown(_) => "shutdown",
+        _ => return None,
+    })
+}

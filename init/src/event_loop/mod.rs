@@ -1,0 +1,411 @@
+//! The loop: facts in, deeds out. One thread, one place to wait.
+//!
+//! A turn: what the poll has, taken in a fixed order (notify, logger, exits, control,
+//! time) so that the same facts give the same decisions; each event through the
+//! machine; each action carried out; then what there is to say is sent. Every source
+//! has a budget a turn, and what is left over is taken in the next without waiting.
+
+pub(crate) mod dispatch;
+pub(crate) mod recorder;
+pub(crate) mod signals;
+
+use crate::base::clock;
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
+use crate::base::limit;
+use crate::base::paths::Paths;
+use crate::boot::{Mode, limits::OwnLimits};
+use crate::control::Control;
+use crate::event_loop::dispatch::Order;
+use crate::event_loop::recorder::Record;
+use crate::event_loop::signals::{Asked, Signals};
+use crate::fd::passed_fd;
+use crate::loader::Loader;
+use crate::logger;
+use crate::notify::Notify;
+use crate::options::Options;
+use crate::output::boot_timings::Timings;
+use crate::output::console_log::{Level, Voice};
+use crate::output::console_writer;
+use crate::output::event_log::History;
+use crate::output::parent_notify::Outer;
+use crate::process_tracking::Tracker;
+use crate::service::effects::Effects;
+use crate::service::reaper::Reaped;
+use crate::service::run_table::Runs;
+use crate::shutdown::watchdog::Watch;
+use crate::shutdown::{self, Ending};
+use crate::spawn::{Base, Null, Spawner};
+use crate::state::watched::Watched;
+use crate::sys::signal_pipe::Bell;
+use crate::sys::{Pid, memory, signal};
+use crate::trigger::Triggers;
+use crate::upgrade::images::Lineage;
+use groundstate_units::control::answer::{Dropped, System};
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::event::Event;
+use groundstate_units::text::time::Time;
+use mio::{Events, Poll, Token};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Tokens of the poll: connections, and what runs are watched by, come last.
+pub(crate) mod token {
+    /// Signals.
+    pub(crate) const SIGNALS: usize = 0;
+    /// The control socket.
+    pub(crate) const CONTROL: usize = 100;
+    /// The notify socket.
+    pub(crate) const NOTIFY: usize = 101;
+    /// The logger.
+    pub(crate) const LOGGER: usize = 102;
+    /// The cgroups.
+    pub(crate) const TRACKER: usize = 103;
+    /// The loader's pipe, where there is no memfd.
+    pub(crate) const LOADER: usize = 104;
+    /// Connections, from here on.
+    pub(crate) const CLIENTS: usize = 1 << 16;
+    /// Reports of children and watched processes, from here on.
+    pub(crate) const RUNS: usize = 1 << 24;
+}
+
+/// Numbers for what is watched for runs: each used once until they come round.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Tokens(usize);
+
+impl Default for Tokens {
+    fn default() -> Tokens {
+        Tokens(token::RUNS)
+    }
+}
+
+impl Tokens {
+    /// The next one.
+    pub(crate) fn next(&mut self) -> Token {
+        self.0 = if self.0 >= usize::MAX >> 4 { token::RUNS } else { self.0 + 1 };
+        Token(self.0)
+    }
+}
+
+/// All of init.
+pub(crate) struct Init {
+    pub(crate) options: Options,
+    pub(crate) mode: Mode,
+    pub(crate) paths: Paths,
+    pub(crate) poll: Poll,
+    pub(crate) tokens: Tokens,
+    pub(crate) voice: Voice,
+    pub(crate) outer: Outer,
+    /// The monotonic clock at this turn.
+    pub(crate) now: Time,
+    /// When init began.
+    pub(crate) booted: Time,
+    pub(crate) on_the_wall: clock::OnTheWall,
+    pub(crate) machine: Machine,
+    pub(crate) runs: Runs,
+    /// Facts that the machine has not been told.
+    pub(crate) facts: VecDeque<Event>,
+    /// Orders that are not carried out yet.
+    pub(crate) orders: VecDeque<Order>,
+    /// Starts and signals that wait for a commit.
+    pub(crate) effects: Effects,
+    /// Processes that were reaped and whose runs are not told yet.
+    pub(crate) reaped: VecDeque<Reaped>,
+    /// Descriptors that the committed state names: closed after the next commit.
+    pub(crate) closing: Vec<OwnedFd>,
+    pub(crate) spawner: Spawner,
+    /// Tokens of reports that were not readable yet when the child was cloned, oldest first.
+    pub(crate) reports: VecDeque<usize>,
+    pub(crate) null: Null,
+    pub(crate) base: Base,
+    pub(crate) own_limits: OwnLimits,
+    pub(crate) tracker: Watched<Tracker>,
+    pub(crate) signals: Signals,
+    pub(crate) control: Option<Watched<Control>>,
+    pub(crate) notify: Option<Watched<Notify>>,
+    pub(crate) logger: Option<Watched<logger::Handle>>,
+    pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
+    pub(crate) loader: Watched<Loader>,
+    pub(crate) history: Watched<History>,
+    pub(crate) timings: Timings,
+    pub(crate) triggers: Watched<Triggers>,
+    pub(crate) record: Option<Record>,
+    /// A descriptor for the control socket, opened before all others: when there are none left,
+    /// the lowest numbers are those that still can be had.
+    pub(crate) reserve: Option<File>,
+    pub(crate) ending: Watched<Ending>,
+    /// Runs that let others start first.
+    pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
+    /// The last end of each unit that brings others in by its end.
+    pub(crate) ends:
+        std::collections::BTreeMap<groundstate_units::text::name::Name, crate::service::LastEnd>,
+    pub(crate) more_to_reap: bool,
+    /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
+    pub(crate) helper_outputs: u64,
+    /// Of what was dropped, that which is counted here.
+    pub(crate) dropped: Dropped,
+    /// Turns of the loop.
+    pub(crate) wakeups: u64,
+    /// Turns after which what a boot needs of the program is given back.
+    pub(crate) boot_turns: u8,
+    /// What the outer manager was last told.
+    pub(crate) said: Option<System>,
+    /// The emergency shell.
+    pub(crate) shell: Option<Pid>,
+    /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: not any more.
+    pub(crate) shell_again: Option<Time>,
+    /// Goal of the kernel command line.
+    pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
+    /// The images of this init before, now and next.
+    pub(crate) lineage: Lineage,
+    /// Fed by each turn of the loop.
+    pub(crate) watchdog: Watch,
+}
+
+impl Init {
+    /// One line of init's own.
+    pub(crate) fn say(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
+        self.voice.say(self.now, level, text);
+    }
+
+    /// Until the end.
+    pub(crate) fn run(mut self) -> shutdown::End {
+        passed_fd::begin();
+        console_writer::begin();
+        let mut events = Events::with_capacity(256);
+        loop {
+            self.wait(&mut events);
+            self.now = clock::now();
+            self.wakeups = self.wakeups.saturating_add(1);
+            self.sort(&events);
+            self.watchdog.feed(self.now);
+            self.guarded_turn();
+            self.go_on_as_another();
+            if let Some(how) = self.ending.reached() {
+                return self.end_with(how);
+            }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Events) {
+        self.voice.flush();
+        self.commit();
+        // The signals of this turn were obeyed.
+        Bell::committed();
+        if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
+            // After the commit: a pipe that the logger has is never another run's after a crash.
+            logger.flush(self.now);
+        }
+        let (deadline, now) = (self.deadline(), clock::now());
+        let more = self.more_to_reap
+            || self.tracker.has_more()
+            || self.triggers.has_more()
+            || self.notify.as_ref().is_some_and(|notify| notify.has_more(now))
+            || self.control.as_deref().is_some_and(Control::has_more);
+        let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
+        signal::children_are_told(true);
+        let polled = self.poll_or_prepare(events, timeout);
+        signal::children_are_told(false);
+        if let Err(error) = polled
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.say(Level::Error, format_args!("cannot wait for events: {error}"));
+            // Not to spin: the kernel is out of memory at most for a moment.
+            clock::pause(Duration::from_millis(10));
+        }
+        let quiet = !more && deadline.is_none_or(|at| at > clock::now());
+        self.lineage.undisturbed =
+            quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
+    }
+
+    /// When something is due in time.
+    fn deadline(&self) -> Option<Time> {
+        let all = [
+            self.machine.next_deadline(),
+            self.runs_deadline(),
+            self.effects.deadline(self.now),
+            self.loader.deadline(),
+            self.ending.deadline(),
+            self.shell_again.filter(|at| *at < Time::NEVER),
+            self.outer.deadline(),
+            self.triggers.deadline(),
+            self.lineage.deadline(),
+            self.watchdog.deadline(),
+            self.control.as_deref().and_then(Control::next_deadline),
+            self.notify.as_deref().and_then(Notify::deadline),
+            self.logger.as_deref().and_then(logger::Handle::deadline),
+            self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Waits; as long as there is nothing to wait for but time, what is needed next is prepared.
+    fn poll_or_prepare(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        let idle = timeout.is_none_or(|timeout| timeout > limit::IDLE_MOMENT);
+        while idle && self.tracker.has_work_ahead() {
+            self.poll.poll(events, Some(Duration::ZERO))?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            self.tracker.work_ahead();
+        }
+        self.poll.poll(events, timeout)
+    }
+
+    /// Notes who is ready; nothing is read yet.
+    fn sort(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                Token(token::NOTIFY) => {
+                    if let Some(notify) = &mut self.notify {
+                        notify.ready = true;
+                    }
+                }
+                Token(token::LOGGER | token::LOADER | token::TRACKER) => {}
+                token @ Token(token::RUNS..) => self.facts_of_token(token.0),
+                token => {
+                    let gone = event.is_read_closed() && event.is_write_closed();
+                    if !self.signals.readable(token)
+                        && let Some(control) = &mut self.control
+                    {
+                        control.ready(token, gone);
+                    }
+                }
+            }
+        }
+    }
+
+    fn facts_of_token(&mut self, token: usize) {
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("sort", self.lineage.crashes == 0);
+        self.report_ready(token);
+        self.pidfd_ready(token);
+        self.trigger_ready(token);
+        self.kept_ready(token);
+        self.ready_pipe(token);
+    }
+
+    /// One turn, in the order the decisions depend on.
+    pub(crate) fn turn(&mut self) {
+        let asked = self.signals.take();
+        self.lineage.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
+        self.settle();
+        self.hear();
+        self.settle();
+        self.logger_reports();
+        self.settle();
+        self.tell_mains_ended();
+        self.settle();
+        if self.more_to_reap || asked.contains(&Asked::Reap) {
+            let now = self.now;
+            if let Some(logger) = &mut self.logger {
+                logger.look(now);
+            }
+            self.reap();
+        }
+        self.emptied();
+        self.settle();
+        for asked in asked {
+            self.obey(asked);
+        }
+        // Who asks now is told which processes have become their programs.
+        self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
+        self.settle();
+        self.serve();
+        self.settle();
+        self.on_time();
+        self.settle();
+        self.attend();
+        self.settle();
+        self.tidy_store();
+        self.after();
+    }
+
+    fn on_time(&mut self) {
+        self.runs_due();
+        self.loader_due();
+        self.upgrade_due();
+        self.triggers_due();
+        self.name_blockers();
+        self.watchdog_due();
+        let now = self.now;
+        if self.shell_again.take_if(|at| *at <= now).is_some() && !self.ending.is_under_way() {
+            self.shell_again = Some(Time::NEVER);
+            self.emergency_shell();
+        }
+        self.logger_due();
+        if self.machine.next_deadline().is_some_and(|at| at <= now) {
+            self.facts.push_back(Event::Tick);
+        }
+    }
+
+    /// The end of a turn: what there is to say is said.
+    fn after(&mut self) {
+        self.stream_events();
+        self.answer_waits();
+        self.look_at_ending();
+        self.open_log_files();
+        self.send_answers();
+        passed_fd::close_left();
+        if let Some(record) = &mut self.record {
+            // A full disk is noticed by the next write.
+            let _ = record.flush();
+        }
+        self.tell_outside();
+        let boots = self.said.is_some() && self.boot_turns > 0;
+        if (boots || self.lineage.undisturbed) && !self.ending.is_under_way() {
+            // What a boot needs of the program, or a burst that has been kept, quiet does not.
+            self.boot_turns = self.boot_turns.saturating_sub(1);
+            memory::forget_program();
+        }
+        self.outer.flush();
+    }
+
+    /// Log files may be opened once the file system they are on is there.
+    fn open_log_files(&mut self) {
+        if self.log_files_open || self.loader.is_booting() {
+            return;
+        }
+        let generation = self.machine.generation();
+        let open = match &generation.settings.log_dir_after {
+            None => true,
+            Some(target) => {
+                let unit = self.machine.graph().meant(generation, target).unit();
+                unit.is_some_and(|unit| self.machine.state(unit).is_active())
+            }
+        };
+        let now = self.now;
+        if let Some(logger) = self.logger.as_mut().filter(|_| open) {
+            logger.open_files(now);
+            self.log_files_open = true;
+        }
+    }
+
+    /// The outer manager is told when the boot has settled, and of each change after it.
+    fn tell_outside(&mut self) {
+        if self.said.is_none() && !self.machine.is_settled() {
+            return;
+        }
+        let system = self.machine.system();
+        if self.ending.is_under_way() || self.said == Some(system) {
+            return;
+        }
+        // Its module may have come with the boot.
+        self.settle_watchdog();
+        let ready = if self.said.is_none() { "READY=1\n" } else { "" };
+        self.facts.shrink_to_fit();
+        self.spawner.give_back();
+        memory::give_back();
+        self.said = Some(system);
+        self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
+    }
+}

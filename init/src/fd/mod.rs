@@ -1,0 +1,3 @@
+//! Descriptors that other processes pass to init.
+
+pub(crate) mod passed_fd;

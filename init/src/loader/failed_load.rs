@@ -1,0 +1,226 @@
+//! A load that fails or takes too long: the files that caused it are left out of the next try;
+//! a load by an unprivileged user gives way to root's; a slow source waits before it is loaded again.
+
+use super::progress::LeftOut;
+use super::queue::Rank;
+use super::{Purpose, Working};
+use crate::base::limit;
+use crate::event_loop::Init;
+use crate::output::console_log::Level;
+use groundstate_units::spec::Exit;
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The number of SIGALRM: signal(7).
+const ALARM: u8 = 14;
+
+/// Sources that took too long to load. The settings name all sources, so there are few.
+#[derive(Default)]
+pub(super) struct SlowSources(BTreeMap<Name, (Time, Duration)>);
+
+impl SlowSources {
+    /// Its last load is done.
+    pub(super) fn forget(&mut self, source: &Name) {
+        self.0.remove(source);
+    }
+
+    fn until(&self, source: &Name) -> Option<Time> {
+        self.0.get(source).map(|(until, _)| *until)
+    }
+
+    fn add(&mut self, source: &Name, now: Time) {
+        let before = self.0.get(source).map(|(_, pause)| pause.saturating_mul(2));
+        let pause = before.unwrap_or(limit::SOURCE_PAUSE).min(limit::SOURCE_PAUSE_LONGEST);
+        self.0.insert(source.clone(), (now.after(pause), pause));
+    }
+}
+
+/// How a loader ended that brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Death {
+    /// No file was started or finished for too long.
+    File,
+    /// The whole load took longer than this.
+    Load(Duration),
+    /// A crash, or a kill by another process.
+    Other(String),
+}
+
+impl Death {
+    fn of(exit: Exit, killed: bool, patience: Duration) -> Death {
+        match exit {
+            Exit::Signal { .. } if killed => Death::Load(patience),
+            Exit::Signal { signal: ALARM, .. } => Death::File,
+            Exit::Signal { signal, .. } => {
+                Death::Other(format!("signal {signal} ended the loader"))
+            }
+            Exit::Code(code) => Death::Other(format!("the loader ended with {code}")),
+        }
+    }
+
+    /// The message about `file`, at which the loader was at work.
+    fn of_file(&self) -> String {
+        match self {
+            Death::File => {
+                format!("loading it took longer than {} s", limit::LOADER_FILE.as_secs())
+            }
+            Death::Load(patience) => format!(
+                "the loader was at work on it when loading took longer than {} s",
+                patience.as_secs()
+            ),
+            Death::Other(how) => format!("{how}, which was at work on it"),
+        }
+    }
+
+    /// The message about the load.
+    fn of_load(&self, files: &[String]) -> String {
+        match (self, files.first()) {
+            (_, Some(file)) => format!("{file}: {}", self.of_file()),
+            (Death::File, None) => {
+                format!("loading a file took longer than {} s", limit::LOADER_FILE.as_secs())
+            }
+            (Death::Load(patience), None) => {
+                format!("loading took longer than {} s", patience.as_secs())
+            }
+            (Death::Other(how), None) => how.clone(),
+        }
+    }
+}
+
+impl LeftOut {
+    /// Takes note of a loader's death. False: nothing is known that would make the next load
+    /// another one.
+    fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
+        if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
+            return false;
+        }
+        self.rounds += 1;
+        // A kill from outside is no fault of a file, and of several files one is the cause.
+        if matches!(death, Death::Other(_)) && !self.one_hand {
+            self.one_hand = true;
+            return true;
+        }
+        let why = death.of_file();
+        self.files.extend(files.into_iter().map(|file| (file, why.clone())));
+        true
+    }
+}
+
+impl Init {
+    /// How long a load may take.
+    pub(super) fn patience_with(&self, purpose: &Purpose) -> Duration {
+        let is_put = matches!(purpose, Purpose::Put { .. });
+        if is_put && self.rank_of(purpose) != Rank::Trusted {
+            limit::LOADER_SOURCE
+        } else {
+            limit::LOADER
+        }
+    }
+
+    /// Root asks for a load: one by another user that is at work ends soon.
+    pub(super) fn let_root_pass(&mut self, rank: Rank) {
+        let Some(working) = &self.loader.working else { return };
+        let is_passed = rank == Rank::Trusted
+            && !matches!(working.purpose, Purpose::Boot)
+            && self.rank_of(&working.purpose) != Rank::Trusted;
+        let until = self.now.after(limit::LOADER_GIVES_WAY);
+        if let Some(working) = self.loader.working.as_mut().filter(|working| !working.killed)
+            && is_passed
+            && working.deadline > until
+        {
+            (working.deadline, working.gives_way) = (until, true);
+        }
+    }
+
+    /// Why the source may not be loaded yet.
+    pub(super) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
+        let Purpose::Put { source, .. } = purpose else { return None };
+        let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
+        let is_slow = self.rank_of(purpose) != Rank::Trusted;
+        let seconds = until.since(self.now).as_secs() + 1;
+        is_slow.then(|| {
+            format!("source {source} took too long to load: it may be loaded again in {seconds} s")
+        })
+    }
+
+    /// The loader ended, or was given up, and has brought nothing.
+    pub(super) fn loader_failed(&mut self, working: Working, exit: Exit) {
+        let Working { parcel, purpose, killed, gives_way, .. } = working;
+        if killed && gives_way {
+            return self.load_later(purpose);
+        }
+        let death = Death::of(exit, killed, self.patience_with(&purpose));
+        let files = parcel.files_at_work();
+        let why = death.of_load(&files);
+        if let Purpose::Put { source, .. } = &purpose {
+            if !matches!(death, Death::Other(_)) {
+                let (source, now) = (source.clone(), self.now);
+                self.loader.slow.add(&source, now);
+            }
+        } else if self.loader.left_out.learn(&death, files) {
+            self.say(Level::Error, format_args!("{why}: loading begins again"));
+            return if matches!(purpose, Purpose::Boot) {
+                self.first_load_again();
+            } else {
+                self.send_for(purpose);
+            };
+        }
+        self.loaded(purpose, Err(why));
+    }
+
+    /// It has given way.
+    fn load_later(&mut self, purpose: Purpose) {
+        let rank = self.rank_of(&purpose);
+        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+            && let Some(asker) = purpose.asker()
+        {
+            self.turn_away(asker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn slow_files_are_left_out_at_once_and_deadly_ones_when_their_loader_dies_alone() {
+        let mut left_out = LeftOut::default();
+        assert!(left_out.learn(&Death::File, files(&["slow", "slow too"])));
+        assert_eq!(left_out.files.len(), 2);
+        let death = Death::Other("signal 6 ended the loader".to_string());
+        assert!(left_out.learn(&death, files(&["innocent", "deadly"])));
+        assert!(left_out.one_hand && left_out.files.len() == 2);
+        assert!(left_out.learn(&death, files(&["deadly"])));
+        assert!(left_out.files.contains_key("deadly") && left_out.files.len() == 3);
+        assert!(!left_out.learn(&death, Vec::new()), "of no file there is nothing to learn");
+    }
+
+    #[test]
+    fn loads_without_the_files_that_failed_are_so_many_and_no_more() {
+        let mut left_out = LeftOut::default();
+        let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, vec![n.to_string()]));
+        assert_eq!(rounds.count(), usize::from(limit::LOADER_ROUNDS));
+    }
+
+    #[test]
+    fn a_slow_source_waits_twice_as_long_each_time_up_to_a_limit() {
+        let (mut slow, now) = (SlowSources::default(), Time::default());
+        let source = Name::new("fleet").unwrap();
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            slow.add(&source, now);
+            pauses.push(slow.until(&source).unwrap().since(now));
+        }
+        assert_eq!(pauses[..2], [limit::SOURCE_PAUSE, limit::SOURCE_PAUSE * 2]);
+        assert_eq!(pauses.last(), Some(&limit::SOURCE_PAUSE_LONGEST));
+        slow.forget(&source);
+        assert_eq!(slow.until(&source), None);
+    }
+}

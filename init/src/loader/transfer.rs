@@ -1,0 +1,191 @@
+//! How the loader's work travels: a memfd that the child seals, or, where the kernel
+//! has none, a pipe with the length in front. Either way PID 1 reads it once, after
+//! the child has ended, and decodes it totally.
+
+use crate::event_loop::token;
+use crate::state::carried::KeptFd;
+use crate::sys::memfd;
+use groundstate_units::limit::GENERATION;
+use groundstate_units::machine::reason::Refusal;
+use groundstate_units::unit::generation::Generation;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// What the loader brings.
+#[derive(Debug, Default)]
+pub(crate) struct Delivery {
+    /// What went wrong besides the units: a host name, a machine-id.
+    pub(crate) notes: Vec<String>,
+    /// More than single units is wrong: a boot takes it all the same, a reload does not.
+    pub(crate) refused: bool,
+    /// A put that can not be: nothing was read, nothing is to change.
+    pub(crate) refusal: Option<Refusal>,
+    /// What was read.
+    pub(crate) generation: Generation,
+    /// Where it came in.
+    pub(crate) memory: Option<OwnedFd>,
+}
+
+/// The same on its way; the generation has an encoding of its own, with a proof.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    notes: Vec<String>,
+    refused: bool,
+    refusal: Option<Refusal>,
+    generation: Vec<u8>,
+}
+
+/// PID 1's end.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Parcel {
+    /// To be sealed by the child.
+    Memory(KeptFd<OwnedFd>),
+    /// Length, then bytes.
+    Pipe {
+        /// Non-blocking.
+        from: KeptFd<File>,
+        /// Read so far.
+        bytes: Vec<u8>,
+    },
+}
+
+/// The child's end.
+pub(crate) enum Wrapping {
+    /// To be sealed.
+    Memory(OwnedFd),
+    /// Length, then bytes.
+    Pipe(OwnedFd),
+}
+
+impl Parcel {
+    /// Both ends.
+    pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Wrapping)> {
+        if let Ok(memory) = memfd::create(c"generation") {
+            let other = memory.try_clone()?;
+            return Ok((Parcel::Memory(memory.into()), Wrapping::Memory(other)));
+        }
+        let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let at = Token(token::LOADER);
+        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)?;
+        Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Wrapping::Pipe(to)))
+    }
+
+    /// Takes what a pipe has, so that the child can go on.
+    pub(crate) fn read_some(&mut self) {
+        let Parcel::Pipe { from, bytes } = self else { return };
+        let mut piece = [0u8; 65_536];
+        while bytes.len() <= GENERATION {
+            match (&**from).read(&mut piece) {
+                Ok(0) => return,
+                Ok(length) => bytes.extend_from_slice(piece.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// What is in it, once the child has ended.
+    pub(crate) fn open(mut self) -> Result<Delivery, String> {
+        self.read_some();
+        let bytes = match self {
+            Parcel::Memory(memory) => return unwrap(memory.into_inner()),
+            Parcel::Pipe { bytes, .. } => {
+                let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
+                if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {
+                    return Err("it is cut short".to_string());
+                }
+                rest.to_vec()
+            }
+        };
+        decode(&bytes)
+    }
+
+    /// The poll tells of a pipe.
+    pub(crate) fn rewatch(&self, registry: &Registry) -> io::Result<()> {
+        let Parcel::Pipe { from, .. } = self else { return Ok(()) };
+        let at = Token(token::LOADER);
+        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)
+    }
+}
+
+/// What a sealed memfd holds.
+pub(crate) fn unwrap(memory: OwnedFd) -> Result<Delivery, String> {
+    if !memfd::is_sealed(&memory) {
+        return Err("it is not sealed".to_string());
+    }
+    let memory = File::from(memory);
+    let bytes = read_memory(&memory, GENERATION).map_err(|error| error.to_string())?;
+    Ok(Delivery { memory: Some(memory.into()), ..decode(&bytes)? })
+}
+
+pub(crate) fn decode(bytes: &[u8]) -> Result<Delivery, String> {
+    let (wire, rest) =
+        postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
+    if !rest.is_empty() {
+        return Err("it is longer than it says".to_string());
+    }
+    let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
+    generation.pack();
+    let Wire { notes, refused, refusal, .. } = wire;
+    Ok(Delivery { notes, refused, refusal, generation, memory: None })
+}
+
+/// Read into our own memory: nothing is mapped that somebody else made.
+pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(memory.metadata()?.len()).unwrap_or(usize::MAX);
+    if size > most {
+        return Err(io::Error::other("it is too large"));
+    }
+    let mut bytes = vec![0u8; size];
+    memory.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+impl Wrapping {
+    /// The descriptor the child keeps.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Wrapping::Memory(fd) | Wrapping::Pipe(fd) => fd.as_fd(),
+        }
+    }
+
+    /// Where the child notes the files it is at work on.
+    pub(super) fn memory(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Wrapping::Memory(fd) => Some(fd.as_fd()),
+            Wrapping::Pipe(_) => None,
+        }
+    }
+
+    /// Puts it in; in the child.
+    pub(crate) fn fill(&self, delivery: &Delivery) -> io::Result<()> {
+        let wire = Wire {
+            notes: delivery.notes.clone(),
+            refused: delivery.refused,
+            refusal: delivery.refusal.clone(),
+            generation: delivery.generation.encode(),
+        };
+        let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
+        let mut to = File::from(self.as_fd().try_clone_to_owned()?);
+        match self {
+            Wrapping::Memory(memory) => {
+                // The files at work stood here.
+                to.set_len(0)?;
+                to.write_all(&bytes)?;
+                memfd::seal(memory)
+            }
+            Wrapping::Pipe(_) => {
+                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                to.write_all(&length.to_le_bytes())?;
+                to.write_all(&bytes)
+            }
+        }
+    }
+}

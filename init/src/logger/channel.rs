@@ -1,0 +1,198 @@
+//! One living logger as PID 1 sees it: its process and the socket to it. What it has to be
+//! told, and when there is to be another one, is decided in [`super::supervisor`].
+
+use super::limit;
+use super::message::{Order, Report, decode, encode};
+use crate::state::carried::{self, KeptFd};
+use crate::sys::{Pid, inbox, socket, wait};
+use groundstate_units::text::time::Time;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// A process and a socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Link {
+    /// The process.
+    #[serde(with = "carried::pid")]
+    pub(crate) pid: Pid,
+    /// When it was started.
+    pub(crate) started: Time,
+    socket: KeptFd<OwnedFd>,
+    /// When the ping was sent that has no answer yet.
+    asked: Option<Time>,
+    pings: u64,
+    /// Something was said since the last ping.
+    said: bool,
+    /// Its end of the socket is closed: it has ended, or is about to.
+    #[serde(skip)]
+    over: bool,
+    /// So often it was killed and is there still.
+    #[serde(skip)]
+    killed: u32,
+    /// Orders it did not take yet, encoded.
+    unsent: VecDeque<Vec<u8>>,
+}
+
+/// What came of a [`super::Handle::tick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ticked {
+    /// Nothing to be told.
+    Nothing,
+    /// There is a new [`super::Handle::socket`].
+    Started,
+    /// This one was killed, and killed again; told once.
+    DoesNotEnd(Pid),
+}
+
+impl Link {
+    /// To a process just forked.
+    pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
+        let unsent = VecDeque::new();
+        let (asked, over) = (None, false);
+        let socket = socket.into();
+        Link { pid, started, socket, asked, pings: 0, said: false, over, killed: 0, unsent }
+    }
+
+    /// For the loop.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// An order without a descriptor: sent now, or kept for [`Link::flush`].
+    pub(crate) fn order(&mut self, order: &Order) {
+        if let Ok(bytes) = encode(order)
+            && self.unsent.len() < limit::UNSENT
+        {
+            self.unsent.push_back(bytes);
+            self.said = true;
+        }
+        self.flush();
+    }
+
+    /// Orders wait: what has to come after them waits too.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends what waits, as far as it is taken.
+    pub(crate) fn flush(&mut self) {
+        while let Some(bytes) = self.unsent.front() {
+            if socket::send(self.socket.as_fd(), bytes, &[]).is_err() {
+                return;
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    /// An order with descriptors: sent now, or not at all.
+    pub(crate) fn hand(&mut self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = encode(order)?;
+        socket::send(self.socket.as_fd(), &bytes, fds)?;
+        self.said = true;
+        Ok(())
+    }
+
+    /// One ping behind whatever was said since the last answer, so that a quiet logger is not
+    /// woken. `waiting`: there is more it does not take.
+    pub(crate) fn ask(&mut self, now: Time, waiting: bool) {
+        if self.asked.is_some() || !(self.said || waiting) {
+            return;
+        }
+        self.pings += 1;
+        self.order(&Order::Ping(self.pings));
+        self.said = false;
+        self.asked = Some(now);
+    }
+
+    /// Its answer may have come to an image that has crashed.
+    pub(crate) fn owes_nothing(&mut self) {
+        self.asked = None;
+    }
+
+    /// When it counts as silent, if it owes an answer.
+    pub(crate) fn silent_at(&self) -> Option<Time> {
+        self.asked.map(|asked| asked.after(limit::SILENCE))
+    }
+
+    /// [`Link::ask`] has something to send.
+    pub(crate) fn has_to_ask(&self) -> bool {
+        self.asked.is_none() && self.said
+    }
+
+    /// [`Link::hear`] has something to read, or the socket has failed.
+    pub(crate) fn may_say(&self) -> bool {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        recv(self.socket.as_raw_fd(), &mut [0], flags) != Err(Errno::EAGAIN)
+    }
+
+    /// What it says next; None: nothing now. Pongs are not passed on.
+    pub(crate) fn hear(&mut self) -> Option<Report> {
+        let (mut buffer, mut was_reset) = ([0; limit::REPORT], false);
+        loop {
+            // In the inbox before it is gone from the socket: the logger says it once.
+            let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
+                Ok(length) if length > 0 => length,
+                // It closed its end before it had read every order. Its last reports come after this error.
+                Err(Errno::ECONNRESET) if !was_reset => {
+                    was_reset = true;
+                    continue;
+                }
+                Ok(_) => {
+                    self.over = true;
+                    return None;
+                }
+                Err(_) => return None,
+            };
+            if let Some(Ok(Report::Ready(run))) = buffer.get(..length).map(decode) {
+                inbox::ready(run);
+            }
+            let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
+            match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {
+                Some(Report::Pong(number)) if number == self.pings => self.asked = None,
+                // Late, or no report: only our own child writes here.
+                Some(Report::Pong(_)) | None => {}
+                Some(report) => return Some(report),
+            }
+        }
+    }
+
+    /// It was killed twice by now, and has not ended. True once.
+    pub(crate) fn was_killed_twice(&self) -> bool {
+        self.killed == 2
+    }
+
+    /// Its socket is closed and its process was reaped, perhaps by an image that crashed before it noted the end.
+    pub(crate) fn is_gone(&self) -> Option<Pid> {
+        (self.over && !wait::is_made(self.pid)).then_some(self.pid)
+    }
+
+    /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
+    /// again, not waited for.
+    pub(crate) fn kill(&mut self, now: Time) {
+        // Gone already: its end is about to be reaped.
+        let _ = wait::kill_made(self.pid, 9);
+        self.killed = self.killed.saturating_add(1);
+        self.asked = self.asked.map(|_| now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trouble_is_heard_as_it_was_said() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut link = Link::new(Pid::from_raw(1), ours, Time::ZERO);
+        let unit = "web".parse().unwrap();
+        let trouble = Report::Trouble(unit, "no space ".repeat(100));
+        socket::send(theirs.as_fd(), &encode(&trouble).unwrap(), &[]).unwrap();
+        assert_eq!(link.hear(), Some(trouble));
+        assert_eq!(link.hear(), None);
+    }
+}

@@ -1,0 +1,343 @@
+//! What of the logger's work outlives it: PID 1 keeps a pipe and a memfd for whichever logger is
+//! there. A logger that is killed at any moment loses no line of a log file, and doubles none.
+//!
+//! The logger copies what a run's pipe holds (tee(2)), cuts it into lines, writes these into the
+//! memfd, and only then takes the bytes out of the run's pipe: into the stage pipe, by one splice(2).
+//! How much lies in that pipe is the kernel's own count, so that the next logger knows whether
+//! that had happened. What had is in the memfd until it is in its file; how far a file is, the
+//! memfd says too ([`Progress`]). An unfinished line stays in the run's pipe.
+//!
+//! Not here: what is a line ([`super::stream`]), who writes files ([`super::files`]).
+
+use super::limit;
+use crate::state::carried::KeptFd;
+use crate::sys::{device, memfd};
+use groundstate_units::text::log_level::DAEMON;
+use groundstate_units::text::name::Name;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// PID 1's part: both ends of the pipe, and the memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Stage {
+    memory: KeptFd<OwnedFd>,
+    into: KeptFd<OwnedFd>,
+    out: KeptFd<OwnedFd>,
+}
+
+impl Stage {
+    /// An empty one.
+    pub(crate) fn new() -> io::Result<Stage> {
+        let memory = memfd::create(c"groundstate-log")?;
+        let (out, into) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        Ok(Stage { memory: memory.into(), into: into.into(), out: out.into() })
+    }
+
+    /// What the logger needs of it.
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.memory.as_fd(), self.into.as_fd(), self.out.as_fd()]
+    }
+
+    /// The same for the logger, in its process.
+    pub(super) fn copy(&self) -> io::Result<Stage> {
+        let [memory, into, out] = self.fds().map(|fd| fd.try_clone_to_owned());
+        Ok(Stage { memory: memory?.into(), into: into?.into(), out: out?.into() })
+    }
+}
+
+/// Where what stands in the memory. The first page is the head; records follow, in a ring.
+const PROGRESS_AT: u64 = 512;
+const RECORDS_AT: u64 = 4096;
+
+/// Where the records are, and the bytes that are just being taken out of a run's pipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    /// The first record that is not done, and where the next one goes; counted on and on.
+    first: u64,
+    end: u64,
+    /// Where the end is once that many bytes are in the stage pipe; 0 bytes: nothing is under way.
+    next: u64,
+    bytes: u64,
+}
+
+/// How far the files are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// The record that is being written, or was last.
+    record: u64,
+    /// Bytes of it that are in the file.
+    written: u64,
+    /// The file that is being added to, and its size before; no inode: none is.
+    inode: u64,
+    size: u64,
+}
+
+/// A record as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    unit: Name,
+    target: Name,
+    tag: String,
+    text: Vec<u8>,
+}
+
+/// The part of a head that is written at once: within one page, so by one step of the kernel.
+fn put<T: Serialize>(memory: &File, at: u64, value: &T) -> io::Result<()> {
+    let bytes = postcard::to_allocvec(value).map_err(Error::other)?;
+    memory.write_all_at(&bytes, at)
+}
+
+fn get<T: for<'a> Deserialize<'a> + Default>(memory: &File, at: u64) -> T {
+    let mut bytes = [0; 256];
+    let length = memory.read_at(&mut bytes, at).unwrap_or(0);
+    let found = postcard::take_from_bytes::<T>(bytes.get(..length).unwrap_or_default());
+    found.map(|(value, _)| value).unwrap_or_default()
+}
+
+/// Some stored lines of one run, as they go to every lane.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// Whose.
+    pub(crate) unit: Name,
+    /// The name echo shows.
+    pub(crate) target: Name,
+    /// The name for other logs, where it is not the unit's; empty: it is.
+    pub(crate) tag: String,
+    /// The facility for other logs.
+    pub(crate) facility: u8,
+    /// In stored form.
+    pub(crate) text: Vec<u8>,
+    /// Where they are kept until they are out.
+    pub(super) mark: Option<Mark>,
+}
+
+impl Lines {
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
+    }
+}
+
+/// Told by a record's lines when nobody needs them any more.
+#[derive(Debug)]
+pub(super) struct Mark {
+    memory: Arc<File>,
+    record: u64,
+    done: Arc<AtomicBool>,
+    /// What an earlier logger had written of it.
+    before: Option<Progress>,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Release);
+    }
+}
+
+impl Mark {
+    /// Bytes of it that are in its file already, and, if that is still this one, the size the
+    /// file had before something was added that may be whole or not.
+    pub(super) fn begins(&self, inode: u64) -> (usize, Option<u64>) {
+        let Some(before) = self.before else { return (0, None) };
+        let written = usize::try_from(before.written).unwrap_or(usize::MAX);
+        (written, Some(before.size).filter(|_| before.inode == inode && inode != 0))
+    }
+
+    /// So many bytes are in their file; the next go to this one, which is so large.
+    pub(super) fn goes_on(&self, written: usize, inode: u64, size: u64) {
+        let written = u64::try_from(written).unwrap_or(u64::MAX);
+        let progress = Progress { record: self.record, written, inode, size };
+        // Memory refuses only where there is none left: then a kill may double a line.
+        let _ = put(&self.memory, PROGRESS_AT, &progress);
+    }
+}
+
+/// The logger's part.
+#[derive(Debug)]
+pub(super) struct Intake {
+    memory: Arc<File>,
+    into: OwnedFd,
+    out: OwnedFd,
+    /// Where copies go to be read.
+    copy: (OwnedFd, OwnedFd),
+    head: Head,
+    waiting: VecDeque<(u64, Arc<AtomicBool>)>,
+}
+
+impl Intake {
+    /// Goes on where the logger before was killed; also what it had taken and not yet written.
+    pub(super) fn new(stage: Stage) -> io::Result<(Intake, Vec<Lines>)> {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        // As many pieces fit into the one as into the other.
+        let size = fcntl(&stage.into, FcntlArg::F_GETPIPE_SZ)?;
+        fcntl(&write, FcntlArg::F_SETPIPE_SZ(size))?;
+        let memory = Arc::new(File::from(stage.memory.into_inner()));
+        let mut head: Head = get(&memory, 0);
+        if head.bytes > 0 && device::unread(&stage.out)? > 0 {
+            head.end = head.next;
+        }
+        (head.bytes, head.next) = (0, 0);
+        let mut intake = Intake {
+            memory,
+            into: stage.into.into_inner(),
+            out: stage.out.into_inner(),
+            copy: (read, write),
+            head,
+            waiting: VecDeque::new(),
+        };
+        put(&intake.memory, 0, &intake.head)?;
+        intake.clear();
+        let left = intake.left();
+        Ok((intake, left))
+    }
+
+    /// Empties the stage pipe.
+    fn clear(&self) {
+        let mut bytes = vec![0; limit::READ];
+        while nix::unistd::read(&self.out, &mut bytes).is_ok_and(|count| count > 0) {}
+    }
+
+    /// The records that are not done.
+    fn left(&mut self) -> Vec<Lines> {
+        let progress: Progress = get(&self.memory, PROGRESS_AT);
+        let (mut at, mut left) = (self.head.first, Vec::new());
+        while at < self.head.end {
+            let Some((record, after)) = self.record(at) else { break };
+            if at >= progress.record {
+                let before = (at == progress.record).then_some(progress);
+                let mark = self.mark(at, after, before);
+                let Record { unit, target, tag, text } = record;
+                // They go to files, which have no facility.
+                let facility = DAEMON;
+                left.push(Lines { unit, target, tag, facility, text, mark: Some(mark) });
+            }
+            at = after;
+        }
+        if left.is_empty() {
+            self.head.first = self.head.end;
+        }
+        left
+    }
+
+    fn mark(&mut self, at: u64, after: u64, before: Option<Progress>) -> Mark {
+        let done = Arc::new(AtomicBool::new(false));
+        self.waiting.push_back((after, Arc::clone(&done)));
+        Mark { memory: Arc::clone(&self.memory), record: at, done, before }
+    }
+
+    fn record(&self, at: u64) -> Option<(Record, u64)> {
+        let mut length = [0; 8];
+        self.ring(at, 8, |place, range| {
+            let part = length.get_mut(range).ok_or(ErrorKind::InvalidData)?;
+            self.memory.read_exact_at(part, place)
+        })
+        .ok()?;
+        let length = u64::from_le_bytes(length);
+        if length > limit::STAGE {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        self.ring(at + 8, length, |place, range| {
+            let part = bytes.get_mut(range).ok_or(ErrorKind::InvalidData)?;
+            self.memory.read_exact_at(part, place)
+        })
+        .ok()?;
+        Some((postcard::from_bytes(&bytes).ok()?, at + 8 + length))
+    }
+
+    /// The one or two pieces that so many bytes from there on are in.
+    fn ring(
+        &self,
+        at: u64,
+        length: u64,
+        mut piece: impl FnMut(u64, std::ops::Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let size = |number: u64| usize::try_from(number).map_err(Error::other);
+        let place = at % limit::STAGE;
+        let first = length.min(limit::STAGE - place);
+        piece(RECORDS_AT + place, 0..size(first)?)?;
+        if first < length {
+            piece(RECORDS_AT, size(first)?..size(length)?)?;
+        }
+        Ok(())
+    }
+
+    /// What the pipe holds, and stays in it. 0: it is empty, and everybody has gone.
+    pub(super) fn look(&self, pipe: &OwnedFd, bytes: &mut [u8]) -> nix::Result<usize> {
+        let most = bytes.len().min(limit::READ);
+        let seen = tee(pipe, &self.copy.1, most, SpliceFFlags::SPLICE_F_NONBLOCK)?;
+        let mut length = 0;
+        while length < seen {
+            let rest = bytes.get_mut(length..).unwrap_or_default();
+            match nix::unistd::read(&self.copy.0, rest) {
+                Ok(0) | Err(nix::errno::Errno::EAGAIN) => break,
+                Ok(count) => length += count,
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(length)
+    }
+
+    /// Takes the first bytes out of the pipe, once these lines, which they make, are in memory.
+    /// An error: nothing was taken.
+    pub(super) fn take(&mut self, pipe: &OwnedFd, bytes: usize, lines: &Lines) -> io::Result<Mark> {
+        self.forget_done();
+        let record = Record {
+            unit: lines.unit.clone(),
+            target: lines.target.clone(),
+            tag: lines.tag.clone(),
+            text: lines.text.clone(),
+        };
+        let record = postcard::to_allocvec(&record).map_err(Error::other)?;
+        let length = record.len() as u64;
+        let at = self.head.end;
+        let after = at + 8 + length;
+        if after - self.head.first > limit::STAGE {
+            return Err(Error::from(ErrorKind::OutOfMemory));
+        }
+        let whole = [&length.to_le_bytes()[..], &record].concat();
+        self.ring(at, whole.len() as u64, |place, range| {
+            self.memory.write_all_at(whole.get(range).unwrap_or_default(), place)
+        })?;
+        (self.head.next, self.head.bytes) = (after, bytes as u64);
+        put(&self.memory, 0, &self.head)?;
+        let mut left = bytes;
+        while left > 0 {
+            match splice(pipe, None, &self.into, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
+                Ok(0) => break,
+                Ok(count) => left = left.saturating_sub(count),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) if left == bytes => {
+                    (self.head.next, self.head.bytes) = (0, 0);
+                    put(&self.memory, 0, &self.head)?;
+                    return Err(error.into());
+                }
+                // Full: more pieces than it has places for. They are in memory already.
+                Err(_) => self.clear(),
+            }
+        }
+        (self.head.end, self.head.next, self.head.bytes) = (after, 0, 0);
+        put(&self.memory, 0, &self.head)?;
+        self.clear();
+        Ok(self.mark(at, after, None))
+    }
+
+    /// Room for what comes.
+    fn forget_done(&mut self) {
+        while let Some((after, done)) = self.waiting.front() {
+            if !done.load(Ordering::Acquire) {
+                return;
+            }
+            self.head.first = *after;
+            self.waiting.pop_front();
+        }
+    }
+}

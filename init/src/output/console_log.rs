@@ -1,0 +1,278 @@
+//! What init itself says: one line each, never blocking, never without end.
+//!
+//! On a machine to the console (the kernel log where there is none), elsewhere to
+//! stderr; to a file through [`crate::output::console_writer`]. What units print is the logger's and never
+//! comes through here.
+
+use crate::base::limit;
+use crate::base::mount_table::{self, Ground};
+use crate::boot;
+use crate::output::console_writer;
+use crate::sys::no_linger::impatiently;
+use groundstate_units::text::encoding::acts;
+use groundstate_units::text::time::Time;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::write;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// How much it matters. `groundstate.log=LEVEL` names the least that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// For who looks for a bug.
+    Debug,
+    /// The course of things.
+    Info,
+    /// Not as wanted; init goes on.
+    Warning,
+    /// Something is lost.
+    Error,
+}
+
+impl Level {
+    /// From the kernel command line.
+    pub(crate) fn named(word: &str) -> Option<Level> {
+        match word {
+            "debug" => Some(Level::Debug),
+            "info" => Some(Level::Info),
+            "warning" | "warn" => Some(Level::Warning),
+            "error" | "err" => Some(Level::Error),
+            _ => None,
+        }
+    }
+
+    /// The kernel log's number, see syslog(2).
+    fn priority(self) -> u8 {
+        match self {
+            Level::Debug => 7,
+            Level::Info => 6,
+            Level::Warning => 4,
+            Level::Error => 3,
+        }
+    }
+}
+
+/// Where lines go.
+enum Outlet {
+    /// A fresh open of our own, O_NONBLOCK.
+    Own(OwnedFd),
+    /// /dev/kmsg, which wants a priority.
+    Kernel(OwnedFd),
+    /// Inherited stderr, a file in memory: never waits.
+    File,
+    /// Inherited stderr, a file on a disk, of somebody else, or of nobody known: may wait for ever.
+    Scribe,
+    /// Inherited stderr, a socket.
+    Socket,
+    /// Inherited stderr that could not be opened anew: written to when it says it can.
+    Shared,
+    /// Nowhere.
+    None,
+}
+
+/// The one mouth.
+pub(crate) struct Voice {
+    outlet: Outlet,
+    least: Level,
+    allowance: u32,
+    counted_from: Time,
+    dropped: u64,
+    /// All that were not said so far, for whatever reason.
+    pub(crate) not_said: u64,
+    /// Whole lines that are not written yet, at most PIPE_BUF bytes.
+    unsaid: Vec<u8>,
+    is_terminal: bool,
+}
+
+impl Voice {
+    /// Of an init of this kind, saying what matters at least this much.
+    pub(crate) fn of(mode: boot::Mode, least: Option<Level>) -> Voice {
+        let mut voice =
+            if mode == boot::Mode::Machine { Voice::console() } else { Voice::stderr() };
+        voice.least = least.unwrap_or(voice.least);
+        voice
+    }
+
+    /// To stderr.
+    pub(crate) fn stderr() -> Voice {
+        Voice::with(stderr_outlet())
+    }
+
+    /// To the console of a machine.
+    pub(crate) fn console() -> Voice {
+        let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        Voice::with(match open("/dev/console", how, Mode::empty()) {
+            Ok(fd) => Outlet::Own(fd),
+            Err(_) => match open("/dev/kmsg", how, Mode::empty()) {
+                Ok(fd) => Outlet::Kernel(fd),
+                Err(_) => stderr_outlet(),
+            },
+        })
+    }
+
+    fn with(outlet: Outlet) -> Voice {
+        let is_terminal = match &outlet {
+            Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
+            Outlet::Kernel(_)
+            | Outlet::File
+            | Outlet::Scribe
+            | Outlet::Socket
+            | Outlet::Shared
+            | Outlet::None => false,
+        };
+        Voice {
+            outlet,
+            unsaid: Vec::new(),
+            is_terminal,
+            least: Level::Info,
+            allowance: limit::LINES_AT_ONCE,
+            counted_from: Time::ZERO,
+            dropped: 0,
+            not_said: 0,
+        }
+    }
+
+    /// One line, without its newline. What a terminal would act on is shown as `?`.
+    pub(crate) fn say(&mut self, now: Time, level: Level, text: fmt::Arguments<'_>) {
+        if level < self.least {
+            return;
+        }
+        if !self.allowed(now) {
+            self.dropped = self.dropped.saturating_add(1);
+            self.not_said = self.not_said.saturating_add(1);
+            return;
+        }
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            self.put(Level::Warning, &format!("{dropped} lines not said: too many at once"));
+        }
+        let text: String =
+            text.to_string().chars().map(|c| if acts(c) { '?' } else { c }).collect();
+        self.put(level, &text);
+    }
+
+    fn allowed(&mut self, now: Time) -> bool {
+        let whole = now.since(self.counted_from).as_secs();
+        if whole > 0 {
+            let more =
+                u32::try_from(whole).unwrap_or(u32::MAX).saturating_mul(limit::LINES_A_SECOND);
+            self.allowance = self.allowance.saturating_add(more).min(limit::LINES_AT_ONCE);
+            self.counted_from = now;
+        }
+        let yes = self.allowance > 0;
+        self.allowance = self.allowance.saturating_sub(1);
+        yes
+    }
+
+    fn put(&mut self, level: Level, text: &str) {
+        // A line longer than PIPE_BUF could block in the middle on an inherited pipe.
+        let mut line = format!("groundstate: {text}").into_bytes();
+        line.truncate(libc::PIPE_BUF - 8);
+        line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
+        // What can not be said is lost, and counted: there is nobody to tell.
+        let said = match &self.outlet {
+            Outlet::Own(_) | Outlet::File | Outlet::Scribe | Outlet::Shared => {
+                if self.unsaid.len() + line.len() > libc::PIPE_BUF {
+                    self.flush();
+                }
+                self.unsaid.append(&mut line);
+                true
+            }
+            Outlet::Kernel(fd) => {
+                let mut with = format!("<{}>", level.priority()).into_bytes();
+                with.append(&mut line);
+                write(fd, &with).is_ok()
+            }
+            Outlet::Socket => {
+                let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                send(std::io::stderr().as_fd().as_raw_fd(), &line, how).is_ok()
+            }
+            Outlet::None => true,
+        };
+        self.not_said = self.not_said.saturating_add(u64::from(!said));
+    }
+
+    /// Writes what was said. Before each wait: a burst of lines is one write and not hundreds.
+    pub(crate) fn flush(&mut self) {
+        if self.unsaid.is_empty() {
+            return;
+        }
+        let stderr = std::io::stderr();
+        let written = match &self.outlet {
+            Outlet::Own(fd) => write(fd, &self.unsaid),
+            Outlet::File => write(stderr.as_fd(), &self.unsaid),
+            Outlet::Scribe => console_writer::say(&self.unsaid),
+            Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
+            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => Ok(self.unsaid.len()),
+        };
+        let rest = self.unsaid.get(written.unwrap_or(0)..).unwrap_or_default();
+        let lines = rest.iter().fold(0, |lines: u64, byte| lines + u64::from(*byte == b'\n'));
+        self.not_said = self.not_said.saturating_add(lines);
+        self.unsaid.clear();
+    }
+}
+
+impl Drop for Voice {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+fn stderr_outlet() -> Outlet {
+    let stderr = std::io::stderr();
+    if fcntl(&stderr, FcntlArg::F_GETFD).is_err() {
+        return Outlet::None;
+    }
+    if getsockopt(&stderr, sockopt::SockType).is_ok() {
+        return Outlet::Socket;
+    }
+    let ground = mount_table::ground_of(stderr.as_fd());
+    if !matches!(ground, Some(Ground::Memory | Ground::Here)) {
+        // Opening it anew, or asking what it is, may wait by itself.
+        return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
+            Ok(_) => Outlet::Shared,
+            Err(_) => by_scribe(),
+        };
+    }
+    let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
+    if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
+        return if ground == Some(Ground::Memory) { Outlet::File } else { by_scribe() };
+    }
+    let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    match open("/proc/self/fd/2", how, Mode::empty()) {
+        Ok(fd) => Outlet::Own(fd),
+        Err(_) => Outlet::Shared,
+    }
+}
+
+fn by_scribe() -> Outlet {
+    console_writer::is_needed();
+    Outlet::Scribe
+}
+
+/// What of it is taken at once by a descriptor that waits and that others have too: there may be room
+/// for less than all, or none any more.
+fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
+    let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
+    match poll(&mut asked, PollTimeout::ZERO) {
+        Ok(1) => impatiently(|| write(fd, bytes)),
+        _ => Ok(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::no_linger::tests::comes_to_an_end;
+
+    #[test]
+    fn more_than_there_is_room_for_holds_up_nobody() {
+        comes_to_an_end(|| {
+            let (_read, write) = std::io::pipe().unwrap();
+            let _ = write_now(write.as_fd(), &[b'x'; 1 << 20]);
+        });
+    }
+}

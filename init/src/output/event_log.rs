@@ -1,0 +1,284 @@
+//! The event log: the last lines of what happened, in memory, numbered.
+//!
+//! The machine says what changed; here it gets a number, a time, and the line that
+//! caused it. Who reads it (`initctl events`) may come late and may miss lines that
+//! have fallen out: the numbers show it.
+
+use crate::base::limit;
+use crate::state::carried;
+use crate::state::table::Table;
+use groundstate_units::machine::action::Note;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::reason::{Reason, State};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// From 1, without gaps.
+    pub(crate) seq: u64,
+    /// CLOCK_REALTIME.
+    pub(crate) wall: Duration,
+    /// CLOCK_MONOTONIC.
+    pub(crate) at: Time,
+    /// `state`, `fire`; for init itself `boot`, `set-target` …
+    pub(crate) event: &'static str,
+    /// The trigger that fired.
+    pub(crate) trigger: Option<Name>,
+    /// What changed; None: nothing but init itself was concerned.
+    pub(crate) note: Option<Note>,
+    /// The line this one follows from.
+    pub(crate) cause: Option<u64>,
+}
+
+/// The same as it is kept: thousands of them are.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// Nanoseconds.
+    wall: u64,
+    at: Time,
+    /// 0: none.
+    cause: u64,
+    said: Said,
+}
+
+/// One of a known few.
+type Word = &'static str;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// init itself was concerned.
+    Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
+    /// A unit was. The run is 0 where none is meant.
+    Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
+    /// A trigger fired, and something came of it.
+    Fired(Name),
+}
+
+/// What a step was about, where that is a line too.
+#[derive(Debug)]
+pub(crate) enum Occasion {
+    /// init itself; one of a known few words.
+    Own(&'static str),
+    /// This trigger fired; a line only where something came of it.
+    Fired(Name),
+}
+
+impl Kept {
+    fn entry(&self, seq: u64) -> Entry {
+        let mut trigger = None;
+        let (event, note) = match &self.said {
+            Said::Own(event) => (*event, None),
+            Said::Fired(name) => {
+                trigger = Some(name.clone());
+                ("fire", None)
+            }
+            Said::Unit { name, run, from, to, reason } => {
+                let run = (*run != 0).then_some(RunId(*run));
+                let reason = reason.as_deref().cloned();
+                ("state", Some(Note { unit: name.clone(), run, from: *from, to: *to, reason }))
+            }
+        };
+        let cause = (self.cause != 0).then_some(self.cause);
+        let wall = Duration::from_nanos(self.wall);
+        Entry { seq, wall, at: self.at, event, trigger, note, cause }
+    }
+}
+
+/// What a step changed, the unit it was about before all others, and what has a reason of its
+/// own before what only follows from another unit: the first line is the cause of the others.
+pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
+    let follows = |note: &Note| {
+        matches!(note.reason, Some(Reason::Dependency { .. } | Reason::Inactive { .. }))
+    };
+    notes.sort_by_key(|note| (Some(&note.unit) != subject, follows(note)));
+}
+
+/// The last [`limit::EVENTS`] lines.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct History {
+    #[serde(skip)]
+    pub(crate) kept: Table<u64, Kept>,
+    last: u64,
+    /// Last line of each run that is up; now and then of some more.
+    #[serde(skip)]
+    pub(crate) of_run: Table<RunId, u64>,
+    /// Of so many when those that are over were last looked for.
+    #[serde(skip)]
+    up: usize,
+}
+
+impl History {
+    /// Number of the last line; 0: none yet.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The lines after `seq` that are still here, oldest first.
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Entry> {
+        let kept = self.kept.range(seq.saturating_add(1)..);
+        kept.map(|(seq, kept)| kept.entry(*seq))
+    }
+
+    /// What one step changed. What `occasion` says is a line too, and the cause of the changes.
+    /// `about` is the run the step was about: its last line is the cause of the first line here,
+    /// and the first line the cause of the others. Runs that are not `up` any more are forgotten
+    /// in the end.
+    pub(crate) fn add(
+        &mut self,
+        at: Time,
+        wall: Duration,
+        occasion: Option<Occasion>,
+        about: Option<RunId>,
+        notes: Vec<Note>,
+        up: impl Fn(RunId) -> bool,
+    ) {
+        let occasion = match occasion {
+            Some(Occasion::Own(word)) => Some(Said::Own(word)),
+            Some(Occasion::Fired(name)) => (!notes.is_empty()).then_some(Said::Fired(name)),
+            None => None,
+        };
+        let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
+        let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+        let mut first = true;
+        let changes = notes.into_iter().map(|note| {
+            let Note { unit: name, run, from, to, reason } = note;
+            let run = run.map_or(0, |run| run.0);
+            Said::Unit { name, run, from, to, reason: reason.map(Box::new) }
+        });
+        for said in occasion.into_iter().chain(changes) {
+            self.last = self.last.saturating_add(1);
+            if let Said::Unit { run: run @ 1.., .. } = &said {
+                self.of_run.insert(RunId(*run), self.last);
+            }
+            if self.kept.len() >= limit::EVENTS
+                && let Some(first) = self.kept.keys().next().copied()
+            {
+                self.kept.remove(&first);
+            }
+            self.kept.insert(self.last, Kept { wall, at, cause: cause.unwrap_or(0), said });
+            if first {
+                (cause, first) = (Some(self.last), false);
+            }
+        }
+        // Rarely, for each of them is looked at.
+        if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
+            self.of_run.retain(|run, _| up(*run));
+            self.up = self.of_run.len();
+        }
+    }
+
+    /// The run is over; nothing will follow from it.
+    pub(crate) fn forget(&mut self, run: RunId) {
+        self.of_run.remove(&run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(run: u64) -> Note {
+        Note {
+            unit: Name::new("a").expect("a name"),
+            run: Some(RunId(run)),
+            from: State::Starting,
+            to: State::Running,
+            reason: None,
+        }
+    }
+
+    fn add(history: &mut History, about: Option<u64>, notes: Vec<Note>) {
+        history.add(Time::ZERO, Duration::ZERO, None, about.map(RunId), notes, |_| true);
+    }
+
+    #[test]
+    fn a_line_names_the_line_it_follows_from() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1), note(2)]);
+        add(&mut history, Some(2), vec![note(2), note(3)]);
+        let causes: Vec<_> = history.after(0).map(|entry| (entry.seq, entry.cause)).collect();
+        assert_eq!(causes, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+    }
+
+    #[test]
+    fn what_failed_is_told_before_what_follows_from_it() {
+        let name = |name| Name::new(name).expect("a name");
+        let failed = |unit, reason| {
+            let (from, to) = (State::Running, State::Failed);
+            Note { unit: name(unit), run: None, from, to, reason: Some(reason) }
+        };
+        let told = |notes: &[Note]| notes.iter().map(|note| note.unit.clone()).collect::<Vec<_>>();
+        let gone = || Reason::Dependency { target: name("c"), unit: name("c") };
+        let mut notes = vec![
+            failed("a", gone()),
+            failed("b", Reason::StartTimeout),
+            failed("c", Reason::Watchdog),
+        ];
+        cause_first(&mut notes, None);
+        assert_eq!(told(&notes), [name("b"), name("c"), name("a")]);
+        cause_first(&mut notes, Some(&name("c")));
+        assert_eq!(told(&notes), [name("c"), name("b"), name("a")]);
+    }
+
+    #[test]
+    fn what_a_trigger_started_follows_from_its_firing() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1)]);
+        let fired = |history: &mut History, notes| {
+            let name = Name::new("tick").expect("a name");
+            let fired = Some(Occasion::Fired(name));
+            history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes, |_| true);
+        };
+        fired(&mut history, vec![note(2)]);
+        fired(&mut history, Vec::new());
+        let lines: Vec<_> = history.after(1).collect();
+        let told: Vec<_> = lines.iter().map(|line| (line.event, line.cause)).collect();
+        assert_eq!(told, [("fire", Some(1)), ("state", Some(2))]);
+        let trigger = lines.first().and_then(|line| line.trigger.as_ref());
+        assert_eq!(trigger.map(Name::as_str), Some("tick"));
+    }
+
+    #[test]
+    fn old_lines_fall_out_and_the_numbers_go_on() {
+        let mut history = History::default();
+        for _ in 0..limit::EVENTS + 5 {
+            add(&mut history, None, vec![note(1)]);
+        }
+        assert_eq!(history.after(0).count(), limit::EVENTS);
+        assert_eq!(history.after(0).next().map(|entry| entry.seq), Some(6));
+        assert_eq!(history.after(history.last()).count(), 0);
+    }
+    #[test]
+    fn of_runs_without_end_only_those_that_are_up_are_remembered() {
+        let mut history = History::default();
+        add(&mut history, None, vec![note(1)]);
+        // Of a virtual unit, of a trigger, of a start that was refused nobody says that it is over.
+        for run in 2..10_000 {
+            let up = |other: RunId| [1, run].contains(&other.0);
+            history.add(Time::ZERO, Duration::ZERO, None, None, vec![note(run)], up);
+            assert!(history.of_run.len() <= limit::EVENTS, "{}", history.of_run.len());
+        }
+        add(&mut history, Some(1), vec![note(10_000)]);
+        let last = history.after(history.last() - 1).next().expect("a line");
+        assert_eq!(last.cause, Some(1), "one that is up is remembered however long it is");
+    }
+
+    #[test]
+    fn more_runs_than_lines_that_are_all_up_are_not_looked_at_with_each_line() {
+        let (mut history, looks) = (History::default(), std::cell::Cell::new(0));
+        let most = 4 * limit::EVENTS;
+        for run in 1..=most as u64 {
+            let up = |_| {
+                looks.set(looks.get() + 1);
+                true
+            };
+            history.add(Time::ZERO, Duration::ZERO, None, None, vec![note(run)], up);
+        }
+        assert_eq!(history.of_run.len(), most);
+        assert!(looks.get() < 2 * most, "{}", looks.get());
+    }
+}

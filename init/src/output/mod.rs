@@ -1,0 +1,8 @@
+//! Lines and notes that init writes about itself, and its records of past events.
+
+pub(crate) mod boot_timings;
+pub(crate) mod console_log;
+pub(crate) mod console_writer;
+pub(crate) mod event_log;
+pub(crate) mod oom_score;
+pub(crate) mod parent_notify;

@@ -1,0 +1,230 @@
+//! The settings of a run's cgroup: which controllers they need, switching those on from our
+//! own cgroup down, and writing the files. Documentation/admin-guide/cgroup-v2.rst.
+//!
+//! A cgroup whose children have controllers may hold no process itself, but for the root
+//! ("no internal processes"). Init is in the one all others are below; where the kernel
+//! insists it moves out of the way, to a cgroup of its own beside those of the runs.
+
+use super::{disk, group};
+use crate::sys::Pid;
+use groundstate_units::spec::{Cgroup, OomPolicy, Particular};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
+use nix::unistd::{FchownatFlags, Gid, Uid, fchownat};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The cgroup of init itself, where others have to be rid of it.
+pub(super) const OWN: &str = "init";
+
+/// What a run wants of its cgroup.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish<'a> {
+    /// Of the unit; None: nothing.
+    pub(crate) particular: Option<&'a Particular>,
+    /// To whom it is left, if it is.
+    pub(crate) owner: (Option<u32>, Option<u32>),
+    /// A command of init's beside the processes of the unit.
+    pub(crate) helper: bool,
+}
+
+impl Wish<'_> {
+    fn cgroup(&self) -> Option<&Cgroup> {
+        self.particular.map(|particular| &particular.cgroup)
+    }
+
+    /// The cgroups between ours and the run's.
+    pub(super) fn slice(&self) -> &str {
+        self.cgroup().map_or("", |cgroup| cgroup.slice.as_str())
+    }
+
+    /// A limit that can not be set is said, and no more.
+    pub(super) fn is_lenient(&self) -> bool {
+        self.particular.is_some_and(|particular| particular.lenient)
+    }
+
+    /// Files and what is to stand in them.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let Some(particular) = self.particular else { return Vec::new() };
+        let mut settings = particular.cgroup.settings.clone();
+        if particular.ending.oom_policy == OomPolicy::Kill {
+            settings.push(("memory.oom.group".to_string(), "1".to_string()));
+        }
+        settings
+    }
+
+    pub(super) fn delegates(&self) -> bool {
+        self.cgroup().is_some_and(|cgroup| cgroup.delegate)
+    }
+
+    /// Its memory is watched: a kill for want of it is to be told.
+    pub(super) fn counts_memory(&self) -> bool {
+        self.settings().iter().any(|(file, _)| file.starts_with("memory."))
+    }
+}
+
+/// The controllers that have these files.
+pub(super) fn needed(settings: &[(String, String)]) -> BTreeSet<&str> {
+    settings.iter().filter_map(|(file, _)| file.split('.').next()).collect()
+}
+
+/// Those that can be had at all.
+pub(super) fn available(base: BorrowedFd<'_>) -> BTreeSet<String> {
+    let text = group::read(base, "cgroup.controllers", 4096).unwrap_or_default();
+    text.split_whitespace().map(str::to_string).collect()
+}
+
+/// Switches one on for the cgroups below each of `path`, from `base` down.
+pub(super) fn enable(
+    base: BorrowedFd<'_>,
+    own: &str,
+    slice: &str,
+    controller: &str,
+) -> io::Result<()> {
+    let mut path = own.to_string();
+    let mut paths = vec![".".to_string(), path.clone()];
+    for name in slice.split('/').filter(|name| !name.is_empty()) {
+        path = format!("{path}/{name}");
+        paths.push(path.clone());
+    }
+    for path in paths {
+        let file = format!("{path}/cgroup.subtree_control");
+        let on = group::read(base, &file, 4096)?;
+        if on.split_whitespace().any(|one| one == controller) {
+            continue;
+        }
+        let text = format!("+{controller}");
+        match group::write(base, &file, &text) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && path == "." => {
+                step_aside(base, own)?;
+                group::write(base, &file, &text)?;
+            }
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+/// Init and its helpers leave the cgroup the others are below. As PID 1 it takes along
+/// whoever is there too: all of them are its own.
+fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
+    let name = format!("{own}/{OWN}");
+    if let Err(error) = group::make(base, &name)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error);
+    }
+    let init = nix::unistd::getpid();
+    let is_ours = |pid: &i32| {
+        let stat = crate::base::procfs::stat(Pid::from_raw(*pid));
+        init.as_raw() == 1
+            || *pid == init.as_raw()
+            || stat.is_some_and(|stat| stat.parent == init.as_raw())
+    };
+    let procs = format!("{name}/cgroup.procs");
+    for pid in group::own_processes(base, ".").iter().filter(|pid| is_ours(pid)) {
+        match group::write(base, &procs, &pid.to_string()) {
+            // It has ended.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes one setting of the cgroup `name`.
+pub(super) fn set(parent: BorrowedFd<'_>, name: &str, file: &str, text: &str) -> io::Result<()> {
+    group::write(parent, &format!("{name}/{file}"), &meant(file, text)?)
+}
+
+/// Percentages are of what there is; a path of a disk stands for its number.
+fn meant(file: &str, text: &str) -> io::Result<String> {
+    if let Some(percentage) = text.strip_suffix('%') {
+        let whole = if file.starts_with("memory.") { memory()? } else { processes()? };
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let hundredths = hundredths(percentage).ok_or_else(invalid)?;
+        let part = u128::from(whole) * u128::from(hundredths) / 10_000;
+        return Ok(part.to_string());
+    }
+    if let Some((path, rest)) = text.split_once(' ')
+        && path.starts_with('/')
+    {
+        let (major, minor) = disk::numbers(path)?;
+        return Ok(format!("{major}:{minor} {rest}"));
+    }
+    Ok(text.to_string())
+}
+
+fn hundredths(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let scale = if fraction.len() == 1 { 10 } else { 1 };
+    whole.parse::<u64>().ok()?.checked_mul(100)?.checked_add(fraction.parse::<u64>().ok()? * scale)
+}
+
+fn first_number(text: &str) -> io::Result<u64> {
+    let number = text.split_whitespace().find_map(|word| word.parse().ok());
+    number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
+}
+
+fn memory() -> io::Result<u64> {
+    Ok(first_number(&std::fs::read_to_string("/proc/meminfo")?)?.saturating_mul(1024))
+}
+
+fn processes() -> io::Result<u64> {
+    first_number(&std::fs::read_to_string("/proc/sys/kernel/pid_max")?)
+}
+
+/// The unit's user may make cgroups below its own.
+pub(super) fn hand_over(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    owner: (Option<u32>, Option<u32>),
+) -> io::Result<()> {
+    let (uid, gid) = (owner.0.map(Uid::from_raw), owner.1.map(Gid::from_raw));
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    for file in ["", "/cgroup.procs", "/cgroup.threads", "/cgroup.subtree_control"] {
+        let path = format!("{name}{file}");
+        fchownat(parent, path.as_str(), uid, gid, FchownatFlags::AT_SYMLINK_NOFOLLOW)?;
+    }
+    // They are ended and removed in one turn of the loop: no user may make that a long one. Kernels
+    // before Linux 4.14 know no limit.
+    let _ =
+        group::write(parent, &format!("{name}/cgroup.max.descendants"), &group::NESTED.to_string());
+    let directory = Mode::from_bits_truncate(0o755);
+    fchmodat(parent, name, directory, FchmodatFlags::FollowSymlink)?;
+    Ok(())
+}
+
+/// How often the kernel has killed in it for want of memory.
+pub(super) fn kills(parent: BorrowedFd<'_>, name: &str) -> u64 {
+    let text = group::read(parent, &format!("{name}/memory.events"), 4096).unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_name_their_controllers() {
+        let setting = |file: &str| (file.to_string(), "1".to_string());
+        let settings =
+            ["memory.max", "memory.high", "pids.max", "cpu.idle", "cpuset.cpus"].map(setting);
+        let needed: Vec<&str> = needed(&settings).into_iter().collect();
+        assert_eq!(needed, ["cpu", "cpuset", "memory", "pids"]);
+    }
+
+    #[test]
+    fn parts_are_of_what_there_is() {
+        let whole = memory().unwrap();
+        let half: u64 = meant("memory.max", "50%").unwrap().parse().unwrap();
+        assert!(half.abs_diff(whole / 2) <= 1);
+        let tenth: u64 = meant("pids.max", "12.5%").unwrap().parse().unwrap();
+        assert_eq!(tenth, processes().unwrap() / 8);
+        assert_eq!(meant("memory.max", "max").unwrap(), "max");
+        assert_eq!(meant("io.max", "8:0 wbps=1").unwrap(), "8:0 wbps=1");
+    }
+}

@@ -1,0 +1,234 @@
+//! Which processes belong to a run where there are no cgroups. What a run leaves behind becomes
+//! a child of init, its subreaper; so the living processes of a run are those init started for
+//! it, those it was left by it, and what descends from either.
+//!
+//! What was left is told by the mark it bears ([`super::rlimit_tag`]). Without one, by its session or process
+//! group; a daemon that made a session of its own is taken for the run whose process ended at that moment: that
+//! is how programs go into the background. It can be wrong where two runs do so at once.
+
+use super::pidfd_signal::Held;
+use super::rlimit_tag;
+use super::tracker::{Tracked, Tracker};
+use crate::base::procfs::{self, Stat};
+use crate::sys::child_setup::Limit;
+use crate::sys::{Pid, wait};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::ResourceLimit;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Tracker {
+    /// What programs of this run are given to bear, where there are no cgroups. None where its unit has asked for
+    /// that limit itself: what it asks for may be above the mark, and out of reach behind it.
+    pub(crate) fn mark(&self, run: RunId, asked: &[ResourceLimit]) -> Option<Limit> {
+        let mark = self.hierarchy.is_none().then(|| rlimit_tag::of(run))??;
+        asked.iter().all(|limit| u32::from(limit.resource) != mark.resource).then_some(mark)
+    }
+
+    /// A child was cloned for this run: whatever had its pid before is gone.
+    pub(super) fn has_begun(&mut self, run: RunId, pid: Pid) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // What is begun after a kill, an exec-stop-post, is not killed.
+        self.killed.remove(&run);
+        for (_, family) in self.families.iter_mut().filter(|(of, _)| **of != run) {
+            family.not_ours(pid);
+        }
+        // Or it is one that had been started, and is known.
+        if wait::is_made(pid) {
+            let family = self.families.get_or_default(run);
+            family.not_ours(pid);
+            family.add(pid);
+        }
+    }
+
+    /// As another image, without cgroups: what was killed is killed again, with what it has begun meanwhile.
+    pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // An exec-stop-post is begun after the kill.
+        let is_alone = |tracked: &Tracked| tracked.children.is_empty();
+        for run in killed {
+            if self.runs.get(&run).is_some_and(is_alone) {
+                self.kill(run);
+            }
+        }
+    }
+
+    /// After all of [`Tracker::ended`] and before any question about a run: finds the runs of processes that
+    /// have become children of init by that. It is one look at all children.
+    pub(crate) fn adopt_left(&mut self) {
+        // Runs whose processes have just ended, and when these began.
+        let parted = std::mem::take(&mut self.parted);
+        let reaped = std::mem::take(&mut self.reaped);
+        if self.hierarchy.is_some() {
+            return;
+        }
+        for pid in procfs::children().into_iter().map(Pid::from_raw) {
+            let known = |family: &Family| family.leads(pid.as_raw());
+            let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
+            if is_new || self.families.values().any(known) {
+                continue;
+            }
+            let Some(stat) = procfs::stat(pid) else { continue };
+            let band = || self.family_of(&stat);
+            let left =
+                || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
+            let mark = rlimit_tag::on(pid);
+            let marked = mark.filter(|run| self.families.contains_key(run));
+            // With the mark of a run that is over it was left by that, whoever ends now.
+            let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
+            if let Some(family) = run.and_then(|run| self.families.get_mut(&run)) {
+                family.add(pid);
+            }
+        }
+        self.kill_on(&parted);
+    }
+
+    /// The run it is of by its session, or as one of those init had begun.
+    pub(super) fn family_of(&self, stat: &Stat) -> Option<RunId> {
+        self.families.iter().find(|(_, family)| family.has(stat)).map(|(run, _)| *run)
+    }
+
+    /// What multiplies as it is killed has begun more meanwhile.
+    fn kill_on(&self, parted: &[(RunId, u64)]) {
+        let killed: BTreeSet<RunId> =
+            parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
+        for family in killed.iter().filter_map(|run| self.families.get(run)) {
+            family.signal(9, None);
+        }
+    }
+}
+
+/// The children of init that belong to one run.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Family {
+    /// Children of init, started or left, each with the moment it began.
+    heads: BTreeMap<i32, u64>,
+    /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
+    bands: BTreeSet<i32>,
+}
+
+impl Family {
+    /// A child of init, started for this run or left by it.
+    pub(super) fn add(&mut self, pid: Pid) {
+        let stat = procfs::stat(pid);
+        // Where there is no /proc no other process is ever compared with it.
+        let began = stat.map_or(0, |stat| stat.began);
+        self.heads.insert(pid.as_raw(), began);
+        let bands: BTreeSet<i32> = match stat {
+            // Started this moment: its session is made by the child itself.
+            Some(stat) if stat.parent == own() && stat.session == own_session() => {
+                [pid.as_raw()].into()
+            }
+            // 0: outside this pid namespace.
+            Some(stat) => [stat.session, stat.group].into_iter().filter(|n| *n > 1).collect(),
+            None => [pid.as_raw()].into(),
+        };
+        self.bands.extend(&bands);
+    }
+
+    /// It is reaped: its pid may be another's from now on. When it began, if it was ours.
+    pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
+        self.heads.remove(&pid.as_raw())
+    }
+
+    /// A new process has this pid: whatever had the number before is gone.
+    pub(super) fn not_ours(&mut self, pid: Pid) {
+        self.heads.remove(&pid.as_raw());
+        self.bands.remove(&pid.as_raw());
+    }
+
+    /// It is one of them, or in one of their sessions or groups.
+    pub(super) fn has(&self, stat: &Stat) -> bool {
+        self.heads.get(&stat.pid) == Some(&stat.began)
+            || self.bands.contains(&stat.session)
+            || self.bands.contains(&stat.group)
+    }
+
+    /// This child of init is one of them.
+    pub(super) fn leads(&self, pid: i32) -> bool {
+        self.heads.contains_key(&pid)
+    }
+
+    /// Nothing of it lives: what else there might be descends from a child of init.
+    pub(super) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// All that live, each with the moment it began. Without /proc: the children of init.
+    pub(super) fn living(&self) -> BTreeMap<i32, u64> {
+        let now = procfs::snapshot();
+        let heads = self.heads.keys().copied();
+        let mut members: BTreeSet<i32> =
+            heads.filter(|pid| self.is_head(now.get(pid), *pid)).collect();
+        members.extend(now.values().filter(|stat| self.has(stat)).map(|stat| stat.pid));
+        let mut below: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for stat in now.values() {
+            below.entry(stat.parent).or_default().push(stat.pid);
+        }
+        let mut due: Vec<i32> = members.iter().copied().collect();
+        while let Some(pid) = due.pop() {
+            let children = below.remove(&pid).unwrap_or_default();
+            due.extend(children.into_iter().filter(|child| members.insert(*child)));
+        }
+        members.remove(&own());
+        members.retain(|pid| now.get(pid).is_none_or(|stat| !stat.ended));
+        let began = |pid: i32| now.get(&pid).map_or(0, |stat| stat.began);
+        members.into_iter().map(|pid| (pid, began(pid))).collect()
+    }
+
+    /// Looked for once more, it is there still, and one of them. What began when that one did has lost its
+    /// parent meanwhile where it is init's.
+    fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
+        let stat = procfs::stat(Pid::from_raw(pid));
+        self.is_head(stat.as_ref(), pid)
+            || stat.is_some_and(|stat| {
+                let parent = stat.parent;
+                let is_of_them = self.has(&stat) || members.contains_key(&parent);
+                (is_of_them || parent == own()) && members.get(&pid) == Some(&stat.began)
+            })
+    }
+
+    /// The child of init with this pid is one of them, and not who has had it since: what is put again after a
+    /// crash is so before its end is heard. Nothing tells them apart where there is no /proc.
+    fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
+        let is_it = |began: &u64| *began == 0 || stat.is_none_or(|stat| stat.began == *began);
+        self.heads.get(&pid).is_some_and(is_it)
+    }
+
+    /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
+    pub(super) fn signal(&self, signal: u8, except: Option<Pid>) {
+        const ROUNDS: usize = 8;
+        let rounds = if signal == 9 { ROUNDS } else { 1 };
+        let mut done = BTreeSet::new();
+        for _ in 0..rounds {
+            let living = self.living();
+            let left: Vec<i32> = living.keys().copied().filter(|pid| !done.contains(pid)).collect();
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                if except.is_some_and(|except| except.as_raw() == pid) {
+                    done.insert(pid);
+                    continue;
+                }
+                let held = Held::of(pid);
+                if self.is_still(pid, &living) {
+                    held.signal(signal);
+                    done.insert(pid);
+                }
+            }
+        }
+    }
+}
+
+fn own() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+fn own_session() -> i32 {
+    nix::unistd::getsid(None).map_or(0, Pid::as_raw)
+}

@@ -1,0 +1,367 @@
+//! Real processes that try to get away, with cgroups and without. Where this machine gives us
+//! no cgroup v2 to write to, only the second way is run, and the test counts as not run.
+
+mod killed;
+mod left;
+mod marked;
+
+use super::Tracker;
+use super::controller::Wish;
+use crate::spawn::Verdict;
+use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
+use crate::sys::{Pid, process, wait};
+use groundstate_units::machine::event::RunId;
+use groundstate_units::text::name::Name;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::AddWatchFlags;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+const RUN: RunId = RunId(7);
+
+/// Both kinds of tracking. Where only the second is to be had the test says so.
+macro_rules! trackers {
+    () => {{
+        process::become_subreaper().unwrap();
+        let (found, why) = Tracker::new(false);
+        if why.is_some() {
+            crate::not_run!("no cgroups of the second kind here");
+        }
+        [found, Tracker::without_cgroups()]
+    }};
+}
+
+fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
+    let place = tracker.place(run, "under-test", Wish::default()).unwrap();
+    let words = ["/bin/sh", "-c", script];
+    let way = ways().last().unwrap();
+    let mut running = start(way, &plain(), &words, |request| request.place = place).unwrap();
+    tracker.started(run, running.pid);
+    assert_eq!(running.verdict(), Verdict::Executed);
+    running
+}
+
+/// Reaps our own child and whatever it left to us, as the loop does, until `done` says so.
+fn until(tracker: &mut Tracker, mut done: impl FnMut(&mut Tracker) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done(tracker) {
+        assert!(Instant::now() < deadline, "{:?}", tracker.tracking());
+        for pid in crate::base::procfs::children() {
+            let pid = Pid::from_raw(pid);
+            if !wait::is_made(pid) {
+                reap(tracker, pid);
+            }
+        }
+        if let Some(descriptor) = tracker.descriptor() {
+            let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::from(5u8)).unwrap();
+        }
+    }
+}
+
+fn reap(tracker: &mut Tracker, pid: Pid) {
+    if wait::peek_one(pid).unwrap().is_some() {
+        wait::reap(pid).unwrap();
+        tracker.ended(pid);
+        tracker.adopt_left();
+    }
+}
+
+/// The main process is reaped by us: `Running` must not do it again.
+fn end(tracker: &mut Tracker, mut running: Running) {
+    let pid = running.pid;
+    let deadline = Instant::now() + PATIENCE;
+    while wait::peek_one(pid).unwrap().is_none() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    running.end();
+    tracker.ended(pid);
+    tracker.adopt_left();
+}
+
+#[test]
+fn a_run_of_one_process_is_empty_when_it_is_reaped() {
+    if !is_alone("cgroup::tests::a_run_of_one_process_is_empty_when_it_is_reaped") {
+        return;
+    }
+    for mut tracker in trackers!() {
+        let running = run(&mut tracker, RUN, "exit 0");
+        assert_eq!(tracker.whose(running.pid), Some(RUN));
+        assert!(!tracker.is_empty(RUN));
+        end(&mut tracker, running);
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+        assert!(tracker.processes(RUN).is_empty());
+    }
+}
+
+#[test]
+fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
+    if !is_alone("cgroup::tests::what_takes_a_session_of_its_own_and_forks_twice_is_killed_too") {
+        return;
+    }
+    for mut tracker in trackers!() {
+        // The daemon shows by name that it is up; then the launcher goes.
+        let script = "(setsid sh -c 'sleep 600 >/dev/null 2>&1 & exec sleep 600' &) ; sleep 0.2";
+        let running = run(&mut tracker, RUN, script);
+        end(&mut tracker, running);
+        assert!(!tracker.is_empty(RUN), "{:?}", tracker.tracking());
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 2);
+        let daemons = tracker.processes(RUN);
+        for pid in &daemons {
+            assert_eq!(tracker.whose(Pid::from_raw(*pid)), Some(RUN), "{:?}", tracker.tracking());
+        }
+        tracker.kill(RUN);
+        let mut gone = false;
+        until(&mut tracker, |tracker| {
+            gone |= tracker.emptied().contains(&RUN);
+            gone
+        });
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn a_signal_reaches_all_but_the_one_left_out() {
+    if !is_alone("cgroup::tests::a_signal_reaches_all_but_the_one_left_out") {
+        return;
+    }
+    for mut tracker in trackers!() {
+        let running = run(&mut tracker, RUN, "sleep 600 & sleep 600 & wait");
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 3);
+        tracker.signal(RUN, 15, Some(running.pid));
+        // Its two children gone, the shell ends by itself, with the status of `wait`: 0.
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn a_crowd_that_keeps_forking_is_killed_as_one() {
+    if !is_alone("cgroup::tests::a_crowd_that_keeps_forking_is_killed_as_one") {
+        return;
+    }
+    for mut tracker in trackers!() {
+        let script = "trap '' TERM; i=0; while [ $i -lt 60 ]; do (while :; do sleep 600 & wait; done) & \
+                      i=$((i+1)); done; wait";
+        let running = run(&mut tracker, RUN, script);
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() > 60);
+        tracker.kill(RUN);
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| {
+            let empty = tracker.is_empty(RUN);
+            if !empty {
+                tracker.kill(RUN);
+            }
+            empty
+        });
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn children_in_sessions_of_their_own_are_killed_with_their_parent() {
+    if !is_alone("cgroup::tests::children_in_sessions_of_their_own_are_killed_with_their_parent") {
+        return;
+    }
+    for mut tracker in trackers!() {
+        let script =
+            "trap '' TERM; i=0; while [ $i -lt 40 ]; do setsid sleep 600 & i=$((i+1)); done; wait";
+        let running = run(&mut tracker, RUN, script);
+        until(&mut tracker, |tracker| tracker.processes(RUN).len() == 41);
+        tracker.kill(RUN);
+        end(&mut tracker, running);
+        until(&mut tracker, |tracker| {
+            tracker.is_empty(RUN) && crate::base::procfs::children().is_empty()
+        });
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn one_run_is_not_the_other() {
+    if !is_alone("cgroup::tests::one_run_is_not_the_other") {
+        return;
+    }
+    let other = RunId(8);
+    for mut tracker in trackers!() {
+        let first = run(&mut tracker, RUN, "sleep 600 & wait");
+        let second = run(&mut tracker, other, "sleep 600 & wait");
+        until(&mut tracker, |tracker| tracker.processes(other).len() == 2);
+        tracker.kill(RUN);
+        end(&mut tracker, first);
+        until(&mut tracker, |tracker| tracker.is_empty(RUN));
+        assert_eq!(tracker.whose(second.pid), Some(other));
+        assert_eq!(tracker.processes(other).len(), 2);
+        assert_eq!(tracker.whose(nix::unistd::getpid()), None);
+        tracker.kill(other);
+        end(&mut tracker, second);
+        tracker.forget(RUN);
+        tracker.forget(other);
+    }
+}
+
+#[test]
+fn two_inits_below_one_cgroup_do_not_meet() {
+    if !is_alone("cgroup::tests::two_inits_below_one_cgroup_do_not_meet") {
+        return;
+    }
+    let (mut first, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    let (mut second, _) = Tracker::new(false);
+    let running = run(&mut first, RUN, "exec sleep 600");
+    assert_eq!(second.whose(running.pid), None);
+    second.place(RUN, "under-test", Wish::default()).unwrap();
+    assert!(second.processes(RUN).is_empty());
+    second.kill(RUN);
+    assert!(wait::peek_one(running.pid).unwrap().is_none());
+    drop(running);
+    first.forget(RUN);
+    second.forget(RUN);
+}
+
+#[test]
+fn cgroups_that_a_service_made_are_removed_with_its_own() {
+    if !is_alone("cgroup::tests::cgroups_that_a_service_made_are_removed_with_its_own") {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    let running = run(&mut tracker, RUN, "exec sleep 600");
+    let path = crate::base::procfs::cgroup(running.pid).unwrap();
+    let root = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"]
+        .into_iter()
+        .find(|root| std::path::Path::new(&format!("{root}{path}/cgroup.procs")).exists())
+        .unwrap();
+    let own = format!("{root}{path}");
+    std::fs::create_dir_all(format!("{own}/a/b")).unwrap();
+    std::fs::write(format!("{own}/a/b/cgroup.procs"), running.pid.to_string()).unwrap();
+    assert_eq!(tracker.whose(running.pid), Some(RUN));
+    // Forgotten while something lives there: it goes when that has gone.
+    tracker.forget(RUN);
+    assert!(std::path::Path::new(&own).exists());
+    drop(running);
+    until(&mut tracker, |tracker| {
+        tracker.emptied();
+        !std::path::Path::new(&own).exists()
+    });
+}
+
+#[test]
+fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
+    if !is_alone("cgroup::tests::a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed") {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    for way in ways() {
+        let place = tracker.place(RUN, "under-test", Wish::default()).unwrap().unwrap();
+        let name = std::fs::read_link(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&*place.directory)
+        ));
+        let freeze = name.unwrap().join("cgroup.freeze");
+        std::fs::write(&freeze, "1").unwrap();
+        let mut running =
+            start(way, &plain(), &["/bin/true"], |request| request.place = Some(place)).unwrap();
+        tracker.started(RUN, running.pid);
+        assert_eq!(running.report.verdict(), Verdict::Pending);
+        // The next child is not held up.
+        let mut next = start(way, &plain(), &["/bin/true"], |_| {}).unwrap();
+        assert_eq!(next.verdict(), Verdict::Executed);
+        assert_eq!(running.report.verdict(), Verdict::Pending);
+        tracker.kill(RUN);
+        let verdict = running.verdict();
+        assert!(matches!(verdict, Verdict::Failed(_)), "{way:?} {verdict:?}");
+        end(&mut tracker, running);
+        assert!(tracker.is_empty(RUN));
+        tracker.forget(RUN);
+    }
+}
+
+#[test]
+fn a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it() {
+    if !is_alone(
+        "cgroup::tests::a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it",
+    ) {
+        return;
+    }
+    let (mut tracker, _) = Tracker::new(false);
+    let Some(path) = tracker.hierarchy.as_ref().map(|hierarchy| hierarchy.path.clone()) else {
+        return crate::not_run!("no cgroups of the second kind here");
+    };
+    let directories = || {
+        let entries = std::fs::read_dir(&path).unwrap().map(Result::unwrap);
+        let below = entries.filter(|entry| entry.file_type().unwrap().is_dir());
+        below.map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let [tested, other] = ["under-test", "other"].map(|name| Name::new(name).unwrap());
+    tracker.announce(&tested);
+    tracker.announce(&other);
+    while tracker.has_work_ahead() {
+        tracker.work_ahead();
+    }
+    assert_eq!(directories(), ["other.a1", "under-test.a2"].map(String::from).into());
+    let running = run(&mut tracker, RUN, "exit 0");
+    assert_eq!(tracker.whose(running.pid), Some(RUN));
+    assert!(crate::base::procfs::cgroup(running.pid).unwrap().ends_with("/under-test.a2"));
+    end(&mut tracker, running);
+    assert!(tracker.is_empty(RUN));
+    tracker.forget(RUN);
+    assert_eq!(directories(), ["other.a1".to_string()].into());
+    // A second run of the same unit has one of its own.
+    let again = RunId(8);
+    let running = run(&mut tracker, again, "exit 0");
+    assert_eq!(tracker.whose(running.pid), Some(again));
+    end(&mut tracker, running);
+    assert!(tracker.is_empty(again));
+    tracker.forget(again);
+    tracker.withdraw(&other);
+    assert_eq!(directories(), BTreeSet::new());
+}
+
+/// What stands for a cgroup's `memory.events`: any file changes alike.
+#[test]
+fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
+    let (mut tracker, _) = Tracker::new(false);
+    let Some(inotify) = &tracker.inotify else {
+        return crate::not_run!("no cgroups of the second kind here");
+    };
+    let file = std::env::temp_dir().join(format!("gs-memory-events-{}", std::process::id()));
+    std::fs::write(&file, "oom_kill 0\n").unwrap();
+    let watch = inotify.add_watch(&file, AddWatchFlags::IN_MODIFY).unwrap();
+    tracker.memory_watches.insert(watch, RUN);
+    std::fs::write(&file, "oom_kill 1\n").unwrap();
+    assert_eq!(tracker.emptied(), []);
+    assert!(tracker.short.contains(&RUN) && !tracker.has_more());
+    std::fs::remove_file(&file).unwrap();
+    tracker.emptied();
+    assert!(tracker.memory_watches.is_empty(), "what is gone is watched no longer");
+}
+
+#[test]
+fn what_is_begun_after_a_kill_is_not_killed_for_it() {
+    if !is_alone("cgroup::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut tracker = Tracker::without_cgroups();
+    let first = run(&mut tracker, RUN, "exec sleep 600");
+    tracker.kill(RUN);
+    assert!(tracker.killed.contains(&RUN));
+    end(&mut tracker, first);
+    // An exec-stop-post.
+    let then = run(&mut tracker, RUN, "exec sleep 600");
+    assert!(!tracker.killed.contains(&RUN));
+    tracker.kill(RUN);
+    end(&mut tracker, then);
+}

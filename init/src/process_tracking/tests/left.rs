@@ -1,0 +1,33 @@
+//! Cgroups of runs that are over, more than are remembered.
+
+use super::{RUN, run};
+use crate::process_tracking::stale_cgroups::LEFTOVERS;
+use crate::process_tracking::tracker::Tracker;
+use crate::spawn::tests::is_alone;
+
+#[test]
+fn a_cgroup_is_not_remembered_where_too_many_are_left() {
+    let own = "cgroup::tests::left::a_cgroup_is_not_remembered_where_too_many_are_left";
+    if !is_alone(own) {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroups of the second kind here");
+    }
+    let running = run(&mut tracker, RUN, "exec sleep 600");
+    tracker.forget(RUN);
+    let known = tracker.leftovers.clone();
+    assert!(known.len() == 1);
+    let others = (0..LEFTOVERS).map(|number| format!("other.{number}").into_boxed_str());
+    tracker.leftovers.extend(others.take(LEFTOVERS - 1));
+    known.iter().for_each(|name| tracker.discard(name.clone()));
+    assert!(tracker.leftovers.is_superset(&known));
+    tracker.leftovers.retain(|name| !known.contains(name));
+    tracker.leftovers.insert("other".into());
+    known.iter().for_each(|name| tracker.discard(name.clone()));
+    assert!(tracker.leftovers.is_disjoint(&known));
+    tracker.look_again();
+    tracker.emptied();
+    drop(running);
+}

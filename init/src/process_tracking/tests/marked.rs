@@ -1,0 +1,106 @@
+//! Who bears the mark of a run, or of another one than it seems.
+
+use super::{RUN, end, run, until};
+use crate::base::procfs::stat;
+use crate::process_tracking::rlimit_tag;
+use crate::process_tracking::tracker::Tracker;
+use crate::spawn::tests::is_alone;
+use crate::sys::{Pid, process, signal};
+use groundstate_units::machine::event::RunId;
+use nix::sys::resource::{Resource, setrlimit};
+
+const OTHER: RunId = RunId(8);
+const OVER: RunId = RunId(9);
+
+/// What begins this, marked as that run, and ends after it.
+fn marked(of: RunId, rest: &str) -> String {
+    let mark = rlimit_tag::of(of).expect("nobody has a limit of locks").hard;
+    format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")
+}
+
+/// The child of this process with such a mark.
+fn left(of: RunId) -> Pid {
+    let children = crate::base::procfs::children().into_iter().map(Pid::from_raw);
+    let is_it =
+        |pid: &Pid| rlimit_tag::on(*pid) == Some(of) && stat(*pid).is_some_and(|it| !it.ended);
+    { children }.find(is_it).expect("it is left")
+}
+
+fn kill(tracker: &mut Tracker, pid: Pid) {
+    signal::kill(pid, 9).unwrap();
+    until(tracker, |_| stat(pid).is_none());
+}
+
+#[test]
+fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over() {
+    let own = "cgroup::tests::marked::a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over";
+    if !is_alone(own) {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut tracker = Tracker::without_cgroups();
+    let first = run(&mut tracker, RUN, &marked(OVER, "sleep 600 &"));
+    end(&mut tracker, first);
+    let in_session = left(OVER);
+    assert_eq!(tracker.whose(in_session), Some(RUN));
+    assert!(!tracker.is_empty(RUN), "its end is waited for");
+    kill(&mut tracker, in_session);
+    // In a session of its own it is what that one has spared.
+    let second = run(&mut tracker, RUN, &marked(OVER, "setsid setsid sleep 600 &"));
+    end(&mut tracker, second);
+    let spared = left(OVER);
+    assert_eq!((tracker.whose(spared), tracker.is_empty(RUN)), (None, true));
+    kill(&mut tracker, spared);
+    let (keeps, third) = (
+        run(&mut tracker, OTHER, "exec sleep 600"),
+        run(&mut tracker, RUN, &marked(OTHER, "setsid setsid sleep 600 &")),
+    );
+    end(&mut tracker, third);
+    assert_eq!((tracker.whose(left(OTHER)), tracker.is_empty(RUN)), (Some(OTHER), true));
+    tracker.kill(OTHER);
+    end(&mut tracker, keeps);
+    until(&mut tracker, |tracker| tracker.is_empty(OTHER));
+}
+
+#[test]
+fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen() {
+    let own = "cgroup::tests::marked::whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen";
+    if !is_alone(own) {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut tracker = Tracker::without_cgroups();
+    let script = "setsid bash -c \"setsid bash -c \\\"sleep 600; true\\\" &\"; sleep 600;";
+    let running = run(&mut tracker, RUN, &marked(RUN, script));
+    let is_left = || {
+        let mut children = crate::base::procfs::children().into_iter();
+        children.find(|pid| *pid != running.pid.as_raw()).map(Pid::from_raw)
+    };
+    until(&mut tracker, |_| is_left().is_some());
+    let left = is_left().unwrap();
+    let below = || {
+        let all = crate::base::procfs::snapshot();
+        all.into_values().find(|stat| stat.parent == left.as_raw()).map(|stat| stat.pid)
+    };
+    until(&mut tracker, |_| below().is_some());
+    let below = Pid::from_raw(below().unwrap());
+    assert_eq!((tracker.whose(left), tracker.whose(below)), (Some(RUN), Some(RUN)));
+    assert_eq!(tracker.whose(nix::unistd::getpid()), None);
+    tracker.adopt_left();
+    tracker.kill(RUN);
+    end(&mut tracker, running);
+    until(&mut tracker, |tracker| tracker.is_empty(RUN));
+    assert!(stat(below).is_none_or(|stat| stat.ended));
+}
+
+#[test]
+fn who_bears_a_mark_of_its_own_marks_nobody_and_takes_nobody_for_marked() {
+    let child = process::fork_whole(|| {
+        let own = nix::unistd::getpid();
+        let mark = rlimit_tag::of(RunId(500)).expect("nobody has a limit of locks").hard;
+        setrlimit(Resource::RLIMIT_LOCKS, mark, mark).unwrap();
+        u8::from(rlimit_tag::of(RUN).is_some() || rlimit_tag::on(own).is_some())
+    });
+    let exit = crate::sys::wait::await_end(child.unwrap()).unwrap();
+    assert_eq!(exit, groundstate_units::spec::Exit::Code(0));
+}

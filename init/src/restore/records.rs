@@ -1,0 +1,384 @@
+//! What of init is kept, and what it becomes again. Live types are written as they are; what the
+//! kernel holds goes along as a number ([`crate::state::carried`]); what can be derived is not written.
+
+use crate::base::clock::{self, OnTheWall};
+use crate::boot::limits::OwnLimits;
+use crate::control::Control;
+use crate::event_loop::dispatch::Order;
+use crate::event_loop::recorder::Record;
+use crate::event_loop::{Init, Tokens};
+use crate::loader::{Asker, Loader};
+use crate::logger;
+use crate::notify::Notify;
+use crate::output::boot_timings::Timings;
+use crate::output::event_log::History;
+use crate::process_tracking::Tracker;
+use crate::service::effects::Effects;
+use crate::service::fd_store::Store;
+use crate::service::reaper::Reaped;
+use crate::service::run_table::{Looks, Runs};
+use crate::service::running::Running;
+use crate::shutdown::Ending;
+use crate::spawn::{KeptGround, Spawner};
+use crate::state::event_in_progress::Suspects;
+use crate::state::kind::Kind;
+use crate::state::store as records;
+use crate::state::table::Table;
+use crate::state::watched::Watched;
+use crate::sys::{inbox, inherit, launch, wait};
+use crate::trigger::Triggers;
+use groundstate_units::control::answer::System;
+use groundstate_units::machine::Machine;
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::machine::record::{Changes, Records};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::policy::Policy;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// What is small.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// The generation in force; its bytes are the loader's.
+    generation: u32,
+    /// What of it was set after it was loaded.
+    exit_with: Option<Name>,
+    policy: Policy,
+    /// As in [`Init`].
+    pub(crate) booted: Time,
+    pub(crate) on_the_wall: OnTheWall,
+    pub(crate) tokens: Tokens,
+    pub(crate) reports: VecDeque<usize>,
+    pub(crate) own_limits: OwnLimits,
+    pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
+    record: Option<RawFd>,
+    pub(crate) idle: BTreeSet<RunId>,
+    pub(crate) helper_outputs: u64,
+    pub(crate) unheard: u64,
+    pub(crate) wakeups: u64,
+    pub(crate) said: Option<System>,
+    pub(crate) shell: Option<i32>,
+    pub(crate) shell_again: Option<Time>,
+    pub(crate) kernel_target: Option<Name>,
+    pub(crate) crashes: u32,
+    pub(crate) resumed: Option<Time>,
+    /// When this is, as [`clock::ticks`] has it.
+    pub(crate) kept: u64,
+    /// Who is to be told that init has gone on.
+    pub(crate) upgraded: Option<Asker>,
+    /// The kernel kills a child that is cloned into a cgroup.
+    no_joining: bool,
+    places: Option<RawFd>,
+}
+
+/// Work that is left, and the last entry of the inbox that the state knows.
+#[derive(Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) facts: VecDeque<Event>,
+    pub(crate) orders: VecDeque<Order>,
+    pub(crate) effects: Effects,
+    pub(crate) reaped: VecDeque<Reaped>,
+    pub(crate) inputs: u64,
+}
+
+/// Everything that stands in the records, each thing by itself: nothing of it fits another yet.
+pub(crate) struct Parts {
+    head: Head,
+    pending: Pending,
+    machine: Records,
+    /// Children of init's own making.
+    children: BTreeMap<i32, ()>,
+    runs: BTreeMap<RunId, Running>,
+    store: Store,
+    looks: Looks,
+    suspects: Suspects,
+    tracker: Tracker,
+    ground: KeptGround,
+    control: Option<Control>,
+    /// The notify socket, whose file goes with it.
+    pub(crate) notify: Option<Notify>,
+    logger: Option<logger::Handle>,
+    loader: Loader,
+    history: History,
+    timings: Timings,
+    triggers: Triggers,
+    ending: Ending,
+}
+
+/// Everything, decoded, with every descriptor it names taken over.
+pub(crate) struct State {
+    pub(crate) head: Head,
+    pub(crate) pending: Pending,
+    pub(crate) machine: Machine,
+    pub(crate) runs: Runs,
+    pub(crate) tracker: Tracker,
+    pub(crate) spawner: Spawner,
+    pub(crate) control: Option<Control>,
+    pub(crate) notify: Option<Notify>,
+    pub(crate) logger: Option<logger::Handle>,
+    pub(crate) loader: Loader,
+    pub(crate) history: History,
+    pub(crate) timings: Timings,
+    pub(crate) triggers: Triggers,
+    pub(crate) ending: Ending,
+    pub(crate) record: Option<Record>,
+    pub(crate) suspects: Suspects,
+}
+
+impl Init {
+    /// Stages what changed since the last commit. False: something cannot be written.
+    pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
+        let Some(head) = self.head() else { return false };
+        let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
+        let pending = (&self.facts, &self.orders, &self.effects, &self.reaped, inbox::last());
+        whole &= store.put(&Kind::Pending.key(), &pending);
+        whole &= self.stage_children(store) && self.stage_runs(store);
+        let tracker = self.tracker.unmarked();
+        whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
+        whole &= store.put_table(Kind::Family, &mut tracker.families);
+        whole &= store.put_watched(Kind::Tracker, &mut self.tracker);
+        if let Some(logger) = &mut self.logger {
+            whole &= store.put_table(Kind::Log, &mut logger.unmarked().runs);
+        }
+        whole &= stage_part(store, Kind::Logger, &mut self.logger);
+        let Some(ground) = self.spawner.keep() else { return false };
+        whole &= store.put(&Kind::Ground.key(), &ground);
+        let history = self.history.unmarked();
+        whole &= store.put_table(Kind::Event, &mut history.kept);
+        whole &= store.put_table(Kind::LastEvent, &mut history.of_run);
+        whole &= store.put_watched(Kind::History, &mut self.history);
+        whole &= store.put_table(Kind::Start, &mut self.timings.of);
+        whole &= store.put_table(Kind::FirstStart, &mut self.timings.first);
+        whole &= store.put_table(Kind::Restarts, &mut self.timings.restarts);
+        whole &= stage_part(store, Kind::Control, &mut self.control);
+        whole &= stage_part(store, Kind::Notify, &mut self.notify);
+        whole
+            && store.put_watched(Kind::Store, &mut self.runs.store)
+            && store.put_watched(Kind::Loader, &mut self.loader)
+            && store.put_watched(Kind::Triggers, &mut self.triggers)
+            && store.put_watched(Kind::Ending, &mut self.ending)
+            && store.put_watched(Kind::Looks, &mut self.runs.looks)
+            && store.put_watched(Kind::Suspects, &mut self.lineage.suspects)
+    }
+
+    fn stage_children(&self, store: &mut records::Store) -> bool {
+        let mut whole = true;
+        for (pid, is_there) in wait::take_made_changes() {
+            let key = Kind::Child.key_of(&pid);
+            match is_there {
+                true => whole &= store.put(&key, &()),
+                false => store.remove(&key),
+            }
+        }
+        whole
+    }
+
+    /// A run's definition is staged once: a change of the run writes a small record.
+    fn stage_runs(&mut self, store: &mut records::Store) -> bool {
+        let runs = self.runs.table();
+        let mut whole = true;
+        for run in runs.changes() {
+            let key = Kind::Definition.key_of(run);
+            match runs.get(run) {
+                Some(running) => whole &= store.put_once(&key, &running.definition),
+                None => store.remove(&key),
+            }
+        }
+        whole & store.put_table(Kind::Run, runs)
+    }
+
+    fn stage_machine(&mut self, store: &mut records::Store) -> bool {
+        let mut whole = store.put(&Kind::Machine.key(), &self.machine.machine_record());
+        let key = |place: u32| [&Kind::Unit.key()[..], &place.to_be_bytes()].concat();
+        let count = self.machine.record_count();
+        let changed = match self.machine.take_changes() {
+            Changes::Units(changed) => changed,
+            Changes::All => {
+                let is_there = |key: &[u8]| {
+                    let place = key.get(1..).and_then(|place| place.try_into().ok());
+                    place.is_some_and(|place| u32::from_be_bytes(place) < count)
+                };
+                store.retain(Kind::Unit as u8, is_there);
+                (0..count).collect()
+            }
+        };
+        for place in changed.into_iter().filter(|place| *place < count) {
+            whole &= store.put(&key(place), &self.machine.unit_record(place));
+        }
+        whole
+    }
+
+    fn head(&mut self) -> Option<Head> {
+        let generation = self.machine.generation().clone();
+        let number = generation.number;
+        if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
+            return None;
+        }
+        let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
+        Some(Head {
+            generation: generation.number,
+            exit_with: generation.settings.exit_with.clone(),
+            policy: generation.policy.clone(),
+            booted: self.booted,
+            on_the_wall: self.on_the_wall.clone(),
+            tokens: self.tokens,
+            reports: self.reports.clone(),
+            own_limits: self.own_limits.clone(),
+            log_is_finished: self.log_is_finished,
+            log_files_open: self.log_files_open,
+            record,
+            idle: self.idle.clone(),
+            helper_outputs: self.helper_outputs,
+            unheard: self.dropped.messages_refused,
+            wakeups: self.wakeups,
+            said: self.said,
+            shell: self.shell.map(|pid| pid.as_raw()),
+            shell_again: self.shell_again,
+            kernel_target: self.kernel_target.clone(),
+            crashes: self.lineage.crashes,
+            resumed: self.lineage.resumed,
+            kept: clock::ticks(),
+            upgraded: self.lineage.upgraded,
+            no_joining: launch::die_at_birth(),
+            places: self.triggers.places(),
+        })
+    }
+}
+
+/// Stages a component that may be missing. False: as in [`records::Store::put`].
+fn stage_part<T: Serialize>(
+    store: &mut records::Store,
+    kind: Kind,
+    part: &mut Option<Watched<T>>,
+) -> bool {
+    match part {
+        Some(part) => store.put_watched(kind, part),
+        None => {
+            store.remove(&kind.key());
+            true
+        }
+    }
+}
+
+impl Parts {
+    /// From now on what they name of descriptors is ours; whoever calls this closes the rest.
+    pub(crate) fn read(store: &records::Store) -> Result<Parts, String> {
+        fn of<T: DeserializeOwned>(store: &records::Store, kind: Kind) -> Result<T, String> {
+            store.read(kind)?.ok_or_else(|| format!("{kind:?}: there is no such record"))
+        }
+        let mut tracker: Tracker = of(store, Kind::Tracker)?;
+        tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::Family)?);
+        let mut logger: Option<logger::Handle> = store.read(Kind::Logger)?;
+        if let Some(logger) = &mut logger {
+            logger.runs = Table::of(store.read_table(Kind::Log)?);
+        }
+        let mut history: History = of(store, Kind::History)?;
+        history.kept = Table::of(store.read_table(Kind::Event)?);
+        history.of_run = Table::of(store.read_table(Kind::LastEvent)?);
+        let timings = Timings {
+            of: Table::of(store.read_table(Kind::Start)?),
+            first: Table::of(store.read_table(Kind::FirstStart)?),
+            restarts: Table::of(store.read_table(Kind::Restarts)?),
+        };
+        let units = store.read_values(Kind::Unit)?;
+        let mut runs: BTreeMap<RunId, Running> = store.read_table(Kind::Run)?;
+        let mut definitions: BTreeMap<RunId, Arc<[u8]>> = store.read_table(Kind::Definition)?;
+        for (run, running) in &mut runs {
+            running.definition = definitions.remove(run).ok_or("a run has no definition")?;
+        }
+        Ok(Parts {
+            head: of(store, Kind::Head)?,
+            pending: of(store, Kind::Pending)?,
+            machine: Records { machine: of(store, Kind::Machine)?, units },
+            children: store.read_table(Kind::Child)?,
+            runs,
+            store: of(store, Kind::Store)?,
+            looks: of(store, Kind::Looks)?,
+            suspects: of(store, Kind::Suspects)?,
+            tracker,
+            ground: of(store, Kind::Ground)?,
+            control: store.read(Kind::Control)?,
+            notify: store.read(Kind::Notify)?,
+            logger,
+            loader: of(store, Kind::Loader)?,
+            history,
+            timings,
+            triggers: of(store, Kind::Triggers)?,
+            ending: of(store, Kind::Ending)?,
+        })
+    }
+
+    /// The machine, if it fits its units.
+    #[cfg(test)]
+    pub(crate) fn machine(self) -> Result<Machine, String> {
+        let generation = self.generation()?;
+        Machine::from_records(self.machine, generation)
+    }
+
+    /// The generation in force.
+    fn generation(&self) -> Result<Arc<Generation>, String> {
+        let mut generation = self.loader.origin.generation(self.head.generation)?;
+        generation.settings.exit_with.clone_from(&self.head.exit_with);
+        generation.policy = self.head.policy.clone();
+        Ok(Arc::new(generation))
+    }
+}
+
+impl State {
+    /// Everything, put together. Descriptors are as in [`Parts::read`].
+    pub(crate) fn read(store: &records::Store) -> Result<State, String> {
+        // If its units cannot be had, the descriptors it names stay open for the next image.
+        let parts = ManuallyDrop::new(Parts::read(store)?);
+        let generation = parts.generation()?;
+        let mut parts = ManuallyDrop::into_inner(parts);
+        let machine = Machine::from_records(parts.machine, generation.clone())?;
+        let head = parts.head;
+        if head.no_joining {
+            launch::died_at_birth();
+        }
+        parts.runs.values_mut().for_each(|running| share(running, &generation));
+        let mut runs =
+            Runs::again(parts.runs, parts.store, parts.looks, parts.pending.reaped.iter());
+        let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
+        let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
+            .map_err(|error| format!("the children's memory: {error}"))?;
+        parts.triggers.know_places(head.places);
+        let record = head.record.map(inherit::take).transpose();
+        let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
+        wait::made_before(parts.children.into_keys());
+        Ok(State {
+            pending: parts.pending,
+            machine,
+            runs,
+            tracker: parts.tracker,
+            spawner,
+            control: parts.control,
+            notify: parts.notify,
+            logger: parts.logger,
+            loader: parts.loader,
+            history: parts.history,
+            timings: parts.timings,
+            triggers: parts.triggers,
+            ending: parts.ending,
+            record,
+            suspects: parts.suspects,
+            head,
+        })
+    }
+}
+
+/// What a run was started with is mostly what its unit still says: it is there once.
+fn share(running: &mut Running, generation: &Generation) {
+    let unit = generation.find_unit(running.name.as_str()).and_then(|unit| generation.unit(unit));
+    if let Some(unit) = unit.filter(|unit| unit.run == running.definition) {
+        running.definition = unit.run.clone();
+    }
+}

@@ -1,0 +1,198 @@
+//! What services say on the notify socket, put to their runs.
+//!
+//! The sender is known by its pid alone, as the kernel gives it: it is looked up among
+//! the processes init started, which works even when the sender has ended (a pid is
+//! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
+
+use super::running::Main;
+use super::sequence::{Part, Procedure};
+use crate::base::limit;
+use crate::event_loop::Init;
+use crate::fd::passed_fd;
+use crate::notify::message::Statement;
+use crate::notify::{Datagram, Notify};
+use crate::sys::Pid;
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::spec::NotifyAccess;
+use groundstate_units::text::name::Name;
+use std::collections::BTreeSet;
+
+/// A datagram, and for whom it speaks.
+struct Spoken {
+    name: Option<Name>,
+    run: RunId,
+    datagram: Datagram,
+    /// It counts if its sender has become the main process by then, as one before it says.
+    is_of_next: bool,
+}
+
+/// What is heard together.
+#[derive(Default)]
+struct Heard {
+    said: Vec<Spoken>,
+    /// Whom it names as main processes.
+    named: BTreeSet<(RunId, i32)>,
+}
+
+/// Who speaks.
+struct Sender {
+    run: RunId,
+    access: NotifyAccess,
+    is_main: bool,
+    is_started: bool,
+}
+
+impl Sender {
+    fn may_speak(&self) -> bool {
+        allows(self.access, self.is_main, self.is_started)
+    }
+
+    fn may_speak_as_main(&self) -> bool {
+        allows(self.access, true, self.is_started)
+    }
+}
+
+/// Whether one may speak that is the main process, or that init has started.
+fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
+    match access {
+        NotifyAccess::None => false,
+        NotifyAccess::Main => is_main,
+        NotifyAccess::Exec => is_main || is_started,
+        NotifyAccess::All => true,
+    }
+}
+
+impl Init {
+    /// Reads what has been said, up to a turn's worth, and what a flood may have of it. But where somebody's
+    /// time is over all of it: what was said in time counts.
+    pub(crate) fn hear(&mut self) {
+        let now = self.now;
+        let is_over = self.machine.next_deadline().is_some_and(|at| at <= now);
+        if is_over && self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
+            return self.hear_out();
+        }
+        self.hear_by(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
+    }
+
+    /// Reads all that has been said: some who have said it have ended. What was read ahead, and a turn's
+    /// worth of what lies in the socket's queue, which holds less (net.unix.max_dgram_qlen).
+    pub(crate) fn hear_out(&mut self) {
+        let now = self.now;
+        let ahead = self.notify.as_deref().map_or(0, Notify::waiting);
+        let most = ahead.saturating_add(limit::NOTIFICATIONS_A_TURN);
+        self.hear_by(most, |notify| notify.receive_at_once(now));
+    }
+
+    /// `most`: datagrams, be they of use or not.
+    fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let (mut heard, mut read) = (Heard::default(), 0u64);
+        while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
+            let useless = notify.dropped;
+            let Some(datagram) = receive(notify) else { break };
+            read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
+            self.take_in(datagram, &mut heard);
+        }
+        self.hear_each(heard);
+    }
+
+    fn refuse_message(&mut self) {
+        let refused = &mut self.dropped.messages_refused;
+        *refused = refused.saturating_add(1);
+    }
+
+    fn refuse(&mut self, datagram: &Datagram) {
+        self.refuse_message();
+        passed_fd::dropped(datagram.passed.len());
+    }
+
+    /// With the run it speaks for. A datagram of no run is refused.
+    fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) {
+        let pid = datagram.pid;
+        let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
+        let counts = |sender: &Sender| {
+            sender.may_speak() || (is_named(sender) && sender.may_speak_as_main())
+        };
+        let Some(sender) = self.sender(pid).filter(counts) else {
+            return self.refuse(&datagram);
+        };
+        let (run, is_of_next) = (sender.run, !sender.may_speak());
+        for statement in &datagram.statements {
+            if let Statement::MainPid(next) = statement {
+                heard.named.insert((run, *next));
+            }
+        }
+        let name = self.runs.get(run).map(|running| running.name.clone());
+        heard.said.push(Spoken { name, run, datagram, is_of_next });
+    }
+
+    /// Puts what has been said to the runs by unit name.
+    fn hear_each(&mut self, heard: Heard) {
+        let mut said = heard.said;
+        said.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
+        for Spoken { run, mut datagram, is_of_next, .. } in said {
+            if is_of_next && !self.is_main(run, datagram.pid) {
+                self.refuse(&datagram);
+                continue;
+            }
+            let passed = std::mem::take(&mut datagram.passed);
+            // What is not kept of them is closed here: what BARRIER=1 waits for.
+            self.keep_descriptors(run, &datagram.statements, passed);
+            for statement in &datagram.statements {
+                self.understand(run, statement);
+            }
+        }
+        passed_fd::close_left();
+    }
+
+    fn sender(&self, pid: i32) -> Option<Sender> {
+        if pid <= 0 {
+            return None;
+        }
+        let whose = || self.tracker.below_whom(Pid::from_raw(pid));
+        let (run, part) = self.runs.speaker(pid, whose)?;
+        let access = self.runs.get(run)?.notify_access;
+        let is_line = matches!(part, Some(Part::Main | Part::Start(_)));
+        let is_main = is_line || self.is_main(run, pid);
+        Some(Sender { run, access, is_main, is_started: part.is_some() })
+    }
+
+    fn is_main(&self, run: RunId, pid: i32) -> bool {
+        let main = self.runs.get(run).and_then(|running| running.main.as_ref());
+        main.is_some_and(|main| main.pid() == pid)
+    }
+
+    fn understand(&mut self, run: RunId, statement: &Statement) {
+        let tell = match statement {
+            Statement::Ready => return self.ready(run),
+            Statement::Reloading => return self.course(run, Procedure::reloading),
+            Statement::MainPid(pid) => return self.main_named(run, *pid),
+            Statement::Stopping => Event::Stopping(run),
+            Statement::Status(text) => Event::Status(run, text.clone()),
+            Statement::WatchdogPing => Event::WatchdogPing(run),
+            Statement::WatchdogTrigger => Event::WatchdogTrigger(run),
+            Statement::WatchdogEvery(span) => Event::WatchdogEvery(run, *span),
+            Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
+            // Its exit will say what went wrong.
+            Statement::Errno(_) => return,
+            // Said of what came along, all together.
+            Statement::Store
+            | Statement::StoreRemove
+            | Statement::StoreName(_)
+            | Statement::StoreUnwatched => return,
+        };
+        self.facts.push_back(tell);
+    }
+
+    fn main_named(&mut self, run: RunId, pid: i32) {
+        let same = |main: &Main| main.pid() == pid && main.lives();
+        let Some(running) = self.runs.get(run) else { return };
+        if running.main.as_ref().is_some_and(same) || running.procedure.has_ended() {
+            return;
+        }
+        match self.adopt(run, pid) {
+            Ok(()) => self.course(run, Procedure::main_changed),
+            Err(_) => self.refuse_message(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The pid file of a background-pidfile unit. It is a hint: often written by who must
+//! not be trusted with it, so it is read with care here, and believed only when the
+//! process belongs to the run ([`super`] asks that).
+//!
+//! Its file system may be one that does not answer: what is not in memory is looked at by a child
+//! ([`super::pid_file_reader`]).
+
+use crate::base::limit;
+use crate::base::mount_table::{Mount, open_on};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::{UnlinkatFlags, read, unlinkat};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// There is none, or nothing in it yet.
+    Nothing,
+    /// This pid, greater than 1.
+    Pid(i32),
+    /// Something else.
+    Wrong(Fault),
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fault {
+    /// It is somebody's symbolic link.
+    Link,
+    /// On the way another file system begins.
+    Elsewhere,
+    /// open(2) refused.
+    Closed,
+    /// A directory, a fifo.
+    NoFile,
+    /// read(2) failed.
+    Unreadable,
+    /// More than [`limit::PID_FILE`] bytes.
+    Long,
+    /// Other text.
+    NoNumber,
+    /// init's own, or one that can not be.
+    NoService,
+    /// Its file system did not answer in time, or there is no process to ask it.
+    Silent,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Link => "is a symbolic link",
+            Fault::Elsewhere => "leads to another file system",
+            Fault::Closed => "can not be opened",
+            Fault::NoFile => "is no regular file",
+            Fault::Unreadable => "can not be read",
+            Fault::Long => "is longer than a pid",
+            Fault::NoNumber => "does not hold one number",
+            Fault::NoService => "does not hold the pid of a service",
+            Fault::Silent => "is on a file system that does not answer",
+        })
+    }
+}
+
+/// Who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// PID 1: what is in memory alone.
+    Init,
+    /// A child, which may wait.
+    Child,
+}
+
+impl By {
+    fn may_ask(self, mount: &Mount<'_>) -> bool {
+        self == By::Child || mount.is_memory()
+    }
+}
+
+/// Reads it. No link is followed, and no more than [`limit::PID_FILE`] bytes are looked at.
+pub(crate) fn look(path: &str, by: By) -> Said {
+    let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = match open_on(path, how, |mount| by.may_ask(mount)) {
+        Ok(file) => file,
+        Err(Errno::ENOENT) => return Said::Nothing,
+        Err(Errno::ELOOP) => return Said::Wrong(Fault::Link),
+        Err(Errno::EXDEV) => return Said::Wrong(Fault::Elsewhere),
+        Err(_) => return Said::Wrong(Fault::Closed),
+    };
+    let regular = fstat(&file).is_ok_and(|status| {
+        SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+    });
+    if !regular {
+        return Said::Wrong(Fault::NoFile);
+    }
+    let mut bytes = [0u8; limit::PID_FILE + 1];
+    match read(&file, &mut bytes) {
+        Ok(length) => meaning(bytes.get(..length).unwrap_or_default()),
+        Err(_) => Said::Wrong(Fault::Unreadable),
+    }
+}
+
+fn meaning(bytes: &[u8]) -> Said {
+    if bytes.len() > limit::PID_FILE {
+        return Said::Wrong(Fault::Long);
+    }
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
+        return Said::Nothing;
+    }
+    if !text.iter().all(u8::is_ascii_digit) {
+        return Said::Wrong(Fault::NoNumber);
+    }
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i32>().ok());
+    match number {
+        Some(pid) if pid > 1 => Said::Pid(pid),
+        _ => Said::Wrong(Fault::NoService),
+    }
+}
+
+/// Removes what an earlier run left.
+pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
+    let Some((parent, name)) = path.rsplit_once('/') else { return Err(Errno::EINVAL) };
+    let how = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let removed = open_on(&format!("{parent}/"), how, |mount| by.may_ask(mount))
+        .and_then(|parent| unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir));
+    match removed {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+
+    #[test]
+    fn only_one_number_above_one_is_a_pid() {
+        let table: [(&[u8], Said); 13] = [
+            (b"42", Said::Pid(42)),
+            (b"42\n", Said::Pid(42)),
+            (b" 42 \n", Said::Pid(42)),
+            (b"", Said::Nothing),
+            (b"\n", Said::Nothing),
+            (b"0", Said::Wrong(Fault::NoService)),
+            (b"1\n", Said::Wrong(Fault::NoService)),
+            (b"-5", Said::Wrong(Fault::NoNumber)),
+            (b"2147483648", Said::Wrong(Fault::NoService)),
+            (b"12\n13\n", Said::Wrong(Fault::NoNumber)),
+            (b"42 junk", Said::Wrong(Fault::NoNumber)),
+            (b"4\x002", Said::Wrong(Fault::NoNumber)),
+            (&[b'1'; 33], Said::Wrong(Fault::Long)),
+        ];
+        for (bytes, said) in table {
+            assert_eq!(meaning(bytes), said, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_neither_followed_nor_waited_for() {
+        let dir = std::env::temp_dir().join(format!("groundstate-pid-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let at = |name: &str| dir.join(name).to_str().expect("text").to_string();
+        nix::unistd::mkfifo(dir.join("fifo").as_path(), Mode::S_IRWXU).expect("a fifo");
+        std::os::unix::fs::symlink("/proc/1/stat", dir.join("link")).expect("a link");
+        assert_eq!(look(&at("fifo"), By::Child), Said::Wrong(Fault::NoFile));
+        assert_eq!(look(&at("link"), By::Child), Said::Wrong(Fault::Link));
+        assert_eq!(look(dir.to_str().expect("text"), By::Child), Said::Wrong(Fault::NoFile));
+        assert_eq!(look(&at("none"), By::Child), Said::Nothing);
+        std::fs::write(dir.join("stale"), "77\n").expect("written");
+        assert_eq!(look(&at("stale"), By::Child), Said::Pid(77));
+        remove(&at("stale"), By::Child).expect("removed");
+        remove(&at("stale"), By::Child).expect("already gone");
+        assert_eq!(look(&at("stale"), By::Child), Said::Nothing);
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

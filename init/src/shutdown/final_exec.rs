@@ -1,0 +1,226 @@
+//! Who goes on when init has stopped everything on a machine: this program from memory, when its
+//! own file is gone and would keep the root file system busy; the initramfs, where it left a
+//! `/run/initramfs/shutdown` that knows how to take apart what it had put together; this program
+//! once more, when it crashes after all units are down.
+
+use crate::base::{clock, limit};
+use crate::boot::Mode;
+use crate::event_loop::Init;
+use crate::fd::passed_fd;
+use crate::output::console_log::Voice;
+use crate::output::parent_notify::Outer;
+use crate::shutdown::watchdog::Watchdog;
+use crate::shutdown::{End, Haste};
+use crate::sys::no_linger::impatiently;
+use crate::sys::{fault, memfd, process, wait};
+use crate::upgrade::images;
+use groundstate_units::control::place;
+use groundstate_units::machine::event::Shutdown;
+use groundstate_units::spec::Exit;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{AccessFlags, access, chdir, execv, pivot_root};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Where initramfs leave what is to be gone on with.
+const INITRAMFS: &str = "/run/initramfs";
+/// What goes along to it.
+const SHARED: [(&str, MsFlags); 4] = [
+    ("/proc", MsFlags::MS_MOVE),
+    ("/sys", MsFlags::MS_MOVE),
+    ("/dev", MsFlags::MS_MOVE),
+    ("/run", MsFlags::MS_BIND.union(MsFlags::MS_REC)),
+];
+
+impl Init {
+    /// All is let go of but what the rest of the end needs.
+    pub(crate) fn end_with(mut self, how: Shutdown) -> End {
+        // What init made in the file system goes with it.
+        if let Some(dir) = &self.paths.runtime_dir {
+            // Not there: there was no logger.
+            let _ = fs::remove_file(place::log_socket(dir));
+        }
+        let (haste, mode) = (self.ending.haste(), self.mode);
+        let outer = std::mem::replace(&mut self.outer, Outer::at(None));
+        let watchdog = self.watchdog.take();
+        // Where this can not be armed, a crash executes the binary that was kept so far.
+        std::mem::forget((self.lineage.binary.take(), self.lineage.previous.take()));
+        let end = End::new(how, mode, outer, haste, watchdog);
+        impatiently(move || {
+            let whole = self;
+            // The handlers stay, and write into their pipe, which keeps its reader.
+            std::mem::forget(whole.signals);
+        });
+        end
+    }
+}
+
+fn word(how: Shutdown) -> &'static CStr {
+    match how {
+        Shutdown::Reboot => c"reboot",
+        Shutdown::Halt => c"halt",
+        Shutdown::Poweroff | Shutdown::Exit(_) => c"poweroff",
+    }
+}
+
+/// Another file has taken the place of the one that runs, and that is not in memory alone.
+pub(crate) fn image_is_deleted() -> bool {
+    let is_so = |path: &str| path.ends_with(" (deleted)") && !path.starts_with("/memfd:");
+    fs::read_link("/proc/self/exe").is_ok_and(|path| is_so(&path.to_string_lossy()))
+}
+
+/// The word for the next image of an end; `fed` is its watchdog's.
+fn end_word(end: &End, crashes: u32, fed: &str) -> String {
+    let how = match end.how {
+        Shutdown::Exit(code) => code.to_string(),
+        how @ (Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt) => {
+            word(how).to_string_lossy().into_owned()
+        }
+    };
+    let haste = match end.haste {
+        None => "in-order",
+        Some(Haste::Kill) => "kill",
+        Some(Haste::AtOnce) => "at-once",
+    };
+    format!("--end={how},{haste},{crashes},{fed}")
+}
+
+/// What the word says; what is not understood is the mildest.
+fn end_of(mode: Mode, word: &str) -> End {
+    let mut fields = word.splitn(4, ',');
+    let how = match fields.next().unwrap_or_default() {
+        "reboot" => Shutdown::Reboot,
+        "halt" => Shutdown::Halt,
+        code => code.parse().map_or(Shutdown::Poweroff, Shutdown::Exit),
+    };
+    let haste = match fields.next().unwrap_or_default() {
+        "kill" => Some(Haste::Kill),
+        "at-once" => Some(Haste::AtOnce),
+        _ => None,
+    };
+    let crashes = fields.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    // Whatever it is that it crashes at, the kernel can be told.
+    let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
+    let watchdog = Watchdog::again(fields.next().unwrap_or_default(), clock::now());
+    let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
+    End { how, mode, outer, haste, watchdog, crashes }
+}
+
+/// A crash from now on is of this end: the next image goes on with it. The state of the units is
+/// of no use any more, for what it names is being closed.
+pub(crate) fn arm(end: &End) {
+    let Some(binary) = images::own_binary() else { return };
+    let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
+    let word = end_word(end, end.crashes.saturating_add(1), &fed);
+    // Refused: the next image goes back to where the units were.
+    let _ = fault::arm(binary.as_fd(), None, images::arguments(word), images::environment());
+    // For as long as this image is.
+    std::mem::forget(binary);
+}
+
+/// Becomes a copy of itself that has no file. Comes back when that can not be had.
+pub(crate) fn go_on_in_memory(end: &mut End) {
+    let Ok(memory) = memfd::program(c"init") else { return };
+    let copy = || -> io::Result<()> {
+        let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);
+        io::copy(&mut own, &mut File::from(memory.try_clone()?)).map(drop)
+    };
+    // Reading waits for the disk.
+    let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
+    let until = clock::now().after(limit::IMAGE_COPY);
+    while clock::now() < until {
+        if let Some(watchdog) = &mut end.watchdog {
+            watchdog.feed(clock::now());
+        }
+        match wait::reap(child) {
+            Ok(None) => clock::pause(Duration::from_millis(2)),
+            Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
+                let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
+                let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
+                // It comes back when there is no memory for it: then as we are.
+                let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
+                return;
+            }
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// `--end`: the copy, or the image after one that crashed, goes on where the other was.
+pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
+    let mut end = end_of(mode, word);
+    passed_fd::close_rest();
+    // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
+    // may start by hand.
+    if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {
+        // Who is to write what it says of its crash is known to the next image.
+        drop(Voice::of(mode, None));
+        arm(&end);
+    }
+    end.carry_out()
+}
+
+/// Becomes the initramfs's own end, if there is one. Comes back if not.
+pub(crate) fn to_initramfs(how: Shutdown) {
+    let program = format!("{INITRAMFS}/shutdown");
+    if access(program.as_str(), AccessFlags::X_OK).is_err() {
+        return;
+    }
+    if let Err(error) = enter() {
+        crate::shutdown::console(&format!("{INITRAMFS}: {error}"));
+        return;
+    }
+    let Err(error) = execv(c"/shutdown", &[c"/shutdown", word(how)]);
+    crate::shutdown::console(&format!("{program}: {error}"));
+}
+
+/// The folder becomes the root; what was it is `/oldroot`, with nothing of ours on it.
+fn enter() -> nix::Result<()> {
+    let none = None::<&str>;
+    let go = |from: &str, to: &str, how: MsFlags| mount(Some(from), to, none, how, none);
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    go(INITRAMFS, INITRAMFS, MsFlags::MS_BIND)?;
+    for (shared, how) in SHARED {
+        let place = format!("{INITRAMFS}{shared}");
+        // There already, as a rule.
+        let _ = fs::create_dir(&place);
+        go(shared, &place, how)?;
+    }
+    // The same.
+    let _ = fs::create_dir(format!("{INITRAMFS}/oldroot"));
+    chdir(INITRAMFS)?;
+    pivot_root(".", "oldroot")?;
+    nix::unistd::chroot(".")?;
+    chdir("/")?;
+    // The folder was in it: it could not be moved.
+    umount2("/oldroot/run", MntFlags::MNT_DETACH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_image_ends_as_this_one_would_have() {
+        let again = |how, haste, crashes| {
+            let watchdog = None;
+            let end =
+                End { how, mode: Mode::Machine, outer: Outer::at(None), haste, watchdog, crashes };
+            let word = end_word(&end, end.crashes, "");
+            let word = word.strip_prefix("--end=").unwrap();
+            let next = end_of(Mode::Machine, word);
+            (next.how, next.haste, next.crashes)
+        };
+        for how in [Shutdown::Poweroff, Shutdown::Reboot, Shutdown::Halt, Shutdown::Exit(3)] {
+            for haste in [None, Some(Haste::Kill), Some(Haste::AtOnce)] {
+                assert_eq!(again(how, haste, 2), (how, haste, 2));
+            }
+        }
+        let crashes = limit::CRASHES_IN_A_ROW + 1;
+        assert_eq!(again(Shutdown::Halt, None, crashes).1, Some(Haste::AtOnce));
+        assert_eq!(end_of(Mode::Machine, "x").how, Shutdown::Poweroff);
+    }
+}

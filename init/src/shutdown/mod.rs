@@ -1,0 +1,351 @@
+//! The end: what happens once every unit is down, or the deadline has passed.
+//!
+//! On a machine the rest is killed, disks are synced and unmounted by a child with a
+//! deadline ([`crate::shutdown::unmount`]), and the kernel is told, or the initramfs that is to
+//! ([`crate::shutdown::final_exec`]). Elsewhere init removes what it made and ends with a status. The
+//! order in which units stop is the machine's; what is waited for is told by [`crate::shutdown::status`].
+
+pub(crate) mod emergency_shell;
+pub(crate) mod final_exec;
+pub(crate) mod kill_remaining;
+pub(crate) mod status;
+pub(crate) mod unmount;
+pub(crate) mod watchdog;
+
+use crate::base::clock;
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
+use crate::base::limit;
+use crate::boot::Mode;
+use crate::event_loop::Init;
+use crate::output::console_log::Level;
+use crate::output::console_writer;
+use crate::output::parent_notify::Outer;
+use crate::shutdown::kill_remaining::{CONT, TERM};
+use crate::shutdown::watchdog::Watchdog;
+use crate::sys::{process, signal, wait};
+use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::spec::Exit;
+use groundstate_units::text::time::Time;
+use nix::sys::reboot::{RebootMode, reboot};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// How far the end is.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ending {
+    /// Asked for.
+    asked: Option<Shutdown>,
+    /// All units are down; the logger has until then to finish.
+    logger_until: Option<Time>,
+    /// Now.
+    reached: Option<Shutdown>,
+    /// When it was asked for first.
+    pub(crate) begun: Option<Time>,
+    /// What is waited for is told then.
+    pub(crate) tell_at: Option<Time>,
+    /// The last step of haste, and when it was taken.
+    haste: Option<(Haste, Time)>,
+}
+
+/// How little an end that is under way is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Haste {
+    /// No unit is waited for any more: what is left is killed. Disks are written and unmounted.
+    Kill,
+    /// Nothing is: the kernel ends everything as it is, unwritten or not.
+    AtOnce,
+}
+
+impl Ending {
+    /// init ends, this way.
+    pub(crate) fn reached(&self) -> Option<Shutdown> {
+        self.reached
+    }
+
+    /// How little is waited for.
+    pub(crate) fn haste(&self) -> Option<Haste> {
+        self.haste.map(|(haste, _)| haste)
+    }
+
+    /// It has been asked for.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// When the wait for the logger is over, or what is waited for is to be told.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.logger_until.or(self.tell_at)
+    }
+
+    /// The step after the one taken last.
+    fn next_haste(&self) -> Haste {
+        if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
+    }
+
+    /// No further request counts before then: one that comes with the first is the same one.
+    fn heeds_from(&self) -> Option<Time> {
+        let last = self.haste.map(|(_, at)| at).or(self.begun)?;
+        Some(last.after(limit::ASKED_AGAIN))
+    }
+}
+
+const KILL: u8 = 9;
+
+impl Init {
+    /// Begins, or changes its mind about how: a reboot may become a poweroff.
+    pub(crate) fn shut_down(&mut self, how: Shutdown) {
+        self.settle();
+        self.ending.asked = Some(how);
+        self.ending.begun.get_or_insert(self.now);
+        self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
+        self.outer.say("STOPPING=1\nSTATUS=stopping\n");
+        self.say(Level::Info, format_args!("{}", name(how, self.mode)));
+        self.facts.push_back(Event::Shutdown(how));
+        self.settle();
+    }
+
+    /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
+    /// the one before, a step of haste.
+    pub(crate) fn interrupted(&mut self, how: Shutdown) {
+        match self.ending.heeds_from() {
+            None => self.shut_down(how),
+            Some(from) if from <= self.now => {
+                let next = self.ending.next_haste();
+                self.hasten(next);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// An end under way is not waited for any more. False: there is none.
+    pub(crate) fn hasten(&mut self, haste: Haste) -> bool {
+        let Some(how) = self.ending.asked else { return false };
+        if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
+            return true;
+        }
+        self.ending.haste = Some((haste, self.now));
+        if self.mode == Mode::Supervisor {
+            // No namespace ends with init, and no kill(2) of everybody is its to send.
+            let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
+            runs.into_iter().for_each(|run| self.tracker.kill(run));
+        }
+        match haste {
+            Haste::Kill => {
+                self.say(Level::Warning, format_args!("nothing is waited for any more"));
+                self.finish(how);
+            }
+            Haste::AtOnce => {
+                let text = "at once: what is not written yet is lost";
+                self.say(Level::Warning, format_args!("{text}"));
+                self.ending.reached = Some(how);
+            }
+        }
+        true
+    }
+
+    /// The machine has nothing left to do. The logger writes what it has, then it is over.
+    pub(crate) fn finish(&mut self, how: Shutdown) {
+        // The machine knows how the end began; who asked last says how it ends.
+        let how = *self.ending.asked.get_or_insert(how);
+        let now = self.now;
+        if self.ending.haste.is_none() {
+            self.say(Level::Info, format_args!("every unit is down"));
+        }
+        if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
+            return;
+        }
+        if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
+            self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
+        } else {
+            self.ending.reached = Some(how);
+        }
+    }
+
+    /// At the end of each turn.
+    pub(crate) fn look_at_ending(&mut self) {
+        let Some(until) = self.ending.logger_until else { return };
+        let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
+        if (self.log_is_finished && logger_is_gone) || until <= self.now {
+            self.ending.reached = self.ending.asked;
+        }
+    }
+}
+
+fn name(how: Shutdown, mode: Mode) -> &'static str {
+    match how {
+        _ if mode != Mode::Machine => "stopping everything",
+        Shutdown::Poweroff => "powering off",
+        Shutdown::Reboot => "rebooting",
+        Shutdown::Halt => "halting",
+        Shutdown::Exit(_) => "ending",
+    }
+}
+
+/// What is left to do when the loop is over.
+pub(crate) struct End {
+    /// How.
+    pub(crate) how: Shutdown,
+    /// What init is.
+    pub(crate) mode: Mode,
+    /// Who wants to know.
+    pub(crate) outer: Outer,
+    /// How little is waited for.
+    pub(crate) haste: Option<Haste>,
+    /// The machine would start anew if nobody fed it.
+    pub(crate) watchdog: Option<Watchdog>,
+    /// Images that have crashed at it.
+    pub(crate) crashes: u32,
+}
+
+impl End {
+    /// From now on a crash is one of the end: the next image ends as well, and knows of no unit.
+    pub(crate) fn new(
+        how: Shutdown,
+        mode: Mode,
+        outer: Outer,
+        haste: Option<Haste>,
+        watchdog: Option<Watchdog>,
+    ) -> End {
+        let end = End { how, mode, outer, haste, watchdog, crashes: 0 };
+        final_exec::arm(&end);
+        end
+    }
+
+    /// Does it; comes back with the exit status where init is not a machine's.
+    pub(crate) fn carry_out(&mut self) -> u8 {
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("end", self.crashes == 0);
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("each end", self.haste < Some(Haste::AtOnce));
+        let code = match self.how {
+            Shutdown::Exit(code) => code,
+            Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt => 0,
+        };
+        self.outer.say(&format!("EXIT_STATUS={code}\nSTATUS=stopped\n"));
+        self.outer.finish();
+        console_writer::finish();
+        let patience = match self.haste {
+            Some(_) => Duration::ZERO,
+            None if self.mode == Mode::Container => Duration::from_millis(200),
+            None => Duration::from_secs(2),
+        };
+        if self.mode != Mode::Machine {
+            if self.mode == Mode::Container && self.haste < Some(Haste::AtOnce) {
+                // What no unit knows of ends with PID 1 in any case: it is asked first.
+                self.kill_rest(patience);
+            }
+            return code;
+        }
+        if self.haste < Some(Haste::AtOnce) {
+            self.kill_rest(patience);
+            if final_exec::image_is_deleted() {
+                // A file that is gone and in use keeps its file system writable.
+                final_exec::go_on_in_memory(self);
+            }
+            self.unmount();
+        }
+        self.tell_the_kernel()
+    }
+
+    /// Asks every process there is to end, then makes it. A child does it; where that one is held
+    /// up itself, nobody is asked and nobody spared any more.
+    fn kill_rest(&mut self, patience: Duration) {
+        let (mode, watchdog) = (self.mode, &mut self.watchdog);
+        let work = || u8::from(!kill_remaining::end(patience, mode));
+        for _ in 0..limit::REAPS_A_TURN {
+            if !matches!(wait::reap_any(), Ok(Some(_))) {
+                break;
+            }
+        }
+        let asked = signal::kill_everybody(0);
+        if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
+            // Nobody is left.
+            return;
+        }
+        let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
+        let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
+        while clock::now() < until {
+            watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
+            match wait::reap_any() {
+                Ok(Some(ended)) if ended.pid == child => match ended.exit {
+                    Exit::Code(0) => return,
+                    Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
+                },
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => clock::pause(Duration::from_millis(2)),
+            }
+        }
+        kill_all(watchdog);
+    }
+
+    /// From here on nothing of the file systems is needed.
+    fn unmount(&mut self) {
+        console("unmounting file systems");
+        unmount::with_deadline(self.watchdog.as_mut());
+        final_exec::to_initramfs(self.how);
+    }
+
+    /// Does not come back.
+    fn tell_the_kernel(&mut self) -> ! {
+        let (mode, key) = match self.how {
+            Shutdown::Reboot => (RebootMode::RB_AUTOBOOT, "b"),
+            Shutdown::Halt => (RebootMode::RB_HALT_SYSTEM, ""),
+            Shutdown::Poweroff | Shutdown::Exit(_) => (RebootMode::RB_POWER_OFF, "o"),
+        };
+        let Err(error): nix::Result<Infallible> = reboot(mode);
+        console(&format!("the kernel refuses: {error}"));
+        if !key.is_empty() {
+            // Another door to the same: see sysrq.rst of the kernel.
+            let _ = std::fs::write("/proc/sysrq-trigger", key);
+        }
+        console("nothing is left to do: the power may be switched off");
+        park()
+    }
+}
+
+/// The same where nobody can be told apart: nobody is spared.
+fn end_all(patience: Duration, watchdog: &mut Option<Watchdog>) {
+    for number in [TERM, CONT] {
+        // Refused: there is nobody left.
+        let _ = signal::kill_everybody(number);
+    }
+    reap_for(patience, watchdog);
+    kill_all(watchdog);
+}
+
+fn kill_all(watchdog: &mut Option<Watchdog>) {
+    // As above.
+    if signal::kill_everybody(KILL).is_ok() {
+        reap_for(Duration::from_millis(500), watchdog);
+    }
+}
+
+fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
+    let until = clock::now().after(patience);
+    while clock::now() < until {
+        watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
+        match wait::reap_any() {
+            Ok(Some(_)) => {}
+            Ok(None) if signal::kill_everybody(0).is_err() => return,
+            Ok(None) | Err(_) => clock::pause(Duration::from_millis(5)),
+        }
+    }
+}
+
+pub(crate) fn console(text: &str) {
+    crate::output::console_log::Voice::console().say(
+        clock::now(),
+        Level::Info,
+        format_args!("{text}"),
+    );
+}
+
+/// PID 1 of a machine never ends: the kernel would panic.
+pub(crate) fn park() -> ! {
+    loop {
+        reap_for(Duration::from_secs(1), &mut None);
+        clock::pause(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,369 @@
+//! The last of the file systems: everything is written, swap spaces are given up, each mount is
+//! taken away as soon as nothing is upon it, loop and mapped devices are let go, until nothing more goes.
+//! What is busy then is made read-only. First all that is of this machine, then what others answer for.
+//!
+//! All of it in children of a child of PID 1 ([`rounds`]), beside each other. Others go on after
+//! [`limit::UNMOUNT_ONE`] without one that has not come back, but it is waited for once nothing else is left to do:
+//! as long as anything moves (a disk that is slow has much to write), all in all for [`limit::UNMOUNT_LONGEST`].
+//! Who is not back then is named, and left.
+
+mod rounds;
+
+use self::rounds::{Patience, Reading, Rounds, Task};
+use crate::base::mount_table::Mount;
+use crate::base::{clock, limit, mount_table};
+use crate::shutdown::console;
+use crate::shutdown::watchdog::Watchdog;
+use crate::sys::{device, process, wait};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What the end itself stands on, with what the kernel has mounted below it.
+const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+/// The initramfs's own, who takes it apart itself.
+const INITRAMFS: &str = "/run/initramfs";
+
+/// Between two looks.
+fn pause() {
+    clock::pause(limit::UNMOUNT_PAUSE);
+}
+
+/// Does it all in a child, each step of which has its own limit.
+pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
+    let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
+    let until = clock::now().after(limit::FINAL_LONGEST);
+    while clock::now() < until {
+        if let Some(watchdog) = &mut watchdog {
+            watchdog.feed(clock::now());
+        }
+        match wait::reap(child) {
+            Ok(None) => pause(),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    console("not all file systems could be synced in time");
+}
+
+/// No process is to be had: workers of the kernel write everything and make it read-only, and
+/// nobody waits but for time. See sysrq.rst of the kernel.
+fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
+    for key in ["s", "u"] {
+        if let Err(error) = fs::write("/proc/sysrq-trigger", key) {
+            console(&format!("file systems can not be synced: {error}"));
+        }
+    }
+    let until = clock::now().after(limit::FINAL_STILL);
+    while unwritten() > 0 && clock::now() < until {
+        if let Some(watchdog) = &mut watchdog {
+            watchdog.feed(clock::now());
+        }
+        pause();
+    }
+}
+
+/// KiB that are not on their disks yet.
+fn unwritten() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let number = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
+    let those =
+        text.lines().filter(|line| line.starts_with("Dirty:") || line.starts_with("Writeback:"));
+    those.filter_map(number).sum()
+}
+
+/// As the kernel tells it.
+fn reading() -> Reading {
+    let text = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+    // Requests that were read, and written: those that only wait are none. See iostats.rst of the kernel.
+    let done = text.lines().map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (reads, writes) = (fields.nth(3), fields.nth(3));
+        let number = |field: Option<&str>| field?.parse::<u64>().ok();
+        number(reads).unwrap_or(0).wrapping_add(number(writes).unwrap_or(0))
+    });
+    Reading { unwritten: unwritten(), done: done.fold(0, u64::wrapping_add) }
+}
+
+/// The whole work; the status of the child. What is of this machine is done with first: whoever
+/// does not answer after that takes nothing with it.
+fn all() -> u8 {
+    let rounds = &mut Rounds::begin(Patience::USUAL, reading);
+    rounds.go_on(sync, |rounds| rounds.moves() && rounds.age() < limit::FINAL_SYNC_LONGEST);
+    if rounds.is_under_way(SYNC) {
+        console("not all file systems could be synced in time");
+    }
+    let is_new = |rounds: &Rounds| rounds.has_young() && !rounds.is_over();
+    take_away(rounds, false, is_new);
+    if !busy_disks(rounds).is_empty() && let_waiters_go(rounds) {
+        take_away(rounds, false, is_new);
+    }
+    take_away(rounds, true, is_new);
+    for of in rounds.left() {
+        console(&format!("{of} is waited for"));
+    }
+    take_away(rounds, true, Rounds::moves);
+    tell_of_the_left(rounds);
+    read_only_by_force(rounds);
+    let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
+    rounds.go_on(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
+    let is_done = rounds.left().next().is_none();
+    rounds.give_up(|_| true);
+    u8::from(!is_done)
+}
+
+const SYNC: &str = "sync";
+
+fn sync() -> Vec<Task> {
+    let work = || {
+        nix::unistd::sync();
+        false
+    };
+    vec![Task { id: SYNC.into(), of: "the sync".into(), work: Box::new(work) }]
+}
+
+/// As many as can be; the rest is made read-only.
+fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
+    rounds.go_on(|| departures(of_others), waits);
+    let left = || points(of_others).into_iter().filter(|point| !point.is_read_only);
+    let made = |point: Point| {
+        let at = point.at.clone();
+        let work = move || {
+            // Nothing has gone by that.
+            let _ = read_only(&at);
+            false
+        };
+        point.task(work)
+    };
+    rounds.go_on(|| left().map(made).collect(), Rounds::has_young);
+}
+
+/// Disks of this machine that are still written to, as far as they answer.
+fn busy_disks(rounds: &Rounds) -> Vec<Point> {
+    let mut disks = points(false);
+    disks.retain(|it| it.is_disk && !it.is_read_only && !rounds.is_under_way(&it.id));
+    disks
+}
+
+fn tell_of_the_left(rounds: &Rounds) {
+    for of in rounds.left() {
+        console(&format!("{of} does not answer"));
+    }
+    let is_said = |it: &Point| rounds.is_under_way(&it.id) || (it.is_read_only && it.at == "/");
+    for point in points(true).into_iter().filter(|point| !is_said(point)) {
+        let how = if point.is_read_only { "made read-only" } else { "busy" };
+        console(&format!("{} stays mounted: {how}", point.at.display()));
+    }
+}
+
+/// Who waits for a server that is gone can not be killed, and keeps what it has open on disks of this machine.
+/// Such a server is not waited for any more: see MNT_FORCE of umount(2). True: there was one.
+fn let_waiters_go(rounds: &mut Rounds) -> bool {
+    let asking = |id: &str| format!("ask {id}");
+    let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
+    let asked = |point: &Point| {
+        let at = point.at.clone();
+        let work = move || {
+            let _ = statvfs(at.as_os_str());
+            false
+        };
+        Task { id: asking(&point.id), ..point.clone().task(work) }
+    };
+    rounds.go_on(|| far.iter().map(asked).collect(), Rounds::has_young);
+    far.retain(|point| rounds.is_under_way(&asking(&point.id)));
+    rounds.give_up(|id| far.iter().any(|point| id == asking(&point.id)));
+    for point in &far {
+        console(&format!("{} does not answer: nobody waits for it any more", point.at.display()));
+    }
+    let forced = |point: &Point| {
+        let at = point.at.clone();
+        // Whoever has failed with one question asks the next before it ends.
+        let work = move || loop {
+            match umount2(at.as_os_str(), MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
+                Err(Errno::EBUSY) => pause(),
+                went => return went.is_ok(),
+            }
+        };
+        point.clone().task(work)
+    };
+    rounds.go_on(|| far.iter().map(forced).collect(), Rounds::has_young);
+    rounds.give_up(|id| far.iter().any(|point| id == point.id));
+    !far.is_empty()
+}
+
+/// The last that can be done for a disk to which somebody who can not be killed writes: a worker of the
+/// kernel makes all of them read-only, whoever has what open. See sysrq.rst of the kernel.
+fn read_only_by_force(rounds: &mut Rounds) {
+    if busy_disks(rounds).is_empty() || fs::write("/proc/sysrq-trigger", "u").is_err() {
+        return;
+    }
+    let until = clock::now().after(limit::UNMOUNT_ONE);
+    rounds.go_on(Vec::new, |rounds| clock::now() < until && !busy_disks(rounds).is_empty());
+    if busy_disks(rounds).is_empty() {
+        console("what was busy has been made read-only");
+    }
+}
+
+fn read_only(point: &OsStr) -> bool {
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    let none = None::<&str>;
+    mount(none, point, none, flags, none).is_ok()
+}
+
+/// What may go now: mounts with nothing upon them, and what has no mount. What is in use is refused, until
+/// something has gone.
+fn departures(of_others: bool) -> Vec<Task> {
+    let table = mount_table::table().unwrap_or_default();
+    let is_laid_over = mount_table::is_laid_over(&table);
+    let away = |point: Point| {
+        let at = point.at.clone();
+        // What another one is made of has no mount afterwards, and is in use all the same.
+        let is_read_only_first = is_laid_over && point.is_disk && !point.is_read_only;
+        point.task(move || {
+            let is_fit = !is_read_only_first || read_only(&at);
+            is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
+        })
+    };
+    let points = points_of(&table, of_others).into_iter();
+    let mut tasks: Vec<Task> =
+        points.filter(|point| point.is_bare && point.at != "/").map(away).collect();
+    tasks.extend(swaps().into_iter().map(|path| {
+        let of = path.to_string_lossy().into_owned();
+        let work = Box::new(move || device::swap_off(&path).is_ok());
+        Task { id: format!("swap {of}"), of, work }
+    }));
+    tasks.extend(blocks("loop", "loop/backing_file").into_iter().map(|(name, _, mark)| {
+        let path = format!("/dev/{name}");
+        let work = Box::new(move || {
+            let device = open(path.as_str(), OFlag::O_CLOEXEC, Mode::empty());
+            let is_let_go = device.is_ok_and(|device| device::loop_clear(device).is_ok());
+            // One that is in use goes with its last user: that is no progress yet.
+            is_let_go && !mark.exists()
+        });
+        Task { id: name.clone(), of: name, work }
+    }));
+    tasks.extend(blocks("dm-", "dm/name").into_iter().map(|(name, mapped, _)| {
+        let work = Box::new(move || {
+            let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
+            let control = open("/dev/mapper/control", flags, Mode::empty());
+            control.is_ok_and(|control| device::unmap(control, mapped.trim_end()).is_ok())
+        });
+        Task { id: name.clone(), of: name, work }
+    }));
+    tasks
+}
+
+/// Block devices whose name begins so and that have this file, with what stands in it.
+fn blocks(prefix: &str, mark: &str) -> Vec<(String, String, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let mark = entry.path().join(mark);
+        if name.starts_with(prefix)
+            && let Ok(text) = fs::read_to_string(&mark)
+        {
+            found.push((name, text, mark));
+        }
+    }
+    found
+}
+
+/// A mount, as far as it matters here.
+#[derive(Clone)]
+struct Point {
+    id: String,
+    at: OsString,
+    is_disk: bool,
+    is_read_only: bool,
+    /// No other is upon it: with one it could not go.
+    is_bare: bool,
+}
+
+impl Point {
+    fn task(self, work: impl FnOnce() -> bool + 'static) -> Task {
+        Task { id: self.id, of: self.at.display().to_string(), work: Box::new(work) }
+    }
+}
+
+/// The last one mounted first: those of this machine, or all.
+fn points(of_others: bool) -> Vec<Point> {
+    points_of(&mount_table::table().unwrap_or_default(), of_others)
+}
+
+fn points_of(table: &[u8], of_others: bool) -> Vec<Point> {
+    chosen(table, |mount| of_others || mount.is_of_here())
+}
+
+/// The same of those of this kind.
+fn points_that(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
+    chosen(&mount_table::table().unwrap_or_default(), is_meant)
+}
+
+fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
+    let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
+    // A disk somebody has plugged in is below /run too.
+    let is_kept = |point: &OsStr, holds_data: bool| {
+        let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
+        KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
+    };
+    let is_chosen = |mount: &Mount<'_>| is_meant(mount) && !is_kept(&mount.at, mount.holds_data());
+    let below: BTreeSet<&str> = mount_table::mounts(table).map(|mount| mount.parent).collect();
+    let point = |mount: Mount<'_>| Point {
+        is_disk: mount.is_disk(),
+        is_read_only: mount.is_read_only(),
+        is_bare: !below.contains(mount.id),
+        id: mount.id.to_string(),
+        at: mount.at,
+    };
+    let mut all: Vec<Point> = mount_table::mounts(table).filter(is_chosen).map(point).collect();
+    all.reverse();
+    all
+}
+
+fn swaps() -> Vec<CString> {
+    let table = fs::read("/proc/swaps").unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n').skip(1);
+    let paths = lines.filter_map(|line| line.split(u8::is_ascii_whitespace).next());
+    let paths = paths.filter(|path| !path.is_empty());
+    paths.filter_map(|path| CString::new(mount_table::unescape(path).into_vec()).ok()).collect()
+}
+
+#[cfg(test)]
+mod miniature;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
+        let table = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+            23 22 0:21 / /run rw - tmpfs tmpfs rw\n\
+            24 23 8:17 / /run/media/ann/stick rw - vfat /dev/sdb1 rw\n\
+            25 23 0:22 / /run/user/1000 rw - tmpfs tmpfs rw\n\
+            26 22 0:5 / /dev rw - devtmpfs udev rw\n\
+            27 26 0:24 / /dev/shm rw - tmpfs tmpfs rw\n\
+            28 23 7:0 / /run/initramfs/live ro - squashfs /dev/loop0 ro\n\
+            31 22 0:42 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n\
+            29 22 0:40 / /srv rw - tmpfs tmpfs rw\n\
+            30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
+            32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
+        let points = |of_others| -> Vec<String> {
+            let all = points_of(table, of_others).into_iter();
+            all.map(|point| point.at.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);
+        assert_eq!(
+            points(true),
+            ["/srv/\u{fffd}", "/run/far", "/srv", "/run/media/ann/stick", "/"],
+            "those that may not answer come after all of this machine"
+        );
+        let is_bare = |at: &str| points_of(table, true).iter().any(|it| it.is_bare && it.at == at);
+        assert!(is_bare("/srv") && is_bare("/run/far") && !is_bare("/"));
+    }
+}

@@ -1,0 +1,190 @@
+//! The hardware watchdog: a device that starts the machine anew unless somebody feeds it. The
+//! loop does, once a turn, and nothing else: a loop that is stuck starves it. It is never
+//! told to stop, so an end, an upgrade or a crash that hangs is ended by it too.
+//!
+//! Only where `watchdog: TIME` of the settings asks for it, and on a machine.
+
+use crate::base::limit;
+use crate::boot::Mode;
+use crate::event_loop::Init;
+use crate::output::console_log::Level;
+use crate::sys::{device, inherit};
+use groundstate_units::text::time::Time;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+const DEVICE: &str = "/dev/watchdog";
+
+/// One that waits to be fed.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    device: File,
+    /// What was asked for.
+    asked: Duration,
+    /// What the device took.
+    patience: Duration,
+    fed: Time,
+}
+
+impl Watchdog {
+    fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let device = File::options().write(true).custom_flags(flags).open(DEVICE)?;
+        let seconds = i32::try_from(asked.as_secs().max(1)).unwrap_or(i32::MAX);
+        // One whose time can not be set has its own, which nobody knows: fed often enough.
+        let took = device::watchdog_timeout(&device, seconds).unwrap_or(seconds.min(10));
+        let patience = Duration::from_secs(u64::try_from(took).unwrap_or(1).max(1));
+        let mut watchdog = Watchdog { device, asked, patience, fed: now };
+        watchdog.write();
+        Ok(watchdog)
+    }
+
+    fn write(&mut self) {
+        // Anything but `V`, which would stop it. A device that takes nothing resets the machine.
+        let _ = self.device.write(b"\0");
+    }
+
+    /// The loop turns.
+    pub(crate) fn feed(&mut self, now: Time) {
+        if now.since(self.fed) >= self.patience / 4 {
+            self.write();
+            self.fed = now;
+        }
+    }
+
+    /// A word for the image that goes on with it; no exec closes it from now on.
+    pub(crate) fn hand_on(&self) -> Option<String> {
+        fcntl(&self.device, FcntlArg::F_SETFD(FdFlag::empty())).ok()?;
+        Some(self.word())
+    }
+
+    /// That word; an exec closes it as before.
+    pub(crate) fn word(&self) -> String {
+        format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs())
+    }
+
+    /// The one an image before this one has handed on.
+    pub(crate) fn again(word: &str, now: Time) -> Option<Watchdog> {
+        let (number, seconds) = word.split_once(',')?;
+        let patience = Duration::from_secs(seconds.parse::<u64>().ok()?.max(1));
+        let device = File::from(inherit::take(number.parse().ok()?).ok()?);
+        let mut watchdog = Watchdog { device, asked: patience, patience, fed: now };
+        watchdog.write();
+        Some(watchdog)
+    }
+
+    /// When it has to be fed at the latest.
+    pub(crate) fn deadline(&self) -> Time {
+        self.fed.after(self.patience / 2)
+    }
+}
+
+/// The one of init, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    open: Option<Watchdog>,
+    /// When it is tried again to open it.
+    again: Option<Time>,
+}
+
+impl Watch {
+    /// As [`Watchdog::feed`].
+    pub(crate) fn feed(&mut self, now: Time) {
+        if let Some(watchdog) = &mut self.open {
+            watchdog.feed(now);
+        }
+    }
+
+    /// For whoever goes on feeding it.
+    pub(crate) fn take(&mut self) -> Option<Watchdog> {
+        self.open.take()
+    }
+
+    /// When it has to be fed, or is tried again.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.open.as_ref().map(Watchdog::deadline).or(self.again)
+    }
+}
+
+/// When one that was refused is tried again. None: there is no such device; its module may come
+/// with the boot.
+fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
+    let is_missing =
+        matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));
+    (!is_missing).then(|| now.after((asked / 4).max(limit::WATCHDOG_AGAIN)))
+}
+
+impl Init {
+    /// As the settings have it. A device that is open stays open: it can not be stopped.
+    pub(crate) fn settle_watchdog(&mut self) {
+        let Some(asked) = self.machine.generation().settings.watchdog else { return };
+        let is_so = self.watchdog.open.as_ref().is_some_and(|open| open.asked == asked);
+        if self.mode != Mode::Machine || is_so {
+            return;
+        }
+        // A second open is refused while the first one lives.
+        self.watchdog = Watch::default();
+        match Watchdog::open(asked, self.now) {
+            Ok(watchdog) => {
+                let seconds = watchdog.patience.as_secs();
+                let text = "the machine starts anew when init is stuck for";
+                self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
+                self.watchdog.open = Some(watchdog);
+            }
+            Err(error) => {
+                let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
+                self.say(level, format_args!("{DEVICE}: {error}"));
+                self.watchdog.again = again(&error, asked, self.now);
+            }
+        }
+    }
+
+    /// A device that was refused may be had by now: after a crash it counts down all the while.
+    pub(crate) fn watchdog_due(&mut self) {
+        if self.watchdog.again.take_if(|at| *at <= self.now).is_some() {
+            self.settle_watchdog();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memfd;
+
+    #[test]
+    fn one_that_is_busy_is_tried_again_in_time_and_one_that_is_not_there_is_not() {
+        let (now, asked) = (Time::ZERO, Duration::from_secs(8));
+        let after = |errno, asked| again(&io::Error::from_raw_os_error(errno), asked, now);
+        for errno in [libc::EBUSY, libc::EMFILE, libc::ENOMEM] {
+            assert_eq!(after(errno, asked), Some(now.after(asked / 4)));
+            assert!(after(errno, Duration::ZERO) > Some(now), "it does not spin");
+        }
+        assert_eq!(after(libc::ENOENT, asked), None);
+    }
+
+    #[test]
+    fn one_that_is_handed_on_is_fed_by_whom_it_is_handed_to() {
+        let device = File::from(memfd::create(c"watchdog").unwrap());
+        let seen = device.try_clone().unwrap();
+        let (now, patience) = (Time::ZERO, Duration::from_secs(8));
+        let watchdog = Watchdog { device, asked: patience, patience, fed: now };
+        let word = watchdog.hand_on().unwrap();
+        // As an exec does.
+        std::mem::forget(watchdog);
+        let mut again = Watchdog::again(&word, now).unwrap();
+        assert_eq!(seen.metadata().unwrap().len(), 1);
+        again.feed(now.after(patience / 8));
+        assert_eq!(
+            (seen.metadata().unwrap().len(), again.deadline()),
+            (1, now.after(patience / 2))
+        );
+        again.feed(now.after(patience / 4));
+        assert_eq!(seen.metadata().unwrap().len(), 2);
+        assert!(Watchdog::again("9999,8", now).is_none() && Watchdog::again("x", now).is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! What a unit asks for beyond the common, done in its forked child as root, before the
+//! words of its line are put together: conditions, directories, files and terminals,
+//! scheduling, the record of a login. What has to come later (chroot, capabilities) goes
+//! into the child's [`crate::sys::child_setup::Orders`].
+
+use super::condition;
+use super::descriptor;
+use super::directory::{self, Owner};
+use crate::base::clock;
+use crate::sys::child::Step;
+use crate::sys::{login, schedule};
+use groundstate_units::spec::{Particular, Stdio};
+use std::io;
+
+/// Where a start broke off: the step, the errno, and which of several.
+pub(super) type Broken = (Step, i32, u32);
+
+/// Between two looks for a file that is waited for.
+const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Outfit {
+    pub(super) particular: Particular,
+    /// This is the unit's first process: its conditions are asked.
+    pub(super) asks: bool,
+    /// Who the unit is, whoever this line runs as.
+    pub(super) owner: Owner,
+}
+
+impl Outfit {
+    /// Puts it on.
+    pub(super) fn wear(&self) -> Result<(), Broken> {
+        if self.asks {
+            self.await_files();
+        }
+        if self.asks
+            && let Some(index) = condition::unmet(&self.particular.conditions)
+        {
+            let condition = self.particular.conditions.get(index);
+            let assert = condition.is_some_and(|condition| condition.assert);
+            let step = if assert { Step::Assert } else { Step::Condition };
+            return Err((step, libc::ECANCELED, u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+        self.make_directories()?;
+        descriptor::arrange(&self.particular.stdio, self.owner)
+            .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
+        self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
+        if self.particular.ignore_sigpipe {
+            schedule::ignore_sigpipe();
+        }
+        record_login(&self.particular.stdio, true, nix::unistd::getpid().as_raw());
+        Ok(())
+    }
+
+    /// A start that takes too long is ended from outside.
+    fn await_files(&self) {
+        for path in &self.particular.wait_file {
+            while !std::path::Path::new(path).exists() {
+                clock::pause(FILE_PAUSE);
+            }
+        }
+    }
+
+    fn make_directories(&self) -> Result<(), Broken> {
+        let mut index = 0;
+        for directories in &self.particular.directories {
+            for name in &directories.names {
+                directory::make(directories.kind, name, directories.mode, self.owner)
+                    .map_err(|error| broken(Step::Directory, &error, index))?;
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn schedule(&self) -> Result<(), (io::Error, u32)> {
+        let schedule = &self.particular.schedule;
+        if let Some(score) = schedule.oom_score_adjust {
+            match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
+                // A container may not lower it (CAP_SYS_RESOURCE), and nothing is weaker for it.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                written => written.map_err(|e| (e, 0))?,
+            }
+        }
+        if let Some(nice) = schedule.nice {
+            schedule::set_nice(nice).map_err(|e| (e, 1))?;
+        }
+        if let Some(priority) = schedule.io_priority {
+            schedule::set_io_priority(priority).map_err(|e| (e, 2))?;
+        }
+        if let Some((policy, priority)) = schedule.cpu_policy {
+            schedule::set_policy(policy, priority).map_err(|e| (e, 3))?;
+        }
+        if !schedule.cpu_affinity.is_empty() {
+            schedule::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the steps of the scheduling are called, in their order.
+pub(super) const SCHEDULING: [&str; 5] =
+    ["oom-score-adjust", "nice", "io-priority", "cpu-policy", "cpu-affinity"];
+
+fn broken(step: Step, error: &io::Error, index: u32) -> Broken {
+    (step, error.raw_os_error().unwrap_or(libc::EIO), index)
+}
+
+/// The record of a terminal where a login is waited for, or is over.
+fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
+    if !stdio.utmp_id.is_empty() {
+        let line = stdio.tty.path.strip_prefix("/dev/").unwrap_or(&stdio.utmp_id);
+        login::record(&stdio.utmp_id, line, pid, begins);
+    }
+}
+
+/// After the end of a run, in a child of its own: what it leaves is removed. The number of
+/// things that could not be.
+pub(crate) fn put_off(particular: &Particular, main: i32) -> u8 {
+    record_login(&particular.stdio, false, main);
+    let runtime = particular.directories.iter();
+    let runtime = runtime.filter(|d| d.kind == groundstate_units::spec::DirectoryKind::Runtime);
+    let names = runtime.flat_map(|d| d.names.iter().map(|name| (d.kind, name)));
+    let failed = names.filter(|(kind, name)| directory::remove(*kind, name).is_err()).count();
+    u8::try_from(failed).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,222 @@
+//! The words and the environment of a line, and who it runs as. Made in PID 1 where nothing
+//! can make it wait, else finished in the forked child.
+
+use super::child_setup::{Broken, Outfit};
+use super::directory::{self, Owner};
+use super::env_file;
+use super::environment::{Environment, Passed};
+use super::request::{Request, Said, working_dir};
+use crate::base::limit;
+use crate::sys::child::Step;
+use crate::sys::child_setup::{Limit, Orders, Rights};
+use groundstate_units::machine::event::ExecFailure;
+use groundstate_units::spec::{EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Stdio};
+use groundstate_units::unit::exec_line::{Unexpanded, expand};
+use std::ffi::CString;
+
+/// Orders whose words and environment are still to be made.
+#[derive(Debug)]
+pub(super) struct Draft {
+    env: Environment,
+    env_files: Vec<EnvFile>,
+    last: Vec<(String, String)>,
+    unset: Vec<String>,
+    watched: bool,
+    line: ExecLine,
+    main_pid: Option<u32>,
+    outfit: Option<Outfit>,
+    orders: Orders,
+}
+
+impl Draft {
+    pub(super) fn new(
+        request: &Request<'_>,
+        ids: Option<&Ids>,
+        said: &Said,
+    ) -> Result<Draft, ExecFailure> {
+        let particular = request.run.particular.as_deref();
+        let nul = |step| said.failure((step, libc::EINVAL, 0));
+        let (prefixes, limits) = (request.line.prefixes, request.run.limits.iter().map(limit));
+        let whole = prefixes.has(Prefixes::PRIVILEGED);
+        let own_user = whole || prefixes.has(Prefixes::OWN_USER);
+        let who = ids.filter(|_| !own_user);
+        let root = particular.and_then(|p| p.root_dir.as_deref()).filter(|_| !whole);
+        let orders = Orders {
+            programs: Vec::new(),
+            argv: Vec::new(),
+            envp: Vec::new(),
+            listen_pid: !request.listen.is_empty(),
+            limits: request.base.limits.iter().copied().chain(limits).collect(),
+            groups: who.and_then(|ids| ids.groups.clone()),
+            gid: who.and_then(|ids| ids.gid),
+            uid: who.and_then(|ids| ids.uid),
+            rights: particular.filter(|_| !whole).and_then(|p| rights(p, own_user)),
+            root: root.map(CString::new).transpose().map_err(|_| nul(Step::Root))?,
+            dir: CString::new(working_dir(request.run, ids)).map_err(|_| nul(Step::WorkingDir))?,
+            dir_optional: particular.is_some_and(|p| p.working_dir_optional),
+            umask: request.run.umask,
+        };
+        let owner = Owner { uid: ids.and_then(|ids| ids.uid), gid: ids.and_then(|ids| ids.gid) };
+        let outfit = particular.filter(|p| has_work(p, request.first)).map(|particular| Outfit {
+            particular: particular.clone(),
+            asks: request.first,
+            owner,
+        });
+        Ok(Draft {
+            env: environment(request, ids),
+            env_files: request.run.env_file.clone(),
+            last: last(request),
+            unset: particular.map(|p| p.env_unset.clone()).unwrap_or_default(),
+            watched: particular.is_some_and(|p| p.watchdog.is_some()),
+            line: request.line.clone(),
+            main_pid: request.main_pid.and_then(|pid| u32::try_from(pid.as_raw()).ok()),
+            outfit,
+            orders,
+        })
+    }
+
+    /// It is finished in a child of its own.
+    pub(super) fn waits(&self) -> bool {
+        !self.env_files.is_empty()
+            || self.outfit.is_some()
+            || self.watched
+            || self.orders.rights.is_some()
+            || self.orders.root.is_some()
+    }
+
+    /// Puts the outfit on, reads the env-files, and puts words and environment together.
+    pub(super) fn finish(mut self) -> Result<Orders, Broken> {
+        if let Some(outfit) = &self.outfit {
+            outfit.wear()?;
+        }
+        for (index, file) in (0..).zip(&self.env_files) {
+            match env_file::read(&file.path) {
+                Ok(pairs) => self.env.extend(&pairs),
+                Err(_) if file.optional && !std::path::Path::new(&file.path).exists() => {}
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    return Err((Step::EnvFile, errno, index));
+                }
+            }
+        }
+        self.env.extend(&self.last);
+        if self.watched {
+            self.env.set("WATCHDOG_PID", &std::process::id().to_string());
+        }
+        self.unset.iter().for_each(|text| self.env.unset(text));
+        let lookup = |name: &str| self.env.get(name).map(str::to_string);
+        let words = expand(&self.line, &lookup, self.main_pid)
+            .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
+        let path = self.env.get("PATH").unwrap_or(super::environment::PATH);
+        let pairs = self.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let nul = |_| (Step::ExecLine, libc::EINVAL, 0);
+        let texts = |texts: Vec<String>| {
+            texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>().map_err(nul)
+        };
+        let program = words.first().cloned().unwrap_or_default();
+        let is_named = self.line.prefixes.has(Prefixes::NAMED) && words.len() > 1;
+        let words = words.into_iter().skip(usize::from(is_named)).collect();
+        self.orders.programs = texts(candidates(&program, path))?;
+        self.orders.envp = texts(pairs.collect())?;
+        self.orders.argv = texts(words)?;
+        Ok(self.orders)
+    }
+}
+
+/// Something of it is to be done in the child.
+fn has_work(particular: &Particular, first: bool) -> bool {
+    (first && !(particular.conditions.is_empty() && particular.wait_file.is_empty()))
+        || !particular.directories.is_empty()
+        || particular.stdio != Stdio::default()
+        || particular.schedule != groundstate_units::spec::Schedule::default()
+        || particular.ignore_sigpipe
+}
+
+/// None: nothing was asked for. As init's own user there is no ambient set to be had.
+fn rights(particular: &Particular, own_user: bool) -> Option<Rights> {
+    let asked = &particular.privileges;
+    let rights = Rights {
+        bound: asked.bound,
+        ambient: if own_user { 0 } else { asked.ambient },
+        secure_bits: asked.secure_bits,
+        no_new: asked.no_new,
+    };
+    (rights != Rights::default()).then_some(rights)
+}
+
+/// What the files may add to.
+fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
+    let particular = request.run.particular.as_deref();
+    let mut env = Environment::new(&request.base.passed, ids);
+    if let Some(particular) = particular.filter(|p| !p.env_pass.is_empty()) {
+        env.pass(&Passed::new(&particular.env_pass, std::env::vars_os()));
+    }
+    if let Some(stdio) = particular.map(|p| &p.stdio).filter(|stdio| stdio.has_terminal()) {
+        let virtual_console = ["/dev/console", "/dev/tty"];
+        let path = if stdio.tty.path.is_empty() { "/dev/console" } else { &stdio.tty.path };
+        let serial = path.starts_with("/dev/ttyS") || path.starts_with("/dev/ttyAMA");
+        let plain = virtual_console.iter().any(|start| path.starts_with(start)) && !serial;
+        env.set("TERM", if plain { "linux" } else { "vt220" });
+    }
+    env.extend(&request.base.env);
+    env.extend(&request.run.env);
+    env
+}
+
+/// What init itself says, and nothing hides.
+fn last(request: &Request<'_>) -> Vec<(String, String)> {
+    let mut last = vec![("GROUNDSTATE_UNIT".to_string(), request.unit.to_string())];
+    let mut say = |name: &str, value: String| last.push((name.to_string(), value));
+    if let Some(socket) = request.notify_socket {
+        say("NOTIFY_SOCKET", socket.to_string());
+    }
+    if let Some(pid) = request.main_pid {
+        say("MAINPID", pid.to_string());
+    }
+    if !request.listen.is_empty() {
+        let names: Vec<_> = request.listen.iter().map(|(name, _)| name.as_str()).collect();
+        say("LISTEN_FDS", names.len().to_string());
+        let names = names.join(":");
+        // The kernel refuses a program one variable of which is longer: unnamed they still come.
+        if names.len() <= limit::LISTEN_NAMES {
+            say("LISTEN_FDNAMES", names);
+        }
+    }
+    if let Some(particular) = request.run.particular.as_deref() {
+        for directories in &particular.directories {
+            let paths: Vec<String> = directory::paths(directories).collect();
+            say(directories.kind.variable(), paths.join(":"));
+        }
+        if let Some(every) = particular.watchdog {
+            say("WATCHDOG_USEC", every.as_micros().to_string());
+        }
+    }
+    last.extend_from_slice(request.extra);
+    last
+}
+
+/// What stands for it in a failure, whose words are made from it.
+fn errno(broken: Unexpanded) -> i32 {
+    match broken {
+        Unexpanded::NoMainPid => libc::ESRCH,
+        Unexpanded::TooLong => libc::E2BIG,
+        Unexpanded::Empty => libc::ENOENT,
+    }
+}
+
+/// Where a program may be: itself with a slash in it, else in each directory of PATH.
+fn candidates(program: &str, path: &str) -> Vec<String> {
+    if program.contains('/') {
+        return vec![program.to_string()];
+    }
+    let dirs = path.split(':').filter(|dir| dir.starts_with('/'));
+    dirs.map(|dir| format!("{}/{program}", dir.trim_end_matches('/'))).collect()
+}
+
+fn limit(limit: &ResourceLimit) -> Limit {
+    Limit {
+        resource: limit.resource.into(),
+        soft: limit.soft.unwrap_or(u64::MAX),
+        hard: limit.hard.unwrap_or(u64::MAX),
+    }
+}

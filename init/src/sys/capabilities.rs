@@ -1,0 +1,135 @@
+//! Capabilities of a child between clone and exec: cut down before the change of the user,
+//! set after it. By the rules of [`super::child`]: the kernel by [`super::raw`] alone, no
+//! allocation, nothing that can panic. capabilities(7), prctl(2), capset(2).
+
+use super::child_setup::Rights;
+use super::raw;
+
+/// prctl(2).
+unsafe fn prctl(option: i32, arguments: [usize; 3]) -> isize {
+    let [a, b, c] = arguments;
+    // SAFETY: the options used here take numbers.
+    unsafe { raw::call(libc::SYS_prctl, [option as usize, a, b, c, 0, 0]) }
+}
+
+/// Capabilities there are at most.
+const CAPABILITIES: usize = 64;
+
+/// Cuts the bounding set down, and sees to it that the change of the user leaves what is
+/// needed after it.
+pub(super) unsafe fn before_user(rights: &Rights, changes: bool) -> isize {
+    // SAFETY: numbers only.
+    unsafe {
+        if let Some(bound) = rights.bound {
+            let mut number: usize = 0;
+            while number < CAPABILITIES {
+                let known = prctl(libc::PR_CAPBSET_READ, [number, 0, 0]);
+                if known == -(libc::EINVAL as isize) {
+                    break; // The kernel knows no more of them.
+                }
+                if known < 0 {
+                    return known;
+                }
+                if known == 1 && bound & (1u64 << (number & 63)) == 0 {
+                    let result = prctl(libc::PR_CAPBSET_DROP, [number, 0, 0]);
+                    if result < 0 {
+                        return result;
+                    }
+                }
+                number = number.wrapping_add(1);
+            }
+        }
+        if changes && (rights.ambient != 0 || rights.secure_bits != 0) {
+            return prctl(libc::PR_SET_KEEPCAPS, [1, 0, 0]);
+        }
+        0
+    }
+}
+
+/// The rest, as the user: the secure bits while it is still allowed, then the sets.
+pub(super) unsafe fn after_user(rights: &Rights, changed: bool) -> isize {
+    let keeps = rights.ambient != 0 || rights.secure_bits != 0;
+    // SAFETY: numbers, and the arrays of `set_capabilities`, which are its own.
+    unsafe {
+        if keeps && changed {
+            // Of all that was kept it has what it may: in force again for a moment.
+            let result = raise_effective();
+            if result < 0 {
+                return result;
+            }
+        }
+        if rights.secure_bits != 0 {
+            let result = prctl(libc::PR_SET_SECUREBITS, [rights.secure_bits as usize, 0, 0]);
+            if result < 0 {
+                return result;
+            }
+        }
+        if keeps {
+            let result = set_capabilities(rights.ambient, changed);
+            if result < 0 {
+                return result;
+            }
+        }
+        let mut number: usize = 0;
+        while number < CAPABILITIES {
+            if rights.ambient & (1u64 << (number & 63)) != 0 {
+                let raise = libc::PR_CAP_AMBIENT_RAISE as usize;
+                let result = prctl(libc::PR_CAP_AMBIENT, [raise, number, 0]);
+                if result < 0 {
+                    return result;
+                }
+            }
+            number = number.wrapping_add(1);
+        }
+        if rights.no_new { prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0, 0]) } else { 0 }
+    }
+}
+
+/// _LINUX_CAPABILITY_VERSION_3 of linux/capability.h, this process.
+const HEADER: [u32; 2] = [0x2008_0522, 0];
+
+/// The three sets, each in two halves: effective, permitted, inheritable; twice.
+unsafe fn capabilities(sets: &mut [u32; 6]) -> isize {
+    let mut header = HEADER;
+    let args = [header.as_mut_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: capget(2) of version 3 writes 24 bytes.
+    unsafe { raw::call(libc::SYS_capget, args) }
+}
+
+unsafe fn write_capabilities(sets: &[u32; 6]) -> isize {
+    let header = HEADER;
+    let args = [header.as_ptr() as usize, sets.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: capset(2) of version 3 reads 24 bytes.
+    unsafe { raw::call(libc::SYS_capset, args) }
+}
+
+/// All that is permitted comes into force.
+unsafe fn raise_effective() -> isize {
+    let mut sets = [0u32; 6];
+    // SAFETY: the array is ours.
+    unsafe {
+        let result = capabilities(&mut sets);
+        if result < 0 {
+            return result;
+        }
+        let [_, permitted, inheritable, _, more, inheritable_more] = sets;
+        write_capabilities(&[permitted, permitted, inheritable, more, more, inheritable_more])
+    }
+}
+
+/// `only`: these are all it has from now on. Else it may hand them on, besides what it has.
+unsafe fn set_capabilities(set: u64, only: bool) -> isize {
+    let (low, high) = (set as u32, (set >> 32) as u32);
+    let mut sets = [low, low, low, high, high, high];
+    if !only {
+        // SAFETY: the array is ours.
+        let result = unsafe { capabilities(&mut sets) };
+        if result < 0 {
+            return result;
+        }
+        let [effective, permitted, inheritable, a, b, c] = sets;
+        sets = [effective, permitted, inheritable | low, a, b, c | high];
+    }
+    // SAFETY: as above.
+    unsafe { write_capabilities(&sets) }
+}

@@ -1,0 +1,135 @@
+//! Every signal PID 1 listens to rings one bell: a bit says which, one pipe wakes the poll.
+//! One pipe and not one for each signal, because every child is cloned with a copy of the
+//! table of descriptors. What a signal means is decided in [`crate::event_loop::signals`].
+
+use super::raw;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::{pipe2, read};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Bit n-1: signal n has come since it was last asked.
+static RUNG: AtomicU64 = AtomicU64::new(0);
+/// Those that were taken and may not be dealt with yet.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// The write end of the pipe; -1: there is none.
+static ROPE: AtomicI32 = AtomicI32::new(-1);
+
+/// The bell. One in a process.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    pipe: OwnedFd,
+}
+
+impl Bell {
+    /// Hangs it. EMFILE, ENFILE.
+    pub(crate) fn hang() -> io::Result<Bell> {
+        let (pipe, rope) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        // Never closed: a handler may run as long as the process does.
+        ROPE.store(rope.into_raw_fd(), Ordering::SeqCst);
+        Ok(Bell { pipe })
+    }
+
+    /// From now on `signal` rings it.
+    pub(crate) fn listen(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: the action is made of atomics and one raw write(2), which touches no errno:
+        // all of it may be done in a handler (signal-safety(7)), and none of it panics.
+        unsafe { signal_hook::low_level::register(signal, move || ring(bit(signal))) }.map(drop)
+    }
+
+    /// For the poll: readable when it has rung.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Which signals have come since the last call: bit n-1 for signal n. Never waits.
+    pub(crate) fn take(&self) -> u64 {
+        // The pipe first: who rings after the swap writes into it anew.
+        let mut bytes = [0u8; 64];
+        while let Ok(64) | Err(Errno::EINTR) = read(&self.pipe, &mut bytes) {}
+        let rung = RUNG.swap(0, Ordering::SeqCst);
+        TAKEN.fetch_or(rung, Ordering::SeqCst);
+        rung
+    }
+
+    /// The signals taken so far are part of the committed state.
+    pub(crate) fn committed() {
+        TAKEN.store(0, Ordering::SeqCst);
+    }
+
+    /// These came to an earlier image of this process, which had no time for them; or to this one.
+    pub(crate) fn ring_again(signals: u64) {
+        ring(signals);
+    }
+
+    /// Some signal has come, whether or not the poll has told of it.
+    pub(crate) fn has_rung() -> bool {
+        RUNG.load(Ordering::SeqCst) != 0
+    }
+}
+
+/// One bit of the word [`Bell::take`] gives.
+pub(crate) fn bit(signal: i32) -> u64 {
+    let number = u32::try_from(signal).unwrap_or(0);
+    if (1..=64).contains(&number) { 1 << (number - 1) } else { 0 }
+}
+
+/// What has come and was not dealt with.
+pub(super) fn not_dealt_with() -> u64 {
+    RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
+}
+
+/// The handler's work. The pipe holds one byte for all that has come since it was last asked.
+pub(super) fn ring(signals: u64) {
+    if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
+        return;
+    }
+    if let Ok(rope) = usize::try_from(ROPE.load(Ordering::SeqCst)) {
+        let byte = b"!";
+        // SAFETY: write(2) reads one byte; on a full or missing pipe it fails, and the bit stays.
+        unsafe { raw::call(libc::SYS_write, [rope, byte.as_ptr() as usize, 1, 0, 0, 0]) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::signal;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sigaction")]
+    fn what_came_is_told_once_and_the_pipe_is_empty_afterwards() {
+        let bell = Bell::hang().unwrap();
+        let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);
+        bell.listen(one).unwrap();
+        bell.listen(other).unwrap();
+        assert_eq!((Bell::has_rung(), bell.take()), (false, 0));
+        let raise = |number: i32| {
+            // To the process: whichever thread takes it has run the handler before it is asked.
+            signal::kill(nix::unistd::getpid(), u8::try_from(number).unwrap()).unwrap();
+            while RUNG.load(Ordering::SeqCst) & bit(number) == 0 {
+                std::thread::yield_now();
+            }
+        };
+        [one, other, one].into_iter().for_each(raise);
+        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut asked, PollTimeout::from(10_000u16)), Ok(1));
+        assert_eq!(bell.take(), bit(one) | bit(other));
+        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
+        assert_eq!(bell.take(), 0);
+        // What was taken and not dealt with wakes again.
+        Bell::ring_again(bit(other));
+        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
+        assert_eq!(bell.take(), bit(other));
+    }
+
+    #[test]
+    fn each_signal_has_a_bit_of_its_own() {
+        assert_eq!((bit(1), bit(64), bit(0), bit(65), bit(-1)), (1, 1 << 63, 0, 0, 0));
+    }
+}

@@ -1,0 +1,334 @@
+//! One path of a path unit: what is to be watched for it, what an event means, whether
+//! there is a reason to fire. Runs in the lookout of paths.
+
+use super::file_stamp::{Print, When, when};
+use crate::base::clock;
+use groundstate_units::text::glob::matches_file;
+use groundstate_units::text::time::Time;
+use groundstate_units::trigger::Look;
+use nix::sys::inotify::AddWatchFlags;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Directories looked into for one pattern.
+const DIRECTORIES: usize = 1_024;
+
+/// What an inotify watch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A directory on the way: of interest is the part of that name in it, and itself.
+    Way(OsString),
+    /// The path itself.
+    Own,
+    /// A directory a pattern leads into.
+    Pattern,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The path has changed.
+    Change,
+    /// Something near it has: it is worth a look.
+    Perhaps,
+}
+
+/// One path.
+#[derive(Debug)]
+pub(super) struct Aimed {
+    look: Look,
+    path: PathBuf,
+    /// As it was last seen; None: it was not there.
+    print: Option<Print>,
+    /// When that was, at the earliest.
+    printed: Time,
+    /// As it was before changes counted, until it is compared with that.
+    older: Option<Option<Print>>,
+    /// It fired last though it was not to be told whether the change counts.
+    in_doubt: bool,
+    /// The latest change that events told of: after which point, and by when.
+    changed: Option<(Time, Time)>,
+    /// Without events: a difference is a change.
+    compare: bool,
+}
+
+impl Aimed {
+    pub(super) fn new(look: Look, path: String) -> Aimed {
+        let path = PathBuf::from(path);
+        let printed = clock::now();
+        let print = Print::of(&path);
+        let (older, in_doubt, changed, compare) = (None, false, None, false);
+        Aimed { look, path, print, printed, older, in_doubt, changed, compare }
+    }
+
+    /// What to watch now, as paths, with what is asked of each.
+    pub(super) fn watches(&self) -> Vec<(OsString, AddWatchFlags, Role)> {
+        let around = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM;
+        let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let mut watches = Vec::new();
+        let fixed = if self.look == Look::ExistsGlob { self.literal() } else { self.path.clone() };
+        // From the root to the first directory that is not there: those above the last are
+        // asked for their own end alone, or a busy one would never let us rest.
+        let above: Vec<&Path> = fixed.ancestors().skip(1).collect();
+        let there: Vec<&Path> = above.into_iter().rev().take_while(|dir| dir.is_dir()).collect();
+        for (at, dir) in there.iter().enumerate() {
+            let next = fixed.strip_prefix(dir).ok().and_then(|rest| rest.components().next());
+            let Some(next) = next else { continue };
+            let mask = if at + 1 == there.len() { around | gone } else { gone };
+            let role = Role::Way(next.as_os_str().to_os_string());
+            watches.push((dir.as_os_str().to_os_string(), mask, role));
+        }
+        let own = match self.look {
+            Look::Exists => AddWatchFlags::empty(),
+            Look::Changed => {
+                around | gone | AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_CLOSE_WRITE
+            }
+            Look::Modified => {
+                let writes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
+                around | gone | AddWatchFlags::IN_ATTRIB | writes
+            }
+            Look::DirectoryNotEmpty => around | gone,
+            Look::ExistsGlob => {
+                let pattern = |dir: PathBuf| (dir.into_os_string(), around | gone, Role::Pattern);
+                watches.extend(self.search().1.into_iter().map(pattern));
+                AddWatchFlags::empty()
+            }
+        };
+        if !own.is_empty() && self.path.exists() {
+            watches.push((self.path.as_os_str().to_os_string(), own, Role::Own));
+        }
+        watches
+    }
+
+    /// What an event of one of its watches means for it.
+    pub(super) fn means(
+        &self,
+        role: &Role,
+        mask: AddWatchFlags,
+        name: Option<&OsStr>,
+    ) -> Option<Seen> {
+        let gone =
+            AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
+        match role {
+            Role::Way(next) if name == Some(next) => {
+                let is_it = self.path.file_name() == name;
+                let edge = matches!(self.look, Look::Changed | Look::Modified);
+                Some(if edge && is_it { Seen::Change } else { Seen::Perhaps })
+            }
+            Role::Way(_) => mask.intersects(gone).then_some(Seen::Perhaps),
+            Role::Pattern => Some(Seen::Perhaps),
+            Role::Own if mask.contains(AddWatchFlags::IN_IGNORED) => Some(Seen::Perhaps),
+            Role::Own => match self.look {
+                Look::Changed | Look::Modified => Some(Seen::Change),
+                Look::Exists | Look::ExistsGlob | Look::DirectoryNotEmpty => Some(Seen::Perhaps),
+            },
+        }
+    }
+
+    /// Takes in what was seen now. There was nothing to be seen at that point.
+    pub(super) fn note(&mut self, seen: Seen, after: Time, now: Time) {
+        match seen {
+            Seen::Change => self.changed = Some((after, now)),
+            Seen::Perhaps => self.compare = true,
+        }
+    }
+
+    /// There is a reason. A change is one once, and only after that point.
+    pub(super) fn seen(&mut self, since: Time) -> bool {
+        match self.look {
+            Look::Exists => self.path.exists(),
+            Look::ExistsGlob => self.search().0,
+            Look::DirectoryNotEmpty => {
+                fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some())
+            }
+            Look::Changed | Look::Modified => {
+                let changed = self.changed.take().filter(|(_, by)| *by >= since);
+                let is_late = changed.is_some_and(|(after, _)| after < since);
+                // An event in a directory need not change the directory.
+                if is_late && !self.path.is_dir() && self.is_not_as_it_was() {
+                    self.compare = true;
+                    return self.differs(since);
+                }
+                let differs = self.differs(since);
+                if changed.is_some() {
+                    (self.older, self.in_doubt) = (None, false);
+                }
+                changed.is_some() || differs
+            }
+        }
+    }
+
+    /// So that it tells itself when it was changed.
+    fn is_not_as_it_was(&self) -> bool {
+        self.older.unwrap_or(self.print) != Print::of(&self.path)
+    }
+
+    /// It is not as it was, and became so after that point.
+    fn differs(&mut self, since: Time) -> bool {
+        let at = clock::now();
+        let now = Print::of(&self.path);
+        let before = std::mem::replace(&mut self.print, now);
+        // What was seen before that point may have been changed before it, too.
+        let is_first = std::mem::replace(&mut self.printed, at) < since;
+        if is_first {
+            self.older.get_or_insert(before);
+        }
+        let appeared = now.is_some() != self.older.unwrap_or(before).is_some();
+        if !std::mem::take(&mut self.compare) && !appeared {
+            return false;
+        }
+        let older = self.older.take();
+        if !is_first && now != before {
+            return self.counts(When::After);
+        }
+        let older = older.filter(|older| *older != now);
+        older.is_some_and(|older| {
+            let changed = when(&self.path, older, now, clock::wall_at(since));
+            self.counts(changed)
+        })
+    }
+
+    /// Where it is not to be told, every other time: no change is lost, and who changes at its end what it is
+    /// started by does not run for ever.
+    fn counts(&mut self, changed: When) -> bool {
+        self.in_doubt = changed == When::About && !self.in_doubt;
+        changed == When::After || self.in_doubt
+    }
+
+    /// The part of a pattern before its first sign.
+    fn literal(&self) -> PathBuf {
+        let plain = |part: &std::path::Component<'_>| {
+            !part.as_os_str().as_bytes().iter().any(|byte| b"*?[\\".contains(byte))
+        };
+        self.path.components().take_while(plain).collect()
+    }
+
+    /// Whether the pattern matches something, and the directories it leads into.
+    fn search(&self) -> (bool, Vec<PathBuf>) {
+        let start = self.literal();
+        let rest: Vec<String> = self
+            .path
+            .strip_prefix(&start)
+            .map(|rest| rest.components().map(|c| c.as_os_str().to_string_lossy().into_owned()))
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        if rest.is_empty() {
+            return (self.path.exists(), Vec::new());
+        }
+        let mut dirs = Vec::new();
+        let mut level = vec![start];
+        for pattern in &rest {
+            let mut next = Vec::new();
+            for dir in level {
+                if dirs.len() >= DIRECTORIES {
+                    break;
+                }
+                let Ok(entries) = fs::read_dir(&dir) else { continue };
+                for entry in entries.flatten().take(DIRECTORIES * 64) {
+                    if matches_file(pattern, &entry.file_name().to_string_lossy()) {
+                        next.push(entry.path());
+                    }
+                }
+                dirs.push(dir);
+            }
+            level = next;
+        }
+        (!level.is_empty(), dirs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn reasons_that_are_states_last_and_those_that_are_changes_count_once() {
+        let dir = std::env::temp_dir().join(format!("gs-look-{}", std::process::id()));
+        fs::create_dir_all(dir.join("in")).unwrap();
+        let aim = |look, path: &str| Aimed::new(look, dir.join(path).display().to_string());
+        let mut exists = aim(Look::Exists, "in/x.job");
+        let mut pattern = aim(Look::ExistsGlob, "i?/*.job");
+        let mut not_empty = aim(Look::DirectoryNotEmpty, "in");
+        let mut changed = aim(Look::Changed, "in/x.job");
+        let mut all = |expected: [bool; 4]| {
+            let seen = [
+                exists.seen(Time::ZERO),
+                pattern.seen(Time::ZERO),
+                not_empty.seen(Time::ZERO),
+                changed.seen(Time::ZERO),
+            ];
+            assert_eq!(seen, expected);
+        };
+        all([false, false, false, false]);
+        fs::write(dir.join("in/x.job"), "1").unwrap();
+        all([true, true, true, true]);
+        all([true, true, true, false]);
+        fs::remove_file(dir.join("in/x.job")).unwrap();
+        all([false, false, false, true]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_change_counts_if_it_came_after_what_is_activated_has_ended_whenever_it_is_looked_for() {
+        const LONG: Duration = Duration::from_secs(3_600);
+        let dir = std::env::temp_dir().join(format!("gs-late-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("x");
+        let write = || fs::write(&path, "changed").unwrap();
+        let remove = || fs::remove_file(&path).unwrap();
+        for (is_looked_at, change) in
+            [(true, &write as &dyn Fn()), (false, &write), (true, &remove)]
+        {
+            for is_after in [true, false] {
+                fs::write(&path, "").unwrap();
+                let mut aimed = Aimed::new(Look::Changed, path.display().to_string());
+                change();
+                // As if it had been looked at long before the end, and the end had been long before now.
+                let since = clock::now().after(LONG);
+                let (mut late, mut later) = (since, since.after(LONG));
+                if is_after {
+                    aimed.printed = Time::ZERO;
+                    (late, later) = (Time::from_nanos(1), Time::from_nanos(1));
+                }
+                if is_looked_at {
+                    aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
+                }
+                let at_once = aimed.seen(late);
+                aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
+                let afterwards = aimed.seen(later);
+                let told = (is_after && is_looked_at, is_after && !is_looked_at);
+                assert_eq!((at_once, afterwards), told);
+            }
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_change_that_may_have_come_after_the_end_counts_every_other_time() {
+        let path = std::env::temp_dir().display().to_string();
+        let mut aimed = Aimed::new(Look::Changed, path);
+        let told = [When::About, When::About, When::About, When::After, When::About, When::Before];
+        let counted = told.map(|changed| aimed.counts(changed));
+        assert_eq!(counted, [true, false, true, true, true, false]);
+    }
+
+    #[test]
+    fn only_the_last_directory_that_is_there_is_watched_for_what_is_made_in_it() {
+        let aimed = Aimed::new(Look::Exists, "/usr/none/such/x".to_string());
+        let watches = aimed.watches();
+        let paths: Vec<_> = watches.iter().map(|(path, _, _)| path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["/", "/usr"]);
+        assert!(!watches[0].1.contains(AddWatchFlags::IN_CREATE));
+        assert_eq!(watches[1].2, Role::Way("none".into()));
+        let here = Some(OsStr::new("none"));
+        assert_eq!(aimed.means(&watches[1].2, AddWatchFlags::IN_CREATE, here), Some(Seen::Perhaps));
+        let other = Some(OsStr::new("other"));
+        assert_eq!(aimed.means(&watches[1].2, AddWatchFlags::IN_CREATE, other), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1
+//! may not. What somebody else answers for it leaves to others like it ([`super::isolated_watcher`]). It watches by inotify(7), and where there is none to be had it looks from time
+//! to time. What it watches of a path, and what an event means for it, is [`super::path_check`].
+//!
+//! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
+//! path exists) is looked for then, one that is a change counts from then on.
+
+use super::isolated_watcher::{Apart, may_wait};
+use super::link::{Heard, Link};
+use super::message::{By, Order, Report};
+use super::path_check::{Aimed, Role, Seen};
+use super::safe_mkdir_path;
+use super::watcher_slots::{NO_PLACE, Places, Row};
+use crate::base::clock;
+use crate::base::limit;
+use groundstate_units::machine::event::RunId;
+use groundstate_units::text::time::Time;
+use groundstate_units::trigger::{Look, Watch};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The whole life of the process.
+pub(super) fn run(orders: &OwnedFd, places: Option<&Places>) -> u8 {
+    watch_on(Link::begin(c"groundstate-eye", orders), Some(Apart::new(places)))
+}
+
+/// The same of one that looks at what may wait for ever.
+pub(super) fn run_apart(orders: &OwnedFd, reports: &OwnedFd, places: Option<&Places>) -> u8 {
+    let link = Link::apart(c"groundstate-eye", orders, reports);
+    if places.is_some_and(|places| !places.take(Row::Apart)) {
+        return NO_PLACE;
+    }
+    watch_on(link, None)
+}
+
+fn watch_on<'o>(link: Link<'o>, apart: Option<Apart<'o>>) -> u8 {
+    let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+    let inotify = Inotify::init(flags).ok();
+    let polling = inotify.is_none();
+    let (runs, watches) = (BTreeMap::new(), BTreeMap::new());
+    let (looked_at, quiet_at) = (clock::now(), Time::ZERO);
+    let watcher = Watcher { link, inotify, polling, looked_at, quiet_at, runs, watches, apart };
+    u8::from(watcher.run().is_err())
+}
+
+/// One path unit.
+struct Watching {
+    watch: Watch,
+    aims: Vec<Aimed>,
+    /// Told to look; changes count from then on.
+    looking: Option<Time>,
+}
+
+/// Which part of which unit's path an inotify watch is for.
+type Purpose = (RunId, usize, Role);
+
+/// A watch there is to be.
+type Wanted = (OsString, AddWatchFlags, Purpose);
+
+fn run_of(order: &Order) -> Option<RunId> {
+    match order {
+        Order::Look(run, _) | Order::Rest(run) | Order::End(run) => Some(*run),
+        Order::Keep(_, _) | Order::Past(_, _) | Order::Watch(_, _) => None,
+    }
+}
+
+struct Watcher<'o> {
+    link: Link<'o>,
+    inotify: Option<Inotify>,
+    /// Something can not be watched: all is looked at from time to time.
+    polling: bool,
+    /// When that was done last.
+    looked_at: Time,
+    /// When there was last no event that had not been read.
+    quiet_at: Time,
+    runs: BTreeMap<RunId, Watching>,
+    watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
+    /// None: it is one of these itself.
+    apart: Option<Apart<'o>>,
+}
+
+impl Watcher<'_> {
+    /// Until PID 1 closes its end.
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            loop {
+                match self.link.hear()? {
+                    Heard::Order(order) => self.obey(order)?,
+                    Heard::Silence => break,
+                    Heard::End => return Ok(()),
+                }
+            }
+            self.events()?;
+            self.wait()?;
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let leaving = self.apart.as_mut().is_some_and(|apart| {
+            apart.reap();
+            apart.has_leaving()
+        });
+        // Whatever else comes meanwhile does not put it off.
+        let look_again = self.polling.then(|| self.looked_at.after(limit::LOOK_AGAIN));
+        let pause = look_again.map(|at| at.since(clock::now()));
+        let timeout =
+            pause.or(leaving.then_some(limit::LOOK_AGAIN)).map_or(PollTimeout::NONE, |pause| {
+                PollTimeout::try_from(pause.as_millis().saturating_add(1))
+                    .unwrap_or(PollTimeout::MAX)
+            });
+        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        if let Some(inotify) = &self.inotify {
+            fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
+        }
+        let own = fds.len();
+        for (line, waits) in self.apart.iter().flat_map(Apart::lines) {
+            let more = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(line, PollFlags::POLLIN | more));
+        }
+        let polled = poll(&mut fds, timeout);
+        let has_ended = |told: PollFlags| told.intersects(!PollFlags::POLLOUT);
+        if fds.iter().skip(own).any(|fd| fd.revents().is_some_and(has_ended)) {
+            // It says nothing to us: it has ended, and all are begun anew.
+            return Err(io::Error::from_raw_os_error(libc::EPIPE));
+        }
+        if let Some(apart) = &mut self.apart {
+            apart.flush()?;
+        }
+        match polled {
+            Ok(_) | Err(Errno::EINTR) if look_again.is_some_and(|at| at <= clock::now()) => {
+                self.look_at_all()
+            }
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        if let (Some(apart), Some(run)) = (&mut self.apart, run_of(&order))
+            && apart.has(run)
+        {
+            return apart.order(run, order);
+        }
+        match order {
+            Order::Watch(run, watch) => {
+                self.begin(run, watch)?;
+                self.looked(run, By::Watch)?;
+            }
+            Order::Look(run, since) => {
+                if let Some(watching) = self.runs.get_mut(&run) {
+                    watching.looking = Some(since);
+                    self.look_at(run)?;
+                }
+                self.looked(run, By::Look(since))?;
+            }
+            Order::Rest(run) => {
+                if let Some(watching) = self.runs.get_mut(&run) {
+                    watching.looking = None;
+                }
+                self.looked(run, By::Rest)?;
+            }
+            Order::End(run) => {
+                self.runs.remove(&run);
+                self.forget_watches_of(run);
+            }
+            Order::Keep(_, _) | Order::Past(_, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Tells PID 1 that its paths have answered. Whoever it was left to tells so by itself.
+    fn looked(&self, run: RunId, by: By) -> io::Result<()> {
+        let is_left = self.apart.as_ref().is_some_and(|apart| apart.has(run));
+        if is_left { Ok(()) } else { self.link.say(&Report::Looked(run, by)) }
+    }
+
+    /// Asks for its paths anew, and tells of a reason; or leaves that to one that may wait.
+    fn look_at(&mut self, run: RunId) -> io::Result<()> {
+        let Some(watching) = self.runs.get(&run) else { return Ok(()) };
+        if self.apart.is_some() && may_wait(&watching.watch) {
+            let (watch, looking) = (watching.watch.clone(), watching.looking);
+            self.runs.remove(&run);
+            self.forget_watches_of(run);
+            return self.leave(run, watch, looking);
+        }
+        self.renew(run);
+        self.judge(run)
+    }
+
+    fn leave(&mut self, run: RunId, watch: Watch, looking: Option<Time>) -> io::Result<()> {
+        let Some(apart) = &mut self.apart else { return Ok(()) };
+        let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
+        if let Err(error) = apart.begin(run, self.link.reports()) {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return self.link.say(&Report::Broken(run, path, errno));
+        }
+        apart.order(run, Order::Watch(run, watch))?;
+        looking.map_or(Ok(()), |since| apart.order(run, Order::Look(run, since)))
+    }
+
+    fn begin(&mut self, run: RunId, watch: Watch) -> io::Result<()> {
+        if self.apart.is_some() && may_wait(&watch) {
+            return self.leave(run, watch, None);
+        }
+        if watch.make_directory {
+            for (look, path) in &watch.looks {
+                if matches!(look, Look::Exists | Look::ExistsGlob) {
+                    continue;
+                }
+                if let Err(error) = safe_mkdir_path::directory(path, Some(watch.directory_mode)) {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    return self.link.say(&Report::Broken(run, path.clone(), errno));
+                }
+            }
+        }
+        let looks = watch.looks.iter().cloned();
+        let aims = looks.map(|(look, path)| Aimed::new(look, path)).collect();
+        self.runs.insert(run, Watching { watch, aims, looking: None });
+        self.renew(run);
+        Ok(())
+    }
+
+    fn forget_watches_of(&mut self, run: RunId) {
+        let mut over = Vec::new();
+        self.watches.retain(|_, (descriptor, purposes)| {
+            purposes.retain(|(of, _, _)| *of != run);
+            if purposes.is_empty() {
+                over.push(*descriptor);
+            }
+            !purposes.is_empty()
+        });
+        over.into_iter().for_each(|descriptor| self.unwatch(descriptor));
+    }
+
+    /// A path is watched no more. The kernel has one watch for each directory, by however many
+    /// paths it was asked for.
+    fn unwatch(&self, descriptor: WatchDescriptor) {
+        let is_needed = self.watches.values().any(|(other, _)| *other == descriptor);
+        if let Some(inotify) = self.inotify.as_ref().filter(|_| !is_needed) {
+            // The directory may be gone, and the watch with it.
+            let _ = inotify.rm_watch(descriptor);
+        }
+    }
+
+    /// Watches what there is to watch of a unit's paths now. What came while it was at that may
+    /// have been seen by none of its watches: it looks again until nothing has come.
+    fn renew(&mut self, run: RunId) {
+        for _ in 0..limit::LOOKS_IN_A_ROW {
+            let wanted = self.wanted(run);
+            self.watch(run, wanted.clone());
+            if self.wanted(run) == wanted {
+                return;
+            }
+            if let Some(watching) = self.runs.get_mut(&run) {
+                let (after, now) = (self.quiet_at, clock::now());
+                let all = watching.aims.iter_mut();
+                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
+            }
+        }
+        self.polling = true;
+    }
+
+    /// What there is to watch of a unit's paths now.
+    fn wanted(&self, run: RunId) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        let aims = self.runs.get(&run).map(|watching| watching.aims.as_slice());
+        for (index, aimed) in aims.unwrap_or_default().iter().enumerate() {
+            for (path, mask, role) in aimed.watches() {
+                wanted.push((path, mask, (run, index, role)));
+            }
+        }
+        wanted
+    }
+
+    fn watch(&mut self, run: RunId, wanted: Vec<Wanted>) {
+        let stale: Vec<OsString> = self.watches.keys().cloned().collect();
+        for path in stale {
+            let keeps = wanted.iter().any(|(wanted, _, _)| *wanted == path);
+            let Some((descriptor, purposes)) = self.watches.get_mut(&path) else { continue };
+            purposes.retain(|(of, _, _)| *of != run);
+            if purposes.is_empty() && !keeps {
+                let descriptor = *descriptor;
+                self.watches.remove(&path);
+                self.unwatch(descriptor);
+            }
+        }
+        for (path, mask, purpose) in wanted {
+            let Some(inotify) = &self.inotify else { return };
+            // Two paths may lead to one place: it keeps what was asked before.
+            let mask = mask | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
+            match inotify.add_watch(path.as_os_str(), mask) {
+                Ok(descriptor) => {
+                    let entry = self.watches.entry(path).or_insert((descriptor, Vec::new()));
+                    entry.0 = descriptor;
+                    entry.1.push(purpose);
+                }
+                // Gone again: the one above it tells when it comes.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(_) => self.polling = true,
+            }
+        }
+    }
+
+    /// Tells PID 1 if there is a reason, and it was told to look.
+    fn judge(&mut self, run: RunId) -> io::Result<()> {
+        let Some(watching) = self.runs.get_mut(&run) else { return Ok(()) };
+        let Some(since) = watching.looking else { return Ok(()) };
+        // All are looked at: each remembers what it has seen.
+        let reasons = watching.aims.iter_mut().filter_map(|aimed| aimed.seen(since).then_some(()));
+        if reasons.count() == 0 {
+            return Ok(());
+        }
+        watching.looking = None;
+        self.link.say(&Report::Fired(run, 0))
+    }
+
+    fn events(&mut self) -> io::Result<()> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
+        let begun = clock::now();
+        let events = match inotify.read_events() {
+            Ok(events) => events,
+            Err(Errno::EAGAIN) => {
+                self.quiet_at = begun;
+                return Ok(());
+            }
+            Err(Errno::EINTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let (after, now) = (self.quiet_at, clock::now());
+        let mut concerned = BTreeMap::new();
+        for event in &events {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                return self.look_at_all();
+            }
+            self.concern(event, &mut concerned);
+        }
+        for (run, changed) in concerned {
+            if let Some(watching) = self.runs.get_mut(&run) {
+                for index in changed {
+                    if let Some(aimed) = watching.aims.get_mut(index) {
+                        aimed.note(Seen::Change, after, now);
+                    }
+                }
+            }
+            self.look_at(run)?;
+        }
+        Ok(())
+    }
+
+    /// Whom an event concerns, and which of its paths have changed by it.
+    fn concern(&self, event: &InotifyEvent, concerned: &mut BTreeMap<RunId, Vec<usize>>) {
+        let watches = self.watches.values().filter(|(descriptor, _)| *descriptor == event.wd);
+        for (run, index, role) in watches.flat_map(|(_, purposes)| purposes) {
+            let aimed = self.runs.get(run).and_then(|watching| watching.aims.get(*index));
+            let Some(aimed) = aimed else { continue };
+            match aimed.means(role, event.mask, event.name.as_deref()) {
+                Some(Seen::Change) => concerned.entry(*run).or_default().push(*index),
+                Some(Seen::Perhaps) => drop(concerned.entry(*run).or_default()),
+                None => {}
+            }
+        }
+    }
+
+    fn look_at_all(&mut self) -> io::Result<()> {
+        for run in self.runs.keys().copied().collect::<Vec<_>>() {
+            if let Some(watching) = self.runs.get_mut(&run) {
+                let (after, now) = (self.quiet_at, clock::now());
+                let all = watching.aims.iter_mut();
+                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
+            }
+            self.look_at(run)?;
+        }
+        self.looked_at = clock::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The images of one init: the one before, the present one, the next; and what the next one is
+//! told on its command line. Who replaces one by another is [`crate::upgrade`], and the handler of
+//! a fault ([`crate::sys::fault`]), which is armed here.
+
+use crate::boot::limits::Given;
+use crate::loader::Asker;
+use crate::restore::from_records::Begins;
+use crate::state::event_in_progress::Suspects;
+use crate::state::store::Store;
+use crate::state::watched::Watched;
+use crate::sys::{fault, inbox, inherit, memfd};
+use crate::upgrade::Upgrade;
+use groundstate_units::text::time::Time;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// The images of this init: the one before, the present one, the next.
+#[derive(Default)]
+pub(crate) struct Lineage {
+    /// Crashes that were survived.
+    pub(crate) crashes: u32,
+    /// When the state was committed that it went on with, as [`crate::base::clock::ticks`] has it.
+    pub(crate) kept: u64,
+    /// When it went on after the last of them.
+    pub(crate) resumed: Option<Time>,
+    /// The binary that runs, to be executed when its file is gone.
+    pub(crate) binary: Option<OwnedFd>,
+    /// The one before it, until then.
+    pub(crate) previous: Option<(OwnedFd, Time)>,
+    /// The state, as the next image finds it. None: there are no memfds here.
+    pub(crate) store: Option<Store>,
+    /// Inputs between two commits; the fault handler writes there, too.
+    pub(crate) inbox: Option<File>,
+    /// In this turn nothing has happened but the end of who wrote the state.
+    pub(crate) undisturbed: bool,
+    /// What init was given of the limits it raised for itself.
+    pub(crate) given: Vec<Given>,
+    /// Until then a crash counts as one more of a row.
+    pub(crate) steady_at: Option<Time>,
+    /// Crashes in a row so far.
+    pub(crate) row: u32,
+    /// Units whose event was in hand as an image crashed.
+    pub(crate) suspects: Watched<Suspects>,
+    /// A binary that is being tried.
+    pub(crate) upgrade: Option<Upgrade>,
+    /// Who asked for the upgrade that is about to be, or has just been.
+    pub(crate) upgraded: Option<Asker>,
+}
+
+/// Crashes so far, in all and in a row, and the limits init was given before it raised them.
+#[derive(Clone, Debug)]
+pub(crate) struct Crashed {
+    pub(crate) crashes: u32,
+    pub(crate) row: u32,
+    pub(crate) given: Vec<Given>,
+}
+
+impl Lineage {
+    /// With the present image alone.
+    pub(crate) fn begins() -> Lineage {
+        Lineage::with(Store::new().ok())
+    }
+
+    /// The present image goes on with the store of the one before it.
+    pub(crate) fn with(store: Option<Store>) -> Lineage {
+        let inbox = memfd::create(c"inbox").ok().map(File::from);
+        if let Some(inbox) = &inbox {
+            // Without an inbox a crash loses the inputs of its turn.
+            let _ = inbox::begin(inbox.as_fd());
+        }
+        Lineage { binary: own_binary(), store, inbox, ..Lineage::default() }
+    }
+
+    /// The present image goes on after one that crashed, with its store and its inbox. The next crash is
+    /// survived from here on.
+    pub(crate) fn after_crash(
+        store: Store,
+        inbox: File,
+        Crashed { crashes, row, given }: Crashed,
+    ) -> Lineage {
+        let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
+        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
+        let lineage = Lineage { binary, store, inbox, crashes, row, given, ..Lineage::default() };
+        // Said when it is armed again.
+        let _ = lineage.arm();
+        lineage
+    }
+
+    /// From now on a crash is survived.
+    pub(crate) fn arm(&self) -> io::Result<()> {
+        let own = self.binary.as_ref().ok_or_else(|| io::Error::other("there is no /proc"))?;
+        let memory = self.store.as_ref().zip(self.inbox.as_ref());
+        let (store, inbox) =
+            memory.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
+        let previous = self.previous.as_ref().map(|(binary, _)| binary);
+        // One that has just come, and crashes, gives way to the one before it.
+        let binary = previous.unwrap_or(own);
+        let (store, number) = (store.number(), inbox.as_raw_fd());
+        let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
+        let given = self.given.iter();
+        let given: String =
+            given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
+        let word = format!("--rescue={store},{number},{crashes},{row}{given}");
+        fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
+    }
+
+    /// A binary has passed that waits for the load under way, and for no other.
+    pub(crate) fn waits_for_loader(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(Upgrade::has_passed)
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
+        let probation = self.previous.as_ref().map(|(_, until)| *until);
+        [trial, probation, self.steady_at].into_iter().flatten().min()
+    }
+}
+
+/// The present binary, kept from the start: it can be executed when its file is gone.
+pub(crate) fn own_binary() -> Option<OwnedFd> {
+    open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
+}
+
+/// Until it is armed for good, a crash of this new image executes the one before it, which goes on
+/// with the same state.
+pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
+    let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
+    // Refused: then it is as if there had been none before.
+    let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
+}
+
+/// The words this process was started with, and how it is to go on.
+pub(crate) fn arguments(word: String) -> Vec<CString> {
+    arguments_in(word, false)
+}
+
+/// The same, `--target` left out where it was that of another root.
+pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
+    let is_ours = |given: &OsString| {
+        let bytes = given.as_bytes();
+        [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
+    };
+    let mut given: Vec<OsString> = std::env::args_os().filter(|given| !is_ours(given)).collect();
+    if is_new_root {
+        given = without_target(given);
+    }
+    given
+        .into_iter()
+        .chain([OsString::from(word)])
+        .filter_map(|word| CString::new(word.into_vec()).ok())
+        .collect()
+}
+
+fn without_target(given: Vec<OsString>) -> Vec<OsString> {
+    let mut is_value = false;
+    let stays = |word: &OsString| {
+        let was_value = std::mem::replace(&mut is_value, word == "--target");
+        !(was_value || is_value || word.as_bytes().starts_with(b"--target="))
+    };
+    given.into_iter().filter(stays).collect()
+}
+
+pub(crate) fn environment() -> Vec<CString> {
+    let all = std::env::vars_os().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        CString::new(name.into_vec())
+    });
+    all.filter_map(Result::ok).collect()
+}

@@ -1,0 +1,265 @@
+//! `initctl switch-root`: init goes on in another root. That is an upgrade ([`crate::upgrade`]) to the
+//! init of that root, which then begins as at a boot, with the files it finds there. What runs and is
+//! the same there runs on; what is not there is stopped; nothing is started twice. What an initramfs
+//! was made of is memory, and is given back.
+//!
+//! First all of it is rehearsed by the child that tries the binary, in mounts of its own: what can
+//! not be entered is refused, and nothing has changed.
+
+use crate::base::{limit, mount_table};
+use crate::boot::Mode;
+use crate::boot::kernel_cmdline::KernelLine;
+use crate::control::handlers::{Answered, stopping};
+use crate::event_loop::Init;
+use crate::loader::Asker;
+use crate::output::console_log::Level;
+use crate::sys::process;
+use crate::upgrade::preflight::Wanted;
+use groundstate_units::control::answer::Failure;
+use groundstate_units::control::place;
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{FileStat, Mode as FileMode, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, chdir, chroot, fchdir, unlinkat};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// The init of a root where nobody says.
+const PROGRAM: &str = "/sbin/init";
+/// What is mounted here goes along; the last one is needed to look.
+const CARRIED: [&str; 4] = ["/run", "/sys", "/dev", "/proc"];
+
+fn folder(path: &str) -> Result<OwnedFd, String> {
+    let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, how, FileMode::empty()).map_err(|error| format!("{path}: {error}"))
+}
+
+fn go_to(root: BorrowedFd<'_>) -> nix::Result<()> {
+    fchdir(root)?;
+    chroot(".")
+}
+
+/// In a child: the new root, and the program as it is named from there.
+pub(crate) fn find(root: &str, program: &str) -> Result<(OwnedFd, OwnedFd), String> {
+    let (new, old) = (folder(root)?, folder("/")?);
+    if root == "/" {
+        return Err("it is the root already".to_string());
+    }
+    let there = |path: &str| format!("{path} in {root}");
+    go_to(new.as_fd()).map_err(|error| format!("{root}: {error}"))?;
+    let how = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let binary = open(program, how, FileMode::empty());
+    go_to(old.as_fd()).map_err(|error| format!("/: {error}"))?;
+    let binary = binary.map_err(|error| format!("{}: {error}", there(program)))?;
+    Ok((new, binary))
+}
+
+/// In a child: everything, in mounts of its own.
+pub(crate) fn rehearse(root: BorrowedFd<'_>) -> Result<(), String> {
+    let own = fchdir(root).and_then(|()| unshare(CloneFlags::CLONE_NEWNS));
+    own.map_err(|error| format!("it can not be tried: {error}"))?;
+    enter_here()
+}
+
+/// That folder becomes the root. Where it can not, all is as it was.
+pub(crate) fn enter(root: BorrowedFd<'_>) -> Result<(), String> {
+    fchdir(root).map_err(|error| format!("it can not be entered: {error}"))?;
+    let entered = enter_here();
+    if entered.is_err() {
+        let _ = chdir("/");
+    }
+    entered
+}
+
+/// The same with the present folder. Mounts alone are changed: nobody is waited for.
+fn enter_here() -> Result<(), String> {
+    let none = None::<&str>;
+    let go = |from: &str, to: &str| mount(Some(from), to, none, MsFlags::MS_MOVE, none);
+    let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none);
+    private.map_err(|error| format!("mounts can not be moved here: {error}"))?;
+    let table = mount_table::table().map_err(|error| format!("/proc: {error}"))?;
+    let is_mounted = |at: &&&str| mount_table::mounts(&table).any(|mount| mount.at == **at);
+    let mut moved: Vec<&str> = Vec::new();
+    let mut failed = None;
+    for at in CARRIED.iter().filter(is_mounted) {
+        match go(at, at.trim_start_matches('/')) {
+            Ok(()) => moved.push(at),
+            Err(error) => {
+                failed = Some(format!("{at} can not be moved into it: {error}"));
+                break;
+            }
+        }
+    }
+    let root = || match go(".", "/") {
+        Ok(()) => Ok(()),
+        // What can be moved is a mount; one bound to itself is one.
+        Err(Errno::EINVAL) => Err("nothing is mounted there".to_string()),
+        Err(error) => Err(format!("it can not become the root: {error}")),
+    };
+    if let Err(why) = failed.map_or_else(root, Err) {
+        for at in moved.iter().rev() {
+            let _ = go(at.trim_start_matches('/'), at);
+        }
+        return Err(why);
+    }
+    chroot(".").and_then(|()| chdir("/")).map_err(|error| format!("chroot: {error}"))
+}
+
+/// The root there is, if it is an initramfs that nobody has a use for once `new` is the root.
+pub(crate) fn memory_of_old(new: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let table = mount_table::table().ok()?;
+    let old = folder("/").ok().filter(|_| mount_table::is_initramfs(&table))?;
+    // One that is bound to itself is the same memory.
+    (fstat(&old).ok()?.st_dev != fstat(new).ok()?.st_dev).then_some(old)
+}
+
+impl Init {
+    /// Begins to try it. Answered later.
+    pub(crate) fn switch_root(
+        &mut self,
+        asker: Asker,
+        root: String,
+        program: Option<String>,
+    ) -> Answered {
+        if self.ending.is_under_way() {
+            return Err(stopping());
+        }
+        if self.mode == Mode::Supervisor {
+            let text = "a supervisor has no root of its own";
+            return Err(Failure::new(Failure::USAGE, text, "only PID 1 leads into another root"));
+        }
+        let program = program.unwrap_or_else(|| PROGRAM.to_string());
+        self.begin_upgrade(asker, Wanted::InRoot(root, program))
+    }
+
+    /// This image is the first in this root. What an earlier one left of the one before is given.
+    pub(crate) fn begin_in_new_root(&mut self, old: Option<OwnedFd>) {
+        self.say(Level::Info, format_args!("goes on in another root"));
+        // What was to be reached before was the initramfs's own.
+        let is_machine = self.mode == Mode::Machine;
+        self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
+        self.options.target = None;
+        self.shell_again = None;
+        self.log_files_open = false;
+        // They have the files of the old root.
+        if let Some(logger) = &mut self.logger {
+            logger.replace(self.now);
+        }
+        self.triggers.replace_lookouts();
+        let socket = self.paths.runtime_dir.as_deref().map(place::control_socket);
+        if socket.is_some_and(|path| !Path::new(&path).exists()) {
+            self.make_sockets();
+        }
+        self.boot_anew();
+        if let Some(old) = old {
+            let emptied = process::fork(&[old.as_fd()], || {
+                let _ = process::set_name(c"init: frees");
+                empty(old.as_fd());
+                0
+            });
+            if let Err(error) = emptied {
+                let text = "the initramfs stays in memory";
+                self.say(Level::Warning, format_args!("{text}: {error}"));
+            }
+        }
+    }
+}
+
+/// A folder that is being emptied.
+struct Emptied {
+    own: OwnedFd,
+    /// In the one above.
+    name: CString,
+    left: Vec<CString>,
+}
+
+impl Emptied {
+    /// None: it is mounted, or no folder.
+    fn open(above: BorrowedFd<'_>, name: &CStr, device: u64) -> Option<Emptied> {
+        let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let is_of_it = |found: FileStat| found.st_dev == device;
+        // Looked at before it is opened: what is mounted there may be anybody's.
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
+        fstatat(above, name, flags).ok().filter(|found| is_of_it(*found))?;
+        let own = openat(above, name, how, FileMode::empty()).ok()?;
+        fstat(&own).ok().filter(|found| is_of_it(*found))?;
+        let copy = own.try_clone().ok()?;
+        let names = Dir::from_fd(copy).ok()?.into_iter().flatten();
+        let names = names.map(|entry| entry.file_name().to_owned());
+        let left = names.filter(|name| ![c".", c".."].contains(&name.as_c_str())).collect();
+        Some(Emptied { own, name: name.to_owned(), left })
+    }
+}
+
+/// In a child: takes away all that is in this folder and of its file system.
+fn empty(root: BorrowedFd<'_>) {
+    let Ok(found) = fstat(root) else { return };
+    let mut folders: Vec<Emptied> = Emptied::open(root, c".", found.st_dev).into_iter().collect();
+    while let Some(last) = folders.last_mut() {
+        let Some(name) = last.left.pop() else {
+            let done = folders.pop();
+            if let (Some(done), Some(above)) = (done, folders.last()) {
+                // What is not empty has something mounted in it.
+                let _ = unlinkat(&above.own, done.name.as_c_str(), UnlinkatFlags::RemoveDir);
+            }
+            continue;
+        };
+        let taken = unlinkat(&last.own, name.as_c_str(), UnlinkatFlags::NoRemoveDir);
+        if matches!(taken, Err(Errno::EISDIR | Errno::EPERM)) {
+            let below = Emptied::open(last.own.as_fd(), &name, found.st_dev);
+            if folders.len() < limit::DEPTH_OF_OLD_ROOT {
+                folders.extend(below);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::wait;
+    use groundstate_units::spec::Exit;
+    use std::fs;
+
+    #[test]
+    fn what_is_emptied_ends_where_something_else_is_mounted() {
+        let top = std::env::temp_dir().join(format!("gs-empty-{}", std::process::id()));
+        let far = top.join("a/b/far");
+        fs::create_dir_all(&far).unwrap();
+        fs::create_dir_all(top.join("a/c/d")).unwrap();
+        for file in ["file", "a/file", "a/c/d/file"] {
+            fs::write(top.join(file), "x").unwrap();
+        }
+        let elsewhere = top.with_extension("elsewhere");
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::write(elsewhere.join("kept"), "x").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, top.join("a/link")).unwrap();
+        let work = || {
+            let (kind, none) = (Some("tmpfs"), None::<&str>);
+            let alone = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            let own =
+                unshare(CloneFlags::CLONE_NEWNS).and_then(|()| mount(none, "/", none, alone, none));
+            let mounted = own.and_then(|()| mount(kind, &far, kind, MsFlags::empty(), none));
+            if mounted.is_err() {
+                return 2;
+            }
+            fs::write(far.join("kept"), "x").unwrap();
+            let root = folder(top.to_str().unwrap()).unwrap();
+            empty(root.as_fd());
+            let names = |path: &Path| -> Vec<_> {
+                fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+            };
+            let is_so = names(&top) == ["a"] && names(&top.join("a")) == ["b"];
+            u8::from(!(is_so && far.join("kept").exists() && elsewhere.join("kept").exists()))
+        };
+        let exit = wait::await_end(process::fork(&[], work).unwrap()).unwrap();
+        fs::remove_dir_all(&top).unwrap();
+        fs::remove_dir_all(&elsewhere).unwrap();
+        // 2: nobody may mount anything here.
+        assert!(matches!(exit, Exit::Code(0 | 2)), "{exit:?}");
+    }
+}
