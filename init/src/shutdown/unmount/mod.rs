@@ -335,35 +335,4 @@ fn swaps() -> Vec<CString> {
 }
 
 #[cfg(test)]
-mod miniature;
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
-        let table = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
-            23 22 0:21 / /run rw - tmpfs tmpfs rw\n\
-            24 23 8:17 / /run/media/ann/stick rw - vfat /dev/sdb1 rw\n\
-            25 23 0:22 / /run/user/1000 rw - tmpfs tmpfs rw\n\
-            26 22 0:5 / /dev rw - devtmpfs udev rw\n\
-            27 26 0:24 / /dev/shm rw - tmpfs tmpfs rw\n\
-            28 23 7:0 / /run/initramfs/live ro - squashfs /dev/loop0 ro\n\
-            31 22 0:42 / /sys/fs/fuse/connections rw - fusectl fusectl rw\n\
-            29 22 0:40 / /srv rw - tmpfs tmpfs rw\n\
-            30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
-            32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
-        let points = |of_others| -> Vec<String> {
-            let all = points_of(table, of_others).into_iter();
-            all.map(|point| point.at.to_string_lossy().into_owned()).collect()
-        };
-        assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);
-        assert_eq!(
-            points(true),
-            ["/srv/\u{fffd}", "/run/far", "/srv", "/run/media/ann/stick", "/"],
-            "those that may not answer come after all of this machine"
-        );
-        let is_bare = |at: &str| points_of(table, true).iter().any(|it| it.is_bare && it.at == at);
-        assert!(is_bare("/srv") && is_bare("/run/far") && !is_bare("/"));
-    }
-}
+mod tests;
