@@ -18,7 +18,7 @@ mod plan;
 mod start;
 
 pub(crate) use deed::{Alarm, Deed, Part, Whom};
-pub(crate) use ending::{Outcome, UNKNOWN, result_of};
+pub(crate) use ending::{Outcome, result_of};
 
 use crate::state::carried;
 use plan::Plan;
@@ -355,11 +355,7 @@ impl Procedure {
 
     /// Which process is the main one after a reload is known. Without any, the run has ended.
     pub(crate) fn reload_settled(&mut self, well: bool) -> Deeds {
-        // How it ended is not known any more after an upgrade meanwhile.
-        let is_over = self.was_ready && !self.main_alive && !self.headless && !self.is_script();
-        let is_up = self.step == Step::Up && !self.exit_told && !self.stopping;
-        let unseen = (is_over && is_up).then_some(UNKNOWN);
-        let ended = self.ended_in_reload.or(unseen).filter(|_| self.reloads == 0);
+        let ended = self.ended_in_reload.filter(|_| self.reloads == 0);
         let mut deeds = self.reload_ended(well && ended.is_none());
         if ended.is_some() {
             self.ended_in_reload = None;

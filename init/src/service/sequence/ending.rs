@@ -21,7 +21,7 @@ const KILL: u8 = 9;
 /// SIGTERM, for the rest.
 const TERM: u8 = 15;
 /// Of an end that nobody has seen.
-pub(crate) const UNKNOWN: Exit = Exit::Code(255);
+const UNKNOWN: Exit = Exit::Code(255);
 
 /// `$SERVICE_RESULT` where nothing has failed.
 const SUCCESS: &str = "success";
