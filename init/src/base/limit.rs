@@ -221,9 +221,9 @@ pub(crate) const LOOKOUT_UNSENT: usize = 16_384;
 /// How often in a row a path is looked at that changes while its watches are being set; then it is
 /// looked at from time to time.
 pub(crate) const LOOKS_IN_A_ROW: usize = 64;
-/// Lookouts of timers and paths that have not ended, whose units may be gone.
+/// Lookouts of timers and paths that are not needed any more and have not ended.
 pub(crate) const LOOKOUTS: usize = 16;
-/// Processes of lookouts of paths that look at what may wait for ever, of all that have not ended.
+/// Lookouts of paths at which a look may block, with those that are not needed any more and have not ended.
 pub(crate) const LOOKOUTS_APART: usize = 16;
 /// Paths that have not answered for this long are said not to.
 pub(crate) const PATHS_ANSWER: Duration = Duration::from_secs(10);

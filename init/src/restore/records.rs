@@ -76,7 +76,6 @@ pub(crate) struct Head {
     pub(crate) upgraded: Option<Asker>,
     /// The kernel kills a child that is cloned into a cgroup.
     no_joining: bool,
-    places: Option<RawFd>,
 }
 
 /// Work that is left, and the last entry of the inbox that the state knows.
@@ -248,7 +247,6 @@ impl Init {
             kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
             no_joining: launch::die_at_birth(),
-            places: self.triggers.places(),
         })
     }
 }
@@ -350,7 +348,6 @@ impl State {
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("the children's memory: {error}"))?;
-        parts.triggers.know_places(head.places);
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(parts.children.into_keys());

@@ -21,29 +21,23 @@ pub(super) enum Heard {
 
 /// See the head of the module.
 pub(super) struct Link<'o> {
-    orders: &'o OwnedFd,
-    reports: &'o OwnedFd,
+    socket: &'o OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl<'o> Link<'o> {
     /// Makes a lookout of the process that calls: its name, and an end together with PID 1's.
-    pub(super) fn begin(name: &CStr, orders: &'o OwnedFd) -> Link<'o> {
-        Link::apart(name, orders, orders)
-    }
-
-    /// The same where orders come from another lookout, and reports go to PID 1.
-    pub(super) fn apart(name: &CStr, orders: &'o OwnedFd, reports: &'o OwnedFd) -> Link<'o> {
+    pub(super) fn begin(name: &CStr, socket: &'o OwnedFd) -> Link<'o> {
         let _ = process::set_name(name);
         let _ = process::die_with_parent(9);
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-        Link { orders, reports, buffer: vec![0; MESSAGE] }
+        Link { socket, buffer: vec![0; MESSAGE] }
     }
 
     /// The next order that makes sense. Does not wait.
     pub(super) fn hear(&mut self) -> io::Result<Heard> {
         loop {
-            let got = match raw::receive(self.orders.as_fd(), &mut self.buffer) {
+            let got = match raw::receive(self.socket.as_fd(), &mut self.buffer) {
                 Ok(got) if got.length == 0 => return Ok(Heard::End),
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -58,19 +52,14 @@ impl<'o> Link<'o> {
         }
     }
 
-    /// Where reports go, for one apart.
-    pub(super) fn reports(&self) -> &'o OwnedFd {
-        self.reports
-    }
-
     /// Waits while PID 1 is busy: nothing of what it is told may be lost.
     pub(super) fn say(&self, report: &Report) -> io::Result<()> {
         let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
         loop {
-            match raw::send(self.reports.as_fd(), &bytes, &[]) {
+            match raw::send(self.socket.as_fd(), &bytes, &[]) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut writable = [PollFd::new(self.reports.as_fd(), PollFlags::POLLOUT)];
+                    let mut writable = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
                     match poll(&mut writable, PollTimeout::NONE) {
                         Ok(_) | Err(Errno::EINTR) => {}
                         Err(error) => return Err(error.into()),
@@ -84,6 +73,6 @@ impl<'o> Link<'o> {
 
 impl AsFd for Link<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.orders.as_fd()
+        self.socket.as_fd()
     }
 }

@@ -55,6 +55,8 @@ pub(super) enum Report {
     Broken(RunId, String, i32),
     /// Its paths have answered, as far as this order asks for it.
     Looked(RunId, By),
+    /// A look at its paths may block. This lookout has dropped it.
+    MayBlock(RunId),
 }
 
 /// An order that [`Report::Looked`] answers.

@@ -1,7 +1,8 @@
 //! Triggers, as PID 1 sees them: what the machine orders of a `socket`, `timer` or `path`
 //! unit, done; what comes of it, told. Whatever may wait for a disk, or opens a network
 //! socket, is done by children: one that ends when the sockets of a unit are [`open`], and
-//! one *lookout* that keeps clocks and watches paths for as long as there are any.
+//! *lookouts*, which keep clocks and watch paths for as long as there are any. One lookout watches
+//! all paths but those at which a look may block; these have lookouts apart.
 //!
 //! PID 1 holds the listening sockets and polls them while what they activate is down. Which
 //! unit a firing brings in, and when it may fire again, is the machine's
@@ -10,7 +11,6 @@
 mod clock;
 mod connection;
 mod file_stamp;
-mod isolated_watcher;
 mod link;
 mod listening;
 mod message;
@@ -23,8 +23,8 @@ mod socket_open;
 mod watch;
 mod watcher_client;
 mod watcher_process;
-mod watcher_slots;
 
+use crate::base::limit;
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use connection::Connection;
@@ -41,10 +41,9 @@ use serde::{Deserialize, Serialize};
 use socket_open::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use watch::Watched;
 use watcher_process::{Lookout, Post};
-use watcher_slots::Places;
 
 /// What a token of the poll stands for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -65,8 +64,10 @@ pub(crate) struct Triggers {
     watched: BTreeMap<RunId, Watched>,
     /// Accepted connections, by the unit that serves each.
     connections: BTreeMap<Name, Connection>,
-    clock: Lookout,
-    paths: Lookout,
+    lookouts: BTreeMap<Post, Lookout>,
+    /// Processes of lookouts that are not needed any more and have not ended: one that waits for a
+    /// dead file system cannot be killed.
+    leaving: BTreeMap<i32, Post>,
     /// Chance, of this life of init.
     seed: u64,
     by_token: BTreeMap<usize, Subject>,
@@ -76,9 +77,6 @@ pub(crate) struct Triggers {
     pub(crate) unsettled: bool,
     /// When the next trigger that fired too often has rested.
     rested_at: Option<Time>,
-    /// Of all lookouts that have not ended, as soon as there is one.
-    #[serde(skip)]
-    places: Option<Places>,
 }
 
 impl Triggers {
@@ -90,29 +88,20 @@ impl Triggers {
             listening: BTreeMap::new(),
             watched: BTreeMap::new(),
             connections: BTreeMap::new(),
-            clock: Lookout::new(Post::Clock),
-            paths: Lookout::new(Post::Paths),
+            lookouts: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             seed: groundstate_units::unit::assembly::hash(&seed.to_le_bytes()),
             by_token: BTreeMap::new(),
             unheard: BTreeSet::new(),
             unsettled: false,
             rested_at: None,
-            places: None,
         }
     }
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let starts = Post::ALL.map(|post| self.starts_at(post));
+        let starts = self.lookouts.values().map(|lookout| lookout.start_at);
         [self.rested_at, self.silent_at()].into_iter().chain(starts).flatten().min()
-    }
-
-    /// When the lookout is to be started.
-    fn starts_at(&self, post: Post) -> Option<Time> {
-        match post {
-            Post::Clock => self.clock.start_at,
-            Post::Paths => self.paths.start_at,
-        }
     }
 
     /// Somebody is to be heard without the poll having to say so.
@@ -120,23 +109,34 @@ impl Triggers {
         !self.unheard.is_empty()
     }
 
+    /// The lookout; a new one, without a process, if there is none.
     fn lookout(&mut self, post: Post) -> &mut Lookout {
-        match post {
-            Post::Clock => &mut self.clock,
-            Post::Paths => &mut self.paths,
-        }
+        self.lookouts.entry(post).or_insert_with(|| Lookout::new(post))
     }
 
     fn start(&mut self, post: Post, now: Time) -> io::Result<BorrowedFd<'_>> {
-        if self.places.is_none() {
-            // Without them it is not known who of before has not ended.
-            self.places = Places::new().ok();
+        let stuck = self.leaving.values().filter(|of| of.is_apart() == post.is_apart()).count();
+        self.lookout(post).start(now, stuck)
+    }
+
+    /// The lookout apart that is to take one run more: a new one, or with too many the one with the
+    /// fewest runs. None: as many as there may be wait for dead file systems and cannot end.
+    fn free_apart(&self) -> Option<Post> {
+        let all = self.lookouts.keys().filter(|post| post.is_apart());
+        let stuck = self.leaving.values().filter(|post| post.is_apart()).count();
+        if all.clone().count() + stuck < limit::LOOKOUTS_APART {
+            let mut posts = (0..).map(Post::Apart);
+            return posts.find(|post| !self.lookouts.contains_key(post));
         }
-        let lookout = match post {
-            Post::Clock => &mut self.clock,
-            Post::Paths => &mut self.paths,
-        };
-        lookout.start(now, self.places.as_ref())
+        all.min_by_key(|post| self.watched_at(**post).len()).copied()
+    }
+
+    /// The lookout is not needed any more: it ends when it sees that the other end is closed.
+    fn dismiss(&mut self, post: Post) {
+        if let Some(pid) = self.lookouts.remove(&post).and_then(|lookout| lookout.pid()) {
+            self.leaving.insert(pid.as_raw(), post);
+        }
+        self.by_token.retain(|_, of| !matches!(of, Subject::Lookout(of) if *of == post));
     }
 
     fn rests_until(&mut self, until: Time) {
@@ -148,6 +148,10 @@ impl Triggers {
     /// The same descriptors in an init that has gone on as another image.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         self.unsettled = true;
+        // Whatever the image before has heard and not committed is said again.
+        for watched in self.watched.values_mut() {
+            watched.look_again();
+        }
         for (token, subject) in &self.by_token {
             let (fd, interest) = match subject {
                 Subject::Opening(run) => {
@@ -159,11 +163,8 @@ impl Triggers {
                     (listening.and_then(|one| one.polled(*token)), Interest::READABLE)
                 }
                 Subject::Lookout(post) => {
-                    let lookout = match post {
-                        Post::Clock => &self.clock,
-                        Post::Paths => &self.paths,
-                    };
-                    (lookout.descriptor(), Interest::READABLE | Interest::WRITABLE)
+                    let lookout = self.lookouts.get(post).and_then(Lookout::descriptor);
+                    (lookout, Interest::READABLE | Interest::WRITABLE)
                 }
             };
             if let Some(fd) = fd {
@@ -175,20 +176,9 @@ impl Triggers {
 }
 
 impl Triggers {
-    /// What the places of lookouts are in.
-    pub(crate) fn places(&self) -> Option<RawFd> {
-        self.places.as_ref().map(Places::number)
-    }
-
-    /// The same, as an image of init before this one had it.
-    pub(crate) fn know_places(&mut self, number: Option<RawFd>) {
-        self.places = number.and_then(|number| Places::again(number).ok());
-    }
-
-    /// Both are replaced, by such as see another root.
+    /// All are replaced, by such as see another root.
     pub(crate) fn replace_lookouts(&mut self) {
-        self.clock.give_up();
-        self.paths.give_up();
+        self.lookouts.values_mut().for_each(Lookout::give_up);
     }
 }
 

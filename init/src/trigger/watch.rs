@@ -1,7 +1,7 @@
 //! Timers and paths as PID 1 knows them: what their lookout was told, what it has told.
 
 use super::message::{Alarm, By, Order, Report};
-use super::watcher_process::Post;
+use super::watcher_process::{Lookout, Post};
 use super::{Subject, Triggers};
 use crate::base::clock;
 use crate::base::limit;
@@ -40,6 +40,8 @@ pub(super) struct Watched {
     pub(super) flood: Flood,
     /// Of a timer.
     pub(super) due: Due,
+    /// Of paths at which a look may block.
+    apart: Option<Post>,
     /// Its paths have not answered.
     #[serde(skip)]
     pub(super) asked: Option<Asked>,
@@ -60,7 +62,14 @@ impl Watched {
     fn post(&self) -> Post {
         match self.aim {
             Aim::Timer(_, _) => Post::Clock,
-            Aim::Paths(_, _) => Post::Paths,
+            Aim::Paths(_, _) => self.apart.unwrap_or(Post::Paths),
+        }
+    }
+
+    /// The next order to look is sent although one was sent before.
+    pub(super) fn look_again(&mut self) {
+        if let Aim::Paths(_, looking) = &mut self.aim {
+            *looking = false;
         }
     }
 
@@ -101,14 +110,38 @@ impl Init {
 
     fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
         let (unit, flood, due) = (unit.clone(), Flood::default(), Due::default());
-        let watched = Watched { unit, aim, flood, due, asked: None };
+        let watched = Watched { unit, aim, flood, due, apart: None, asked: None };
         let post = watched.post();
         self.triggers.watched.insert(run, watched);
+        self.hand_to_lookout(run, post);
+    }
+
+    fn hand_to_lookout(&mut self, run: RunId, post: Post) {
         if !self.triggers.lookout(post).is_there() {
             // That tells it of all there is.
             return self.start_lookout(post);
         }
         self.tell_of(run);
+    }
+
+    /// The common lookout has dropped this run: it gets a lookout apart.
+    fn watch_apart(&mut self, run: RunId) {
+        let free = self.triggers.free_apart();
+        let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
+        if watched.apart.is_some() {
+            return;
+        }
+        let Some(post) = free else {
+            let Aim::Paths(watch, _) = &watched.aim else { return };
+            let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
+            self.stop_watching(run);
+            return self.trigger_failed(run, Stage::Listen, libc::EBUSY, path);
+        };
+        watched.apart = Some(post);
+        if self.triggers.watched_at(Post::Paths).is_empty() {
+            self.triggers.dismiss(Post::Paths);
+        }
+        self.hand_to_lookout(run, post);
     }
 
     fn start_lookout(&mut self, post: Post) {
@@ -210,7 +243,7 @@ impl Init {
         let Some(watched) = self.triggers.watched.remove(&run) else { return false };
         let post = watched.post();
         if self.triggers.watched_at(post).is_empty() {
-            self.triggers.lookout(post).dismiss();
+            self.triggers.dismiss(post);
         } else {
             self.order(post, run, &Order::End(run));
         }
@@ -219,7 +252,9 @@ impl Init {
 
     /// The lookout has said something, or takes more.
     pub(super) fn lookout_ready(&mut self, post: Post) {
-        self.triggers.lookout(post).flush();
+        if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
+            lookout.flush();
+        }
         self.hear_lookout(post, limit::REPORTS_A_TURN);
     }
 
@@ -235,7 +270,8 @@ impl Init {
 
     fn hear_lookout(&mut self, post: Post, most: usize) {
         for _ in 0..most {
-            let Some(report) = self.triggers.lookout(post).hear() else { return };
+            let lookout = self.triggers.lookouts.get_mut(&post);
+            let Some(report) = lookout.and_then(Lookout::hear) else { return };
             self.reported(report);
         }
         self.triggers.unheard.insert(post);
@@ -277,6 +313,7 @@ impl Init {
                     watched.asked.take_if(|asked| asked.by == by);
                 }
             }
+            Report::MayBlock(run) => self.watch_apart(run),
             Report::Broken(run, what, errno) => {
                 if self.triggers.watched.contains_key(&run) {
                     self.stop_watching(run);
@@ -288,33 +325,38 @@ impl Init {
 
     /// A lookout has ended. False: it was none.
     pub(super) fn lookout_ended(&mut self, pid: Pid) -> bool {
-        for post in Post::ALL {
-            if self.triggers.lookout(post).is(pid) {
-                // It says no more than its socket holds.
-                self.hear_lookout(post, usize::MAX);
-                let now = self.now;
-                let needed = !self.triggers.watched_at(post).is_empty();
-                self.triggers.lookout(post).ended(now, needed);
-                return true;
-            }
+        if self.triggers.leaving.remove(&pid.as_raw()).is_some() {
+            return true;
         }
-        false
+        let mut all = self.triggers.lookouts.iter();
+        let found = all.find(|(_, lookout)| lookout.pid() == Some(pid)).map(|(post, _)| *post);
+        let Some(post) = found else { return false };
+        // It says no more than its socket holds.
+        self.hear_lookout(post, usize::MAX);
+        // What it said may have been the end of its last unit.
+        self.triggers.leaving.remove(&pid.as_raw());
+        let lookout = self.triggers.lookouts.get_mut(&post);
+        if let Some(lookout) = lookout.filter(|lookout| lookout.pid() == Some(pid)) {
+            lookout.ended(self.now);
+        }
+        true
     }
 
     pub(super) fn lookouts_due(&mut self) {
-        for post in Post::ALL {
-            let now = self.now;
-            if self.triggers.starts_at(post).is_some_and(|at| at <= now) {
-                self.start_lookout(post);
-            }
-        }
+        let now = self.now;
+        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
+        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
+        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
+        due.into_iter().for_each(|post| self.start_lookout(post));
     }
 
     /// Paths are looked at while a firing counts, and no longer.
     pub(super) fn attend_paths(&mut self) {
         let now = self.now;
-        for run in self.triggers.watched_at(Post::Paths) {
+        let all: Vec<RunId> = self.triggers.watched.keys().copied().collect();
+        for run in all {
             let Some(watched) = self.triggers.watched.get_mut(&run) else { continue };
+            let post = watched.post();
             let Aim::Paths(_, looking) = &mut watched.aim else { continue };
             let unit = self.machine.generation().find_unit(watched.unit.as_str());
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
@@ -325,7 +367,7 @@ impl Init {
             if *looking != look {
                 *looking = look;
                 let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
-                self.order(Post::Paths, run, &order);
+                self.order(post, run, &order);
             }
             if let Some(until) = rests_until {
                 self.triggers.rests_until(until);

@@ -1,22 +1,25 @@
-//! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1
-//! may not. What somebody else answers for it leaves to others like it ([`super::isolated_watcher`]). It watches by inotify(7), and where there is none to be had it looks from time
-//! to time. What it watches of a path, and what an event means for it, is [`super::path_check`].
+//! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1 may not. It
+//! watches by inotify(7), and polls where inotify cannot be had. What it watches of a path, and what
+//! an event means for it, is [`super::path_check`].
+//!
+//! A look at a network file system or FUSE may block and would delay every other path unit. The
+//! common lookout drops such a unit and tells PID 1, which gives it a lookout apart.
 //!
 //! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
 //! path exists) is looked for then, one that is a change counts from then on.
 
-use super::isolated_watcher::{Apart, may_wait};
 use super::link::{Heard, Link};
 use super::message::{By, Order, Report};
 use super::path_check::{Aimed, Role, Seen};
 use super::safe_mkdir_path;
-use super::watcher_slots::{NO_PLACE, Places, Row};
 use crate::base::clock;
 use crate::base::limit;
+use crate::base::mount_table;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::{Look, Watch};
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use std::collections::BTreeMap;
@@ -24,28 +27,32 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The whole life of the process.
-pub(super) fn run(orders: &OwnedFd, places: Option<&Places>) -> u8 {
-    watch_on(Link::begin(c"groundstate-eye", orders), Some(Apart::new(places)))
-}
-
-/// The same of one that looks at what may wait for ever.
-pub(super) fn run_apart(orders: &OwnedFd, reports: &OwnedFd, places: Option<&Places>) -> u8 {
-    let link = Link::apart(c"groundstate-eye", orders, reports);
-    if places.is_some_and(|places| !places.take(Row::Apart)) {
-        return NO_PLACE;
-    }
-    watch_on(link, None)
-}
-
-fn watch_on<'o>(link: Link<'o>, apart: Option<Apart<'o>>) -> u8 {
+/// The whole life of the process. `may_block`: it is a lookout apart.
+pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
+    let link = Link::begin(c"groundstate-eye", socket);
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Inotify::init(flags).ok();
     let polling = inotify.is_none();
     let (runs, watches) = (BTreeMap::new(), BTreeMap::new());
     let (looked_at, quiet_at) = (clock::now(), Time::ZERO);
-    let watcher = Watcher { link, inotify, polling, looked_at, quiet_at, runs, watches, apart };
+    let watcher = Watcher { link, inotify, polling, looked_at, quiet_at, runs, watches, may_block };
     u8::from(watcher.run().is_err())
+}
+
+/// A look at one of these paths may block, by the present table of mounts.
+fn may_block(watch: &Watch) -> bool {
+    let table = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+    let Some(table) = table else { return false };
+    watch.looks.iter().any(|(_, path)| {
+        // A glob is expanded in each directory that it leads into.
+        let plain = path.find(['*', '?', '[', '\\']).and_then(|at| path.get(..at));
+        let fixed =
+            plain.map_or(path.as_str(), |start| start.rsplit_once('/').map_or("/", |p| p.0));
+        let fixed = if fixed.is_empty() { "/" } else { fixed };
+        (plain.is_some() && mount_table::has_elsewheres_below(&table, fixed))
+            || mount_table::open_asked(&table, fixed, OFlag::O_PATH)
+                .is_err_and(|e| e == Errno::EXDEV)
+    })
 }
 
 /// One path unit.
@@ -62,13 +69,6 @@ type Purpose = (RunId, usize, Role);
 /// A watch there is to be.
 type Wanted = (OsString, AddWatchFlags, Purpose);
 
-fn run_of(order: &Order) -> Option<RunId> {
-    match order {
-        Order::Look(run, _) | Order::Rest(run) | Order::End(run) => Some(*run),
-        Order::Keep(_, _) | Order::Past(_, _) | Order::Watch(_, _) => None,
-    }
-}
-
 struct Watcher<'o> {
     link: Link<'o>,
     inotify: Option<Inotify>,
@@ -80,8 +80,8 @@ struct Watcher<'o> {
     quiet_at: Time,
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
-    /// None: it is one of these itself.
-    apart: Option<Apart<'o>>,
+    /// It is a lookout apart.
+    may_block: bool,
 }
 
 impl Watcher<'_> {
@@ -101,37 +101,17 @@ impl Watcher<'_> {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let leaving = self.apart.as_mut().is_some_and(|apart| {
-            apart.reap();
-            apart.has_leaving()
-        });
         // Whatever else comes meanwhile does not put it off.
         let look_again = self.polling.then(|| self.looked_at.after(limit::LOOK_AGAIN));
         let pause = look_again.map(|at| at.since(clock::now()));
-        let timeout =
-            pause.or(leaving.then_some(limit::LOOK_AGAIN)).map_or(PollTimeout::NONE, |pause| {
-                PollTimeout::try_from(pause.as_millis().saturating_add(1))
-                    .unwrap_or(PollTimeout::MAX)
-            });
+        let timeout = pause.map_or(PollTimeout::NONE, |pause| {
+            PollTimeout::try_from(pause.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
+        });
         let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
-        let own = fds.len();
-        for (line, waits) in self.apart.iter().flat_map(Apart::lines) {
-            let more = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
-            fds.push(PollFd::new(line, PollFlags::POLLIN | more));
-        }
-        let polled = poll(&mut fds, timeout);
-        let has_ended = |told: PollFlags| told.intersects(!PollFlags::POLLOUT);
-        if fds.iter().skip(own).any(|fd| fd.revents().is_some_and(has_ended)) {
-            // It says nothing to us: it has ended, and all are begun anew.
-            return Err(io::Error::from_raw_os_error(libc::EPIPE));
-        }
-        if let Some(apart) = &mut self.apart {
-            apart.flush()?;
-        }
-        match polled {
+        match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) if look_again.is_some_and(|at| at <= clock::now()) => {
                 self.look_at_all()
             }
@@ -141,11 +121,6 @@ impl Watcher<'_> {
     }
 
     fn obey(&mut self, order: Order) -> io::Result<()> {
-        if let (Some(apart), Some(run)) = (&mut self.apart, run_of(&order))
-            && apart.has(run)
-        {
-            return apart.order(run, order);
-        }
         match order {
             Order::Watch(run, watch) => {
                 self.begin(run, watch)?;
@@ -173,39 +148,31 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Tells PID 1 that its paths have answered. Whoever it was left to tells so by itself.
+    /// Tells PID 1 that its paths have answered, or that this lookout has dropped it: after a crash PID 1
+    /// may not have heard that.
     fn looked(&self, run: RunId, by: By) -> io::Result<()> {
-        let is_left = self.apart.as_ref().is_some_and(|apart| apart.has(run));
-        if is_left { Ok(()) } else { self.link.say(&Report::Looked(run, by)) }
+        match self.runs.contains_key(&run) {
+            true => self.link.say(&Report::Looked(run, by)),
+            false if self.may_block => Ok(()),
+            false => self.link.say(&Report::MayBlock(run)),
+        }
     }
 
-    /// Asks for its paths anew, and tells of a reason; or leaves that to one that may wait.
+    /// Looks at its paths again and reports a reason; or drops it, if that may block.
     fn look_at(&mut self, run: RunId) -> io::Result<()> {
         let Some(watching) = self.runs.get(&run) else { return Ok(()) };
-        if self.apart.is_some() && may_wait(&watching.watch) {
-            let (watch, looking) = (watching.watch.clone(), watching.looking);
+        if !self.may_block && may_block(&watching.watch) {
             self.runs.remove(&run);
             self.forget_watches_of(run);
-            return self.leave(run, watch, looking);
+            return self.link.say(&Report::MayBlock(run));
         }
         self.renew(run);
         self.judge(run)
     }
 
-    fn leave(&mut self, run: RunId, watch: Watch, looking: Option<Time>) -> io::Result<()> {
-        let Some(apart) = &mut self.apart else { return Ok(()) };
-        let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
-        if let Err(error) = apart.begin(run, self.link.reports()) {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return self.link.say(&Report::Broken(run, path, errno));
-        }
-        apart.order(run, Order::Watch(run, watch))?;
-        looking.map_or(Ok(()), |since| apart.order(run, Order::Look(run, since)))
-    }
-
     fn begin(&mut self, run: RunId, watch: Watch) -> io::Result<()> {
-        if self.apart.is_some() && may_wait(&watch) {
-            return self.leave(run, watch, None);
+        if !self.may_block && may_block(&watch) {
+            return Ok(());
         }
         if watch.make_directory {
             for (look, path) in &watch.looks {

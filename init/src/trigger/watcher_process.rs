@@ -2,7 +2,6 @@
 //! replaced, after a pause that grows, and told everything anew.
 
 use super::message::{MESSAGE, Order, Report};
-use super::watcher_slots::{NO_PLACE, Places, Row};
 use super::{clock, watcher_client};
 use crate::base::limit;
 use crate::base::retry::ask_again;
@@ -22,10 +21,22 @@ pub(super) enum Post {
     Clock,
     /// Paths.
     Paths,
+    /// Paths at which a look may block: one of several such lookouts.
+    Apart(usize),
 }
 
 impl Post {
-    pub(super) const ALL: [Post; 2] = [Post::Clock, Post::Paths];
+    /// How many lookouts of this kind there may be at most, with those that cannot end.
+    pub(super) fn most(self) -> usize {
+        match self {
+            Post::Clock | Post::Paths => limit::LOOKOUTS,
+            Post::Apart(_) => limit::LOOKOUTS_APART,
+        }
+    }
+
+    pub(super) fn is_apart(self) -> bool {
+        matches!(self, Post::Apart(_))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,34 +94,25 @@ impl Lookout {
         self.link.as_ref().is_some_and(|link| link.is_own)
     }
 
-    pub(super) fn is(&self, pid: Pid) -> bool {
-        self.link.as_ref().is_some_and(|link| link.pid == pid)
+    /// Its process.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        self.link.as_ref().map(|link| link.pid)
     }
 
-    /// Forks it; gives the socket to be watched. With places there are no more than there may be.
-    pub(super) fn start(
-        &mut self,
-        now: Time,
-        places: Option<&Places>,
-    ) -> io::Result<BorrowedFd<'_>> {
+    /// Forks it; gives the socket to be watched. `stuck`: earlier lookouts of its kind that have not ended.
+    pub(super) fn start(&mut self, now: Time, stuck: usize) -> io::Result<BorrowedFd<'_>> {
         self.start_at = None;
         let post = self.post;
         let begun = raw::pair().and_then(|(ours, theirs)| {
-            if places
-                .is_some_and(|places| places.others(Row::Lookouts, &[]) >= Row::Lookouts.most())
-            {
-                return Err(io::Error::other("too many of before wait for a disk and can not end"));
+            if stuck >= post.most() {
+                return Err(io::Error::other(
+                    "too many earlier ones wait for a disk and can not end",
+                ));
             }
-            let kept: Vec<BorrowedFd<'_>> =
-                std::iter::once(theirs.as_fd()).chain(places.map(AsFd::as_fd)).collect();
-            let pid = process::fork(&kept, || {
-                if places.is_some_and(|places| !places.take(Row::Lookouts)) {
-                    return NO_PLACE;
-                }
-                match post {
-                    Post::Clock => clock::run(&theirs),
-                    Post::Paths => watcher_client::run(&theirs, places),
-                }
+            let pid = process::fork(&[theirs.as_fd()], || match post {
+                Post::Clock => clock::run(&theirs),
+                Post::Paths => watcher_client::run(&theirs, false),
+                Post::Apart(_) => watcher_client::run(&theirs, true),
             })?;
             Ok((pid, ours))
         });
@@ -141,20 +143,13 @@ impl Lookout {
         self.delay = (self.delay * 2).min(limit::LOOKOUT_DELAY_MAX);
     }
 
-    /// It has ended. `needed`: another one is started later.
-    pub(super) fn ended(&mut self, now: Time, needed: bool) {
+    /// It has ended: another one is started later.
+    pub(super) fn ended(&mut self, now: Time) {
         let Some(link) = self.link.take() else { return };
         if now.since(link.since) >= limit::LOOKOUT_STEADY {
             self.delay = limit::LOOKOUT_DELAY;
         }
-        if needed {
-            self.later(now);
-        }
-    }
-
-    /// Nobody needs it: it ends when it sees that the other end is closed.
-    pub(super) fn dismiss(&mut self) {
-        (self.link, self.start_at) = (None, None);
+        self.later(now);
     }
 
     /// Sent now, or when it takes it. Where there is no lookout, or one that takes nothing any
@@ -237,7 +232,7 @@ mod tests {
         }
         assert_eq!(lookout.link.as_ref().unwrap().unsent.len(), 0);
         wait::await_end(pid).unwrap();
-        lookout.ended(Time::ZERO, true);
+        lookout.ended(Time::ZERO);
         assert!(lookout.start_at.is_some(), "it is replaced");
     }
 }
