@@ -29,7 +29,7 @@ mod sys;
 mod trigger;
 mod upgrade;
 
-use boot::limits::OwnLimits;
+use base::own_limits::OwnLimits;
 use event_loop::Init;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(numbers) = &options.check {
         return restore::from_records::check(numbers);
     }
-    let mode = boot::Mode::find(options.container);
+    let mode = boot::find_mode(options.container);
     if let Some(answered) = options.answer(mode) {
         return answered;
     }

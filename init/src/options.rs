@@ -1,9 +1,10 @@
-//! The command line of init. Not the kernel's command line: that is in [`crate::boot`].
+//! The command line of init. Not the kernel's command line: that is in [`crate::base::kernel_cmdline`].
 //!
 //! As PID 1 nothing here is fatal: kernels pass on words they do not know (`single`,
 //! `5`, `foo=bar`), and an init that ends takes the machine with it.
 
-use crate::boot::Mode;
+use crate::base::mode::Mode;
+use crate::base::paths::PathOptions;
 use crate::output::oom_score::Own;
 use groundstate_units::text::name::Name;
 use std::ffi::OsString;
@@ -13,18 +14,10 @@ use std::process::{Command, ExitCode};
 /// What was asked for; `None` where nothing was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// `--config FILE`.
-    pub(crate) config: Option<String>,
-    /// `--units DIR`, in the order given.
-    pub(crate) units: Vec<String>,
+    /// The options about paths.
+    pub(crate) paths: PathOptions,
     /// `--target T`.
     pub(crate) target: Option<Name>,
-    /// `--runtime-dir DIR`.
-    pub(crate) runtime_dir: Option<String>,
-    /// `--log-dir DIR`.
-    pub(crate) log_dir: Option<String>,
-    /// `--policy FILE`.
-    pub(crate) policy: Option<String>,
     /// `--container`.
     pub(crate) container: bool,
     /// `--exit-with T`.
@@ -141,11 +134,11 @@ impl Options {
 
     fn set(&mut self, key: &str, value: String) {
         match key {
-            "--config" => self.config = Some(value),
-            "--units" => self.units.push(value),
-            "--runtime-dir" => self.runtime_dir = Some(value),
-            "--log-dir" => self.log_dir = Some(value),
-            "--policy" => self.policy = Some(value),
+            "--config" => self.paths.config = Some(value),
+            "--units" => self.paths.units.push(value),
+            "--runtime-dir" => self.paths.runtime_dir = Some(value),
+            "--log-dir" => self.paths.log_dir = Some(value),
+            "--policy" => self.paths.policy = Some(value),
             "--oom-score" => match Own::read(&value) {
                 Some(own) => self.oom_score = own,
                 None => self.unknown.push(format!("{key}: {value:?} is no score")),
@@ -198,7 +191,7 @@ mod tests {
     #[test]
     fn values_come_after_a_space_or_an_equals_sign() {
         let options = parse(&["--units", "/a", "--units=/b", "--target", "web", "--container"]);
-        assert_eq!(options.units, ["/a", "/b"]);
+        assert_eq!(options.paths.units, ["/a", "/b"]);
         assert_eq!(options.target.as_ref().map(Name::as_str), Some("web"));
         assert!(options.container && options.unknown.is_empty());
     }

@@ -53,7 +53,7 @@ pub(crate) const NOTIFY_REST: Duration = Duration::from_millis(10);
 /// In a burst of starts the notify socket is read each time after as many.
 pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 /// Bytes of one datagram; longer ones are dropped.
-pub(crate) const NOTIFICATION: usize = 8192;
+pub(crate) const NOTIFICATION: usize = crate::sys::inbox_layout::MESSAGE_ROOM;
 /// Bytes of a STATUS= text that are kept.
 pub(crate) const STATUS_TEXT: usize = 1024;
 /// With less time than this until something is due nothing is prepared.

@@ -2,7 +2,6 @@
 //! whether the runtime directory can be had.
 
 use crate::base::retry::insist;
-use crate::options::Options;
 use groundstate_units::control::place::{self, Places};
 use groundstate_units::unit::settings::Settings;
 use nix::unistd::geteuid;
@@ -10,6 +9,21 @@ use std::fs::{DirBuilder, symlink_metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+
+/// The paths on the command line; `None` where it names none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PathOptions {
+    /// `--config FILE`.
+    pub(crate) config: Option<String>,
+    /// `--units DIR`, in the order given.
+    pub(crate) units: Vec<String>,
+    /// `--runtime-dir DIR`.
+    pub(crate) runtime_dir: Option<String>,
+    /// `--log-dir DIR`.
+    pub(crate) log_dir: Option<String>,
+    /// `--policy FILE`.
+    pub(crate) policy: Option<String>,
+}
 
 /// The paths in force.
 #[derive(Clone, Debug)]
@@ -30,7 +44,7 @@ pub(crate) struct Paths {
 
 impl Paths {
     /// Finds them and makes the runtime directory; also why there is none.
-    pub(crate) fn find(options: &Options) -> (Paths, Option<String>) {
+    pub(crate) fn find(options: &PathOptions) -> (Paths, Option<String>) {
         let uid = geteuid().as_raw();
         let variable = |name: &str| std::env::var(name).ok();
         let is_first = std::process::id() == 1;

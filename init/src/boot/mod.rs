@@ -4,14 +4,13 @@
 //! Nothing here is fatal. What fails is said and gone on without. Files of the root
 //! file system are read by a child ([`identity`]), never by PID 1.
 
-pub(crate) mod identity;
-pub(crate) mod kernel_cmdline;
-pub(crate) mod limits;
 mod mounts;
 pub(crate) mod start;
 
 use crate::base::clock;
-use crate::output::console_log::{Level, Voice};
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
+use crate::output::console_log::Voice;
 use crate::output::console_writer;
 use crate::shutdown;
 use crate::sys::{fault, process, terminal};
@@ -21,51 +20,29 @@ use nix::sys::stat::Mode as FileMode;
 use std::fmt;
 use std::os::fd::AsFd;
 
-/// What init is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// PID 1 of a machine's initial pid namespace.
-    Machine,
-    /// PID 1 of a pid namespace within.
-    Container,
-    /// Not PID 1.
-    Supervisor,
-}
-
 /// Inode of the initial pid namespace: PROC_PID_INIT_INO of the kernel's proc_ns.h.
 const INITIAL_PIDS: &str = "pid:[4026531836]";
 
-impl Mode {
-    /// The word of the control socket.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Mode::Machine => "machine",
-            Mode::Container => "container",
-            Mode::Supervisor => "supervisor",
-        }
+/// By pid, `--container`, and the pid namespace. Mounts /proc where there is none:
+/// without it the two PID 1s can not be told apart.
+pub(crate) fn find_mode(container: bool) -> Mode {
+    if std::process::id() != 1 {
+        return Mode::Supervisor;
     }
-
-    /// By pid, `--container`, and the pid namespace. Mounts /proc where there is none:
-    /// without it the two PID 1s can not be told apart.
-    pub(crate) fn find(container: bool) -> Mode {
-        if std::process::id() != 1 {
-            return Mode::Supervisor;
-        }
-        if container {
-            return Mode::Container;
-        }
-        let pids = || std::fs::read_link("/proc/self/ns/pid").ok();
-        let found = pids().or_else(|| {
-            mounts::proc();
-            pids()
-        });
-        match found {
-            Some(pids) if pids.as_os_str() == INITIAL_PIDS => Mode::Machine,
-            Some(_) => Mode::Container,
-            None if std::env::var_os("container").is_some() => Mode::Container,
-            // Not even /proc can be had: only a container is that poor.
-            None => Mode::Container,
-        }
+    if container {
+        return Mode::Container;
+    }
+    let pids = || std::fs::read_link("/proc/self/ns/pid").ok();
+    let found = pids().or_else(|| {
+        mounts::proc();
+        pids()
+    });
+    match found {
+        Some(pids) if pids.as_os_str() == INITIAL_PIDS => Mode::Machine,
+        Some(_) => Mode::Container,
+        None if std::env::var_os("container").is_some() => Mode::Container,
+        // Not even /proc can be had: only a container is that poor.
+        None => Mode::Container,
     }
 }
 

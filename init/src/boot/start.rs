@@ -2,23 +2,26 @@
 //! had is said and done without.
 
 use crate::base::clock;
+use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
+use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::retry::{ask_again, insist};
-use crate::boot::kernel_cmdline::KernelLine;
-use crate::boot::limits::OwnLimits;
-use crate::boot::{self, Mode};
+use crate::base::signals::Signals;
+use crate::base::token::{self, Tokens};
+use crate::boot;
 use crate::control::{self, Control};
-use crate::event_loop::recorder::Record;
-use crate::event_loop::signals::Signals;
-use crate::event_loop::{Init, Tokens, token};
+use crate::event_loop::Init;
 use crate::loader::boot_load;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log::{Level, Voice};
+use crate::output::console_log::Voice;
 use crate::output::oom_score;
 use crate::output::parent_notify::Outer;
+use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::run_table::Runs;
@@ -48,7 +51,7 @@ impl Init {
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
-        let (paths, no_runtime) = Paths::find(&options);
+        let (paths, no_runtime) = Paths::find(&options.paths);
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
         let poll = insist(Poll::new)?;
         // The rest is made while the loader is at work.

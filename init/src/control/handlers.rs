@@ -4,10 +4,10 @@
 use super::client::{Caller, Client};
 pub(crate) use super::queries::stopping;
 use super::source;
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::fd::passed_fd::Foreign;
 use crate::loader::{Asker, Purpose};
-use crate::output::console_log::Level;
 use crate::shutdown::Haste;
 use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};
 use groundstate_units::control::request::{Role, Verb};

@@ -3,9 +3,9 @@
 //! is granted or refused in that one; refused, or only planned, the generation is forgotten.
 
 use super::handlers::{Answered, failed, line, now, refused};
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::loader::{Asker, Purpose};
-use crate::output::console_log::Level;
 use groundstate_units::control::answer::{Changed, Failure, Line, Plan};
 use groundstate_units::graph::Provider;
 use groundstate_units::import::systemd::UnitName;

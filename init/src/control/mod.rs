@@ -16,7 +16,7 @@ mod tests;
 
 use crate::base::credentials;
 use crate::base::limit;
-use crate::event_loop::token;
+use crate::base::token;
 use crate::state::carried::KeptFd;
 use crate::sys::memory;
 use crate::sys::no_linger::impatiently;

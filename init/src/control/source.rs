@@ -3,10 +3,10 @@
 
 use super::client::Caller;
 use super::handlers::{Answered, failed, line, refused};
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::fd::passed_fd::{self, Foreign};
 use crate::loader::{Asker, Purpose};
-use crate::output::console_log::Level;
 use crate::sys::memfd;
 use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
 use groundstate_units::control::place;

@@ -8,12 +8,13 @@
 
 use crate::base::clock;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::paths::Paths;
-use crate::boot::Mode;
+use crate::base::signals;
 use crate::crash::pipe_drain::Drain;
-use crate::event_loop::signals;
 use crate::options::Options;
-use crate::output::console_log::{Level, Voice};
+use crate::output::console_log::Voice;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::End;
 use crate::shutdown::emergency_shell::Shell;
@@ -49,7 +50,7 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
 /// Closes the control socket and its connections: clients fail at once instead of waiting for an answer.
 /// Gives the notify socket, which must be read: a service waits in sendmsg(2) while its queue is full.
 fn refuse_requests(options: &Options) -> Option<OwnedFd> {
-    let (paths, _) = Paths::find(options);
+    let (paths, _) = Paths::find(&options.paths);
     let dir = paths.runtime_dir?;
     let control = place::control_socket(&dir);
     let is_control = |socket: BorrowedFd<'_>| {

@@ -3,9 +3,10 @@
 use crate::base::clock;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::output::event_log::{self, Occasion};
+use crate::restore::records::Order;
 use crate::service::sequence::Deed;
 use crate::state::event_in_progress;
 use crate::sys::{fault, inbox};
@@ -15,17 +16,7 @@ use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::UnitId;
-use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// An order that is left of one event.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
-    /// An order of the machine.
-    Machine(Action),
-    /// The run that the event was about is forgotten if it is over.
-    LetGo(RunId),
-}
 
 impl Init {
     /// Puts facts through the machine and carries out its orders until nothing is left. Effects on processes

@@ -6,30 +6,32 @@
 //! has a budget a turn, and what is left over is taken in the next without waiting.
 
 pub(crate) mod dispatch;
-pub(crate) mod recorder;
 pub(crate) mod signals;
 
 use crate::base::clock;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
+use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
-use crate::boot::{Mode, limits::OwnLimits};
+use crate::base::signals::{Asked, Signals};
+use crate::base::token::{self, Tokens};
 use crate::control::Control;
-use crate::event_loop::dispatch::Order;
-use crate::event_loop::recorder::Record;
-use crate::event_loop::signals::{Asked, Signals};
 use crate::fd::passed_fd;
 use crate::loader::Loader;
 use crate::logger;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log::{Level, Voice};
+use crate::output::console_log::Voice;
 use crate::output::console_writer;
 use crate::output::event_log::History;
 use crate::output::parent_notify::Outer;
+use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
+use crate::restore::records::Order;
 use crate::service::effects::Effects;
 use crate::service::reaper::Reaped;
 use crate::service::run_table::Runs;
@@ -46,50 +48,11 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::Event;
 use groundstate_units::text::time::Time;
 use mio::{Events, Poll, Token};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-
-/// Tokens of the poll: connections, and what runs are watched by, come last.
-pub(crate) mod token {
-    /// Signals.
-    pub(crate) const SIGNALS: usize = 0;
-    /// The control socket.
-    pub(crate) const CONTROL: usize = 100;
-    /// The notify socket.
-    pub(crate) const NOTIFY: usize = 101;
-    /// The logger.
-    pub(crate) const LOGGER: usize = 102;
-    /// The cgroups.
-    pub(crate) const TRACKER: usize = 103;
-    /// The loader's pipe, where there is no memfd.
-    pub(crate) const LOADER: usize = 104;
-    /// Connections, from here on.
-    pub(crate) const CLIENTS: usize = 1 << 16;
-    /// Reports of children and watched processes, from here on.
-    pub(crate) const RUNS: usize = 1 << 24;
-}
-
-/// Numbers for what is watched for runs: each used once until they come round.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Tokens(usize);
-
-impl Default for Tokens {
-    fn default() -> Tokens {
-        Tokens(token::RUNS)
-    }
-}
-
-impl Tokens {
-    /// The next one.
-    pub(crate) fn next(&mut self) -> Token {
-        self.0 = if self.0 >= usize::MAX >> 4 { token::RUNS } else { self.0 + 1 };
-        Token(self.0)
-    }
-}
 
 /// All of init.
 pub(crate) struct Init {

@@ -8,10 +8,10 @@ use super::{Purpose, send};
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::paths::Paths;
-use crate::boot::Mode;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::sys::Pid;
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;

@@ -8,6 +8,7 @@ pub(crate) mod boot_load;
 pub(crate) mod child;
 pub(crate) mod disk;
 mod failed_load;
+pub(crate) mod identity;
 mod load_kind;
 mod policy_edit;
 pub(crate) mod progress;
@@ -22,12 +23,12 @@ pub(crate) mod transfer;
 mod worker_pool;
 
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::retry::ask_again;
-use crate::boot::Mode;
 use crate::event_loop::Init;
 use crate::fd::passed_fd;
 use crate::logger;
-use crate::output::console_log::Level;
 use crate::output::oom_score;
 use crate::spawn::{Base, Passed};
 use crate::state::carried;
@@ -404,7 +405,7 @@ impl Init {
         let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
         let source = socket.as_raw_fd();
         let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        let token = mio::Token(crate::event_loop::token::LOGGER);
+        let token = mio::Token(crate::base::token::LOGGER);
         // Unwatched, it is still told at each turn.
         let mut source = mio::unix::SourceFd(&source);
         let _ = ask_again(|| self.poll.registry().register(&mut source, token, interest));

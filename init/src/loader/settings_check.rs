@@ -1,9 +1,9 @@
 //! Targets that the settings name (`exit-with`, what a machine's keys do) and nobody provides: it is told,
 //! nothing is refused for it. What comes of them when they are there is [`crate::shutdown`]'s.
 
-use crate::boot::Mode;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
 

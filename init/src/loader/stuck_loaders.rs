@@ -3,8 +3,8 @@
 //! each is a process.
 
 use crate::base::limit;
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
 use std::collections::BTreeSet;

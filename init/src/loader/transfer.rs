@@ -2,7 +2,7 @@
 //! has none, a pipe with the length in front. Either way PID 1 reads it once, after
 //! the child has ended, and decodes it totally.
 
-use crate::event_loop::token;
+use crate::base::token;
 use crate::state::carried::KeptFd;
 use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;

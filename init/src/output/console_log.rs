@@ -5,8 +5,9 @@
 //! comes through here.
 
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::mount_table::{self, Ground};
-use crate::boot;
 use crate::output::console_writer;
 use crate::sys::no_linger::impatiently;
 use groundstate_units::text::encoding::acts;
@@ -14,46 +15,10 @@ use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
 use nix::unistd::write;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
-/// How much it matters. `groundstate.log=LEVEL` names the least that is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    /// For who looks for a bug.
-    Debug,
-    /// The course of things.
-    Info,
-    /// Not as wanted; init goes on.
-    Warning,
-    /// Something is lost.
-    Error,
-}
-
-impl Level {
-    /// From the kernel command line.
-    pub(crate) fn named(word: &str) -> Option<Level> {
-        match word {
-            "debug" => Some(Level::Debug),
-            "info" => Some(Level::Info),
-            "warning" | "warn" => Some(Level::Warning),
-            "error" | "err" => Some(Level::Error),
-            _ => None,
-        }
-    }
-
-    /// The kernel log's number, see syslog(2).
-    fn priority(self) -> u8 {
-        match self {
-            Level::Debug => 7,
-            Level::Info => 6,
-            Level::Warning => 4,
-            Level::Error => 3,
-        }
-    }
-}
 
 /// Where lines go.
 enum Outlet {
@@ -89,9 +54,8 @@ pub(crate) struct Voice {
 
 impl Voice {
     /// Of an init of this kind, saying what matters at least this much.
-    pub(crate) fn of(mode: boot::Mode, least: Option<Level>) -> Voice {
-        let mut voice =
-            if mode == boot::Mode::Machine { Voice::console() } else { Voice::stderr() };
+    pub(crate) fn of(mode: Mode, least: Option<Level>) -> Voice {
+        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
         voice.least = least.unwrap_or(voice.least);
         voice
     }
@@ -104,9 +68,9 @@ impl Voice {
     /// To the console of a machine.
     pub(crate) fn console() -> Voice {
         let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        Voice::with(match open("/dev/console", how, Mode::empty()) {
+        Voice::with(match open("/dev/console", how, FileMode::empty()) {
             Ok(fd) => Outlet::Own(fd),
-            Err(_) => match open("/dev/kmsg", how, Mode::empty()) {
+            Err(_) => match open("/dev/kmsg", how, FileMode::empty()) {
                 Ok(fd) => Outlet::Kernel(fd),
                 Err(_) => stderr_outlet(),
             },
@@ -242,7 +206,7 @@ fn stderr_outlet() -> Outlet {
         return if ground == Some(Ground::Memory) { Outlet::File } else { by_scribe() };
     }
     let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    match open("/proc/self/fd/2", how, Mode::empty()) {
+    match open("/proc/self/fd/2", how, FileMode::empty()) {
         Ok(fd) => Outlet::Own(fd),
         Err(_) => Outlet::Shared,
     }

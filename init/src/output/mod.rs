@@ -6,3 +6,4 @@ pub(crate) mod console_writer;
 pub(crate) mod event_log;
 pub(crate) mod oom_score;
 pub(crate) mod parent_notify;
+pub(crate) mod recorder;

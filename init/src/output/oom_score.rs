@@ -7,8 +7,8 @@
 //! before it is in a cgroup that may run out of memory: nobody there could be killed (see [`crate::spawn`],
 //! [`crate::sys::child`]). Where init may not, all stay as they are. Helpers take the lowest in any case ([`sink`]).
 
-use crate::boot::Mode;
-use crate::boot::limits::{LOWEST_SCORE, OwnLimits};
+use crate::base::mode::Mode;
+use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
 use crate::sys::schedule;
 use std::io;
 

@@ -12,6 +12,7 @@ mod controller;
 mod disk;
 mod group;
 mod pidfd_signal;
+pub(crate) mod place;
 mod preallocated;
 mod process_tree;
 pub(crate) mod rlimit_tag;

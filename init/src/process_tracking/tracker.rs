@@ -11,7 +11,7 @@ use super::preallocated::Ahead;
 use super::process_tree::Family;
 use crate::base::limit;
 use crate::base::procfs;
-use crate::spawn::Place;
+use crate::process_tracking::place::Place;
 use crate::state::table::Table;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};

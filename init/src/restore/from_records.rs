@@ -6,17 +6,22 @@
 use crate::base::clock;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
+use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
+use crate::base::own_limits;
 use crate::base::paths::Paths;
-use crate::boot::kernel_cmdline::KernelLine;
-use crate::boot::{self, Mode, limits};
+use crate::base::signals;
+use crate::base::signals::Signals;
+use crate::base::token;
+use crate::boot;
 use crate::control::handlers::{failed, now};
-use crate::event_loop::signals::{self, Signals};
-use crate::event_loop::{Init, token};
+use crate::event_loop::Init;
 use crate::fd::passed_fd;
 use crate::loader::Asker;
 use crate::options::Options;
-use crate::output::console_log::{Level, Voice};
+use crate::output::console_log::Voice;
 use crate::output::console_writer;
 use crate::output::parent_notify::Outer;
 use crate::restore::reconcile;
@@ -25,13 +30,15 @@ use crate::service::running::Main;
 use crate::service::sequence::Alarm;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
-use crate::state::inbox::{self as form, Inbox, Input};
 use crate::state::store::Store;
 use crate::state::watched::Watched;
+use crate::sys::inbox_layout as form;
+use crate::sys::inbox_layout::{Inbox, Input};
 use crate::sys::signal_pipe::Bell;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, fault, inbox, inherit, process, socket};
 use crate::upgrade::cannot;
+use crate::upgrade::images::Begins;
 use crate::upgrade::images::{Crashed, Lineage, gives_way_to};
 use crate::upgrade::preflight::{PASSED, PASSED_ROOT};
 use groundstate_units::control::answer::{Dropped, Told};
@@ -52,36 +59,6 @@ fn numbers(word: &str) -> Result<Vec<u64>, String> {
         number.map_err(|error| format!("{word}: {error}"))
     };
     word.split(',').map(one).collect()
-}
-
-/// How an image begins that goes on after another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begins {
-    /// The one it was to give way to has crashed at once.
-    pub(crate) gave_way: bool,
-    /// It is the first in this root.
-    in_root: bool,
-    /// The memory of the root before, which is to be given back.
-    old: RawFd,
-}
-
-impl Begins {
-    /// In another root.
-    pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
-        Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
-    }
-
-    /// What stands behind the other numbers of `--resume`.
-    pub(crate) fn word(self) -> String {
-        let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
-        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
-    }
-
-    fn of(numbers: &[u64]) -> Begins {
-        let how = numbers.get(3).copied().unwrap_or(0);
-        let old = numbers.get(4).and_then(|number| RawFd::try_from(*number).ok()).unwrap_or(-1);
-        Begins { gave_way: how & 1 != 0, in_root: how & 2 != 0, old }
-    }
 }
 
 fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
@@ -200,7 +177,7 @@ impl Init {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };
         let (crashes, row) = (count(2), count(3));
-        let given = limits::given(numbers.get(4..).unwrap_or_default());
+        let given = own_limits::given(numbers.get(4..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
         let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
         let Some(file) = file else { return Err(io::Error::other("there is no state")) };
@@ -322,7 +299,7 @@ impl Init {
         let State { suspects, pending, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
-        let (paths, _) = Paths::find(&options);
+        let (paths, _) = Paths::find(&options.paths);
         let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
         let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)
             .map_err(|why| gives_way(mode, why))?;

@@ -2,16 +2,16 @@
 //! kernel holds goes along as a number ([`crate::state::carried`]); what can be derived is not written.
 
 use crate::base::clock::{self, OnTheWall};
-use crate::boot::limits::OwnLimits;
+use crate::base::own_limits::OwnLimits;
+use crate::base::token::Tokens;
 use crate::control::Control;
-use crate::event_loop::dispatch::Order;
-use crate::event_loop::recorder::Record;
-use crate::event_loop::{Init, Tokens};
+use crate::event_loop::Init;
 use crate::loader::{Asker, Loader};
 use crate::logger;
 use crate::notify::Notify;
 use crate::output::boot_timings::Timings;
 use crate::output::event_log::History;
+use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
@@ -29,6 +29,7 @@ use crate::sys::{inbox, inherit, launch, wait};
 use crate::trigger::Triggers;
 use groundstate_units::control::answer::System;
 use groundstate_units::machine::Machine;
+use groundstate_units::machine::action::Action;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::record::{Changes, Records};
 use groundstate_units::text::name::Name;
@@ -76,6 +77,15 @@ pub(crate) struct Head {
     pub(crate) upgraded: Option<Asker>,
     /// The kernel kills a child that is cloned into a cgroup.
     no_joining: bool,
+}
+
+/// An order that is left of one event.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// An order of the machine.
+    Machine(Action),
+    /// The run that the event was about is forgotten if it is over.
+    LetGo(RunId),
 }
 
 /// Work that is left, and the last entry of the inbox that the state knows.
@@ -315,7 +325,7 @@ impl Parts {
     }
 
     /// The machine, if it fits its units.
-    #[cfg(test)]
+    #[cfg_attr(not(test), allow(dead_code, reason = "the fuzzer calls it"))]
     pub(crate) fn machine(self) -> Result<Machine, String> {
         let generation = self.generation()?;
         Machine::from_records(self.machine, generation)

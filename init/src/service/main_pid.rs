@@ -4,10 +4,10 @@
 
 use super::running::Main;
 use super::sequence::{Deed, Whom};
+use crate::base::log_level::Level;
 use crate::base::procfs;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::sys::{Pid, inherit, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;

@@ -20,11 +20,11 @@ pub(crate) mod sequence;
 mod timers;
 
 use crate::base::limit;
+use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::logger;
-use crate::output::console_log::Level;
-use crate::state::inbox::unit;
 use crate::sys::inbox;
+use crate::sys::inbox_layout::unit;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Kind, Run};

@@ -3,8 +3,9 @@
 //! `/run/initramfs/shutdown` that knows how to take apart what it had put together; this program
 //! once more, when it crashes after all units are down.
 
+use crate::base::mode::Mode;
+use crate::base::reexec;
 use crate::base::{clock, limit};
-use crate::boot::Mode;
 use crate::event_loop::Init;
 use crate::fd::passed_fd;
 use crate::output::console_log::Voice;
@@ -13,7 +14,6 @@ use crate::shutdown::watchdog::Watchdog;
 use crate::shutdown::{End, Haste};
 use crate::sys::no_linger::impatiently;
 use crate::sys::{fault, memfd, process, wait};
-use crate::upgrade::images;
 use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
@@ -112,11 +112,11 @@ fn end_of(mode: Mode, word: &str) -> End {
 /// A crash from now on is of this end: the next image goes on with it. The state of the units is
 /// of no use any more, for what it names is being closed.
 pub(crate) fn arm(end: &End) {
-    let Some(binary) = images::own_binary() else { return };
+    let Some(binary) = reexec::own_binary() else { return };
     let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
     let word = end_word(end, end.crashes.saturating_add(1), &fed);
     // Refused: the next image goes back to where the units were.
-    let _ = fault::arm(binary.as_fd(), None, images::arguments(word), images::environment());
+    let _ = fault::arm(binary.as_fd(), None, reexec::arguments(word), reexec::environment());
     // For as long as this image is.
     std::mem::forget(binary);
 }

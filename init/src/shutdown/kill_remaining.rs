@@ -6,9 +6,10 @@
 
 use crate::base::clock;
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::procfs;
-use crate::boot;
-use crate::output::console_log::{Level, Voice};
+use crate::output::console_log::Voice;
 use crate::sys::{Pid, signal};
 use std::fs::File;
 use std::io::Read;
@@ -27,7 +28,7 @@ const LAST: Duration = Duration::from_millis(500);
 
 /// Ends them all; `patience` is between the question and the kill. False: without a /proc it sees
 /// nobody, and has done nothing. It is PID 1's alone to signal all that there are.
-pub(crate) fn end(patience: Duration, mode: boot::Mode) -> bool {
+pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
     let own = nix::unistd::getpid();
     if procfs::snapshot().is_empty() {
         return false;
@@ -42,7 +43,7 @@ pub(crate) fn end(patience: Duration, mode: boot::Mode) -> bool {
 }
 
 /// Who can not even be killed.
-fn tell_of_the_left(own: Pid, mode: boot::Mode) {
+fn tell_of_the_left(own: Pid, mode: Mode) {
     // A child may wait for who reads it.
     let mut voice = Voice::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {

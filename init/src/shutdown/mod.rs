@@ -16,9 +16,9 @@ use crate::base::clock;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::limit;
-use crate::boot::Mode;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::output::console_writer;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::kill_remaining::{CONT, TERM};

@@ -2,10 +2,10 @@
 //! key ends the wait. The key itself is [`crate::shutdown`]'s.
 
 use crate::base::limit;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::procfs;
-use crate::boot::Mode;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::service::running::{Main, Running};
 use crate::sys::Pid;
 use groundstate_units::unit::reaction::Reaction;

@@ -5,9 +5,9 @@
 //! Only where `watchdog: TIME` of the settings asks for it, and on a machine.
 
 use crate::base::limit;
-use crate::boot::Mode;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::event_loop::Init;
-use crate::output::console_log::Level;
 use crate::sys::{device, inherit};
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};

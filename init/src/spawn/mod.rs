@@ -32,7 +32,7 @@ pub(crate) use environment::Passed;
 pub(crate) use exec_result::{Report, Verdict};
 pub(crate) use null::Null;
 pub(crate) use prepared::Prepared;
-pub(crate) use request::{Base, Place, Request};
+pub(crate) use request::{Base, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;
 pub(crate) use spawner::Spawner;

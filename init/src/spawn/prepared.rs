@@ -3,7 +3,8 @@
 //! child (see [`super::command_builder`]), one that asks for the uncommon its [`super::child_setup`] too.
 
 use super::command_builder::Draft;
-use super::request::{Place, Request, Said};
+use super::request::{Request, Said};
+use crate::process_tracking::place::Place;
 use crate::sys::child_setup::Orders;
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{Ids, Run};

@@ -4,6 +4,7 @@ use super::child_setup::{Broken, SCHEDULING};
 use super::descriptor::Stream;
 use super::directory;
 use super::environment::Passed;
+use crate::process_tracking::place::Place;
 use crate::sys::Pid;
 use crate::sys::child::{Step, WITHOUT_INTERPRETER};
 use crate::sys::child_setup::Limit;
@@ -24,20 +25,6 @@ pub(crate) struct Base {
     pub limits: Vec<Limit>,
     /// Its OOM score likewise: then no child shares init's memory, and with it its score.
     pub score: Option<i16>,
-}
-
-/// The cgroup of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// Its directory.
-    pub directory: Rc<OwnedFd>,
-    /// Nothing runs in it yet. A child that shares PID 1's memory is never put beside others,
-    /// which could get it (and PID 1 with it) killed for want of memory.
-    pub fresh: bool,
-    /// Its memory may have a bound, of its own or of one it lies in.
-    pub bounded: bool,
-    /// All in it were killed once: who is cloned into it dies, too (seen with Linux 6.18).
-    pub killed: bool,
 }
 
 /// One process to be started.

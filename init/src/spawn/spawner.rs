@@ -2,7 +2,8 @@
 
 use super::exec_result::{Ground, Report};
 use super::prepared::{Prepared, Work};
-use super::request::{Place, Said};
+use super::request::Said;
+use crate::process_tracking::place::Place;
 use crate::state::carried::KeptFd;
 use crate::sys::child::Step;
 use crate::sys::child_setup::Frame;

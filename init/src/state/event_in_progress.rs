@@ -3,7 +3,7 @@
 //! The mark decides nothing.
 
 use crate::event_loop::Init;
-use crate::state::inbox;
+use crate::sys::inbox_layout;
 use groundstate_units::control::answer::{Cause, Reason, Status};
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason;
@@ -23,14 +23,14 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
         } else {
             of_run
         };
-    named.map_or(0, |name| inbox::unit(name.as_str()))
+    named.map_or(0, |name| inbox_layout::unit(name.as_str()))
 }
 
 impl Init {
     /// The one that was noted, if it is there still.
     pub(crate) fn suspect(&self, noted: u64) -> Option<Name> {
         let units = &self.machine.generation().units;
-        let is_it = |name: &&Name| noted != 0 && inbox::unit(name.as_str()) == noted;
+        let is_it = |name: &&Name| noted != 0 && inbox_layout::unit(name.as_str()) == noted;
         units.iter().map(|unit| &unit.name).find(is_it).cloned()
     }
 

@@ -6,7 +6,6 @@
 
 pub(crate) mod carried;
 pub(crate) mod event_in_progress;
-pub(crate) mod inbox;
 pub(crate) mod kind;
 pub(crate) mod store;
 pub(crate) mod table;

@@ -1,12 +1,12 @@
-//! Writes the inbox of [`crate::state::inbox`] into memory that survives a crash: it is a memfd's too. The
+//! Writes the inbox of [`crate::sys::inbox_layout`] into memory that survives a crash: it is a memfd's too. The
 //! kernel writes the end of a child and a datagram there itself, so neither is ever stored nowhere.
 //! mmap(2), waitid(2), recvmmsg(2).
 //!
 //! One in a process, and for PID 1 alone: forked children do not inherit the mapping (MADV_DONTFORK) and
 //! forget it. All pages are there from the start.
 
-use crate::base::limit;
-use crate::state::inbox::{self as form, ENTRY, Inbox, Input, Kind, TEXT};
+use crate::sys::inbox_layout as form;
+use crate::sys::inbox_layout::{ENTRY, Inbox, Input, Kind, TEXT};
 use groundstate_units::machine::event::RunId;
 use std::io;
 use std::mem::size_of;
@@ -132,7 +132,7 @@ pub(crate) fn committed(seq: u64) {
 /// There is room for one more input of any kind. Without room an input stays in the kernel until the next
 /// commit.
 pub(crate) fn has_room() -> bool {
-    BASE.load(Ordering::SeqCst).is_null() || fits(if cfg!(miri) { 0 } else { limit::NOTIFICATION })
+    BASE.load(Ordering::SeqCst).is_null() || fits(if cfg!(miri) { 0 } else { form::MESSAGE_ROOM })
 }
 
 fn fits(length: usize) -> bool {

@@ -45,6 +45,7 @@ pub(crate) mod child_setup;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod inbox;
+pub(crate) mod inbox_layout;
 pub(crate) mod inherit;
 mod kernel_file;
 pub(crate) mod launch;

@@ -110,7 +110,7 @@ struct Control([u8; CONTROL]);
 
 const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
 
-const _: () = assert!(CONTROL <= crate::state::inbox::CONTROL_ROOM);
+const _: () = assert!(CONTROL <= crate::sys::inbox_layout::CONTROL_ROOM);
 
 /// Sends one message with up to [`SEND_MAX`] descriptors; never waits. `WouldBlock`: nothing was
 /// sent, try when it is writable. `ETOOMANYREFS`: too many are on their way for this user.

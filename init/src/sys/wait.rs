@@ -1,8 +1,7 @@
 //! How children end. waitid(2).
 
 use super::{Pid, inbox};
-use crate::base::retry::ask_again;
-use crate::state::inbox as form;
+use crate::sys::inbox_layout as form;
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -158,10 +157,13 @@ fn id(pid: Pid) -> io::Result<libc::id_t> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// None: nobody has ended, or there is nobody. The kernel tells once that somebody has, so no error
-/// is taken for that at once.
+/// Tries of one wait. The kernel reports an exit once, so a first error is not taken for an answer.
+const TRIES: usize = 3;
+
+/// None: no child has ended, or there is none.
 fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Option<Ended>> {
-    match ask_again(|| wait_once(which, id, options)) {
+    let mut tries = (1..TRIES).map(|_| wait_once(which, id, options));
+    match tries.find(Result::is_ok).unwrap_or_else(|| wait_once(which, id, options)) {
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         ended => ended,
     }

@@ -2,22 +2,18 @@
 //! told on its command line. Who replaces one by another is [`crate::upgrade`], and the handler of
 //! a fault ([`crate::sys::fault`]), which is armed here.
 
-use crate::boot::limits::Given;
+use crate::base::own_limits::Given;
+use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
-use crate::restore::from_records::Begins;
 use crate::state::event_in_progress::Suspects;
 use crate::state::store::Store;
 use crate::state::watched::Watched;
 use crate::sys::{fault, inbox, inherit, memfd};
 use crate::upgrade::Upgrade;
 use groundstate_units::text::time::Time;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// The images of this init: the one before, the present one, the next.
 #[derive(Default)]
@@ -50,6 +46,36 @@ pub(crate) struct Lineage {
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.
     pub(crate) upgraded: Option<Asker>,
+}
+
+/// How an image begins that goes on after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// The one it was to give way to has crashed at once.
+    pub(crate) gave_way: bool,
+    /// It is the first in this root.
+    pub(crate) in_root: bool,
+    /// The memory of the root before, which is to be given back.
+    pub(crate) old: RawFd,
+}
+
+impl Begins {
+    /// In another root.
+    pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
+        Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
+    }
+
+    /// What stands behind the other numbers of `--resume`.
+    pub(crate) fn word(self) -> String {
+        let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
+        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
+    }
+
+    pub(crate) fn of(numbers: &[u64]) -> Begins {
+        let how = numbers.get(3).copied().unwrap_or(0);
+        let old = numbers.get(4).and_then(|number| RawFd::try_from(*number).ok()).unwrap_or(-1);
+        Begins { gave_way: how & 1 != 0, in_root: how & 2 != 0, old }
+    }
 }
 
 /// Crashes so far, in all and in a row, and the limits init was given before it raised them.
@@ -122,55 +148,10 @@ impl Lineage {
     }
 }
 
-/// The present binary, kept from the start: it can be executed when its file is gone.
-pub(crate) fn own_binary() -> Option<OwnedFd> {
-    open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
-}
-
 /// Until it is armed for good, a crash of this new image executes the one before it, which goes on
 /// with the same state.
 pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
     let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
     // Refused: then it is as if there had been none before.
     let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
-}
-
-/// The words this process was started with, and how it is to go on.
-pub(crate) fn arguments(word: String) -> Vec<CString> {
-    arguments_in(word, false)
-}
-
-/// The same, `--target` left out where it was that of another root.
-pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
-    let is_ours = |given: &OsString| {
-        let bytes = given.as_bytes();
-        [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
-    };
-    let mut given: Vec<OsString> = std::env::args_os().filter(|given| !is_ours(given)).collect();
-    if is_new_root {
-        given = without_target(given);
-    }
-    given
-        .into_iter()
-        .chain([OsString::from(word)])
-        .filter_map(|word| CString::new(word.into_vec()).ok())
-        .collect()
-}
-
-fn without_target(given: Vec<OsString>) -> Vec<OsString> {
-    let mut is_value = false;
-    let stays = |word: &OsString| {
-        let was_value = std::mem::replace(&mut is_value, word == "--target");
-        !(was_value || is_value || word.as_bytes().starts_with(b"--target="))
-    };
-    given.into_iter().filter(stays).collect()
-}
-
-pub(crate) fn environment() -> Vec<CString> {
-    let all = std::env::vars_os().map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        CString::new(name.into_vec())
-    });
-    all.filter_map(Result::ok).collect()
 }

@@ -1,8 +1,8 @@
 //! The child that tries the binary init is to go on as: it finds it, hands its descriptor over, and
 //! becomes it, with a copy of the whole state to read. What comes of that is [`crate::upgrade`]'s.
 
+use crate::base::reexec::{arguments, environment};
 use crate::sys::{inherit, process, socket};
-use crate::upgrade::images::{arguments, environment};
 use crate::upgrade::switch_root;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};

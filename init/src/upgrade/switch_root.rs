@@ -6,13 +6,13 @@
 //! First all of it is rehearsed by the child that tries the binary, in mounts of its own: what can
 //! not be entered is refused, and nothing has changed.
 
+use crate::base::kernel_cmdline::KernelLine;
+use crate::base::log_level::Level;
+use crate::base::mode::Mode;
 use crate::base::{limit, mount_table};
-use crate::boot::Mode;
-use crate::boot::kernel_cmdline::KernelLine;
 use crate::control::handlers::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::loader::Asker;
-use crate::output::console_log::Level;
 use crate::sys::process;
 use crate::upgrade::preflight::Wanted;
 use groundstate_units::control::answer::Failure;

@@ -3,7 +3,7 @@
 //! first byte above 127: the rest chooses entries, some of them broken.
 
 use super::composed::Composed;
-use crate::state::inbox::{
+use crate::sys::inbox_layout::{
     BYTES, CONTROL, END, ENTRIES, ENTRY, Inbox, Input, LENGTH, MESSAGE, RING, TEXT, place,
 };
 

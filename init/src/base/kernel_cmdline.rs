@@ -1,8 +1,8 @@
 //! The kernel command line, /proc/cmdline: on a machine the boot loader's way to talk
 //! to init. In a container it is the host's and none of ours.
 
+use crate::base::log_level::Level;
 use crate::base::mount_table;
-use crate::output::console_log::Level;
 use groundstate_units::text::name::Name;
 use std::path::Path;
 

@@ -7,7 +7,6 @@
 //! pid: i32`, then [`TEXT`] bytes, in the machine's byte order. A longer text goes on in the entries behind
 //! it. An entry counts once its number is there; the number is written last. Any bytes can be read.
 
-use crate::base::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::unit::assembly::hash;
@@ -30,8 +29,10 @@ pub(crate) const CONTROL: usize = 512;
 pub(crate) const CONTROL_ROOM: usize = 4096 - CONTROL;
 /// Its bytes.
 pub(crate) const MESSAGE: usize = 4096;
+/// Bytes of one datagram; longer ones are dropped.
+pub(crate) const MESSAGE_ROOM: usize = 8192;
 /// The ring.
-pub(crate) const RING: usize = MESSAGE + limit::NOTIFICATION;
+pub(crate) const RING: usize = MESSAGE + MESSAGE_ROOM;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
 /// Entries of the ring. Miri has fewer: it is a thousand times as slow.

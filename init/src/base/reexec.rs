@@ -1,0 +1,52 @@
+//! The binary, the arguments and the environment with which init executes its program again.
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::ffi::{CString, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// The present binary, kept from the start: it can be executed when its file is gone.
+pub(crate) fn own_binary() -> Option<OwnedFd> {
+    open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
+}
+
+/// The words this process was started with, and how it is to go on.
+pub(crate) fn arguments(word: String) -> Vec<CString> {
+    arguments_in(word, false)
+}
+
+/// The same, `--target` left out where it was that of another root.
+pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
+    let is_ours = |given: &OsString| {
+        let bytes = given.as_bytes();
+        [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
+    };
+    let mut given: Vec<OsString> = std::env::args_os().filter(|given| !is_ours(given)).collect();
+    if is_new_root {
+        given = without_target(given);
+    }
+    given
+        .into_iter()
+        .chain([OsString::from(word)])
+        .filter_map(|word| CString::new(word.into_vec()).ok())
+        .collect()
+}
+
+fn without_target(given: Vec<OsString>) -> Vec<OsString> {
+    let mut is_value = false;
+    let stays = |word: &OsString| {
+        let was_value = std::mem::replace(&mut is_value, word == "--target");
+        !(was_value || is_value || word.as_bytes().starts_with(b"--target="))
+    };
+    given.into_iter().filter(stays).collect()
+}
+
+pub(crate) fn environment() -> Vec<CString> {
+    let all = std::env::vars_os().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        CString::new(name.into_vec())
+    });
+    all.filter_map(Result::ok).collect()
+}

@@ -1,0 +1,209 @@
+//! What signals mean to init. They are caught by signal-hook's low-level registration; the
+//! handlers only ring the bell of [`crate::sys::signal_pipe`].
+
+use crate::base::mode::Mode;
+use crate::base::retry::ask_again;
+use crate::sys::fault::FAULTS;
+use crate::sys::signal::{self, LAST};
+use crate::sys::signal_pipe::{self, Bell};
+use groundstate_units::machine::event::Shutdown;
+use groundstate_units::unit::reaction::{Reaction, Reactions};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
+const RTMIN: i32 = 34;
+
+/// What somebody asks of init by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// SIGCHLD: a child has ended.
+    Reap,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR1.
+    Sockets,
+    /// SIGTERM, RTMIN+3.
+    Halt,
+    /// SIGINT: Ctrl-Alt-Del, or Ctrl-C.
+    Interrupt,
+    /// SIGPWR: the power key, or the power supply.
+    PowerKey,
+    /// SIGWINCH: Alt-Up at a machine's console; elsewhere a terminal has another size.
+    KeyboardRequest,
+    /// RTMIN+4.
+    Poweroff,
+    /// RTMIN+5.
+    Reboot,
+    /// A signal that means nothing here.
+    Noted(i32),
+}
+
+impl Asked {
+    /// What it is called, and what it is to do, if it is one of the keys of a machine.
+    pub(crate) fn key(self, reactions: &Reactions) -> Option<(&'static str, &Reaction)> {
+        match self {
+            Asked::Interrupt => Some(("Ctrl-Alt-Del", &reactions.ctrl_alt_del)),
+            Asked::PowerKey => Some(("the power key", &reactions.power_key)),
+            Asked::KeyboardRequest => Some(("Alt-Up", &reactions.keyboard_request)),
+            Asked::Reap | Asked::Reload | Asked::Sockets | Asked::Noted(_) => None,
+            Asked::Halt | Asked::Poweroff | Asked::Reboot => None,
+        }
+    }
+
+    /// The end it asks for where no settings say otherwise, if it asks for one.
+    pub(crate) fn end(self, mode: Mode) -> Option<Shutdown> {
+        let how = match self {
+            Asked::Reap | Asked::Reload | Asked::Sockets => return None,
+            Asked::KeyboardRequest | Asked::Noted(_) => return None,
+            Asked::Halt => Shutdown::Halt,
+            Asked::PowerKey | Asked::Poweroff => Shutdown::Poweroff,
+            Asked::Interrupt | Asked::Reboot => Shutdown::Reboot,
+        };
+        Some(if mode == Mode::Machine { how } else { Shutdown::Exit(0) })
+    }
+}
+
+/// The signals that ask for an end.
+pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
+    let asks = |(_, asked): &(i32, Asked)| asked.end(Mode::Container).is_some();
+    MEANINGS.into_iter().filter(asks).map(|(signal, _)| signal)
+}
+
+/// Sends the signals that ask for an end, of those whose bit is set, to this process again. They are
+/// blocked, and stay pending.
+pub(crate) fn raise_ends(rung: u64) {
+    let own = nix::unistd::getpid();
+    for signal in of_an_end().filter(|signal| rung & signal_pipe::bit(*signal) != 0) {
+        let _ = u8::try_from(signal).map(|signal| signal::kill(own, signal));
+    }
+}
+
+/// The end this signal asks for.
+pub(crate) fn end_by(signal: i32, mode: Mode) -> Option<Shutdown> {
+    let (_, asked) = MEANINGS.into_iter().find(|(of, _)| *of == signal)?;
+    asked.end(mode)
+}
+
+/// SIGPIPE is not among them: it stays ignored, as the standard library leaves it. A handler
+/// that writes to a pipe nobody reads would raise it again, for ever.
+const MEANINGS: [(i32, Asked); 15] = [
+    (libc::SIGCHLD, Asked::Reap),
+    (libc::SIGHUP, Asked::Reload),
+    (libc::SIGUSR1, Asked::Sockets),
+    (libc::SIGTERM, Asked::Halt),
+    (RTMIN + 3, Asked::Halt),
+    (libc::SIGINT, Asked::Interrupt),
+    (libc::SIGPWR, Asked::PowerKey),
+    (RTMIN + 4, Asked::Poweroff),
+    (RTMIN + 5, Asked::Reboot),
+    // busybox's poweroff(8) sends it to PID 1.
+    (libc::SIGUSR2, Asked::Poweroff),
+    (libc::SIGALRM, Asked::Noted(libc::SIGALRM)),
+    (libc::SIGWINCH, Asked::KeyboardRequest),
+    (libc::SIGQUIT, Asked::Noted(libc::SIGQUIT)),
+    (libc::SIGTSTP, Asked::Noted(libc::SIGTSTP)),
+    (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
+];
+
+/// They mean nothing here, but would end whoever does not catch them: those of limits, timers and
+/// descriptors, and all real-time ones.
+fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
+    let named = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
+    let rest = named.into_iter().chain(RTMIN..=i32::from(LAST));
+    let has_meaning = |signal: &i32| MEANINGS.iter().any(|(of, _)| of == signal);
+    let rest = rest.filter(move |signal| !has_meaning(signal));
+    MEANINGS.into_iter().chain(rest.map(|signal| (signal, Asked::Noted(signal))))
+}
+
+/// The bell they ring, and whether the poll says that it has.
+pub(crate) struct Signals {
+    bell: Bell,
+    token: Token,
+    ready: bool,
+}
+
+impl Signals {
+    /// Listens. A signal that can not be had is left out: returned with the reason.
+    pub(crate) fn listen(
+        registry: &Registry,
+        token: usize,
+    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
+        let listening = Signals::listen_held(registry, token)?;
+        // Whoever started us may have had signals blocked, and blocking survives an exec.
+        signal::unblock_all();
+        Ok(listening)
+    }
+
+    /// The same with the mask left as it is.
+    pub(crate) fn listen_held(
+        registry: &Registry,
+        token: usize,
+    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
+        let bell = ask_again(Bell::hang)?;
+        let token = Token(token);
+        let mut source = SourceFd(&bell.descriptor().as_raw_fd());
+        registry.register(&mut source, token, Interest::READABLE)?;
+        let deaf =
+            |(number, _)| ask_again(|| bell.listen(number)).err().map(|error| (number, error));
+        // A file that may grow no more says so to who writes: whoever limits that is not to end init.
+        let _ = signal::ignore(signal::XFSZ);
+        let missing = all_meanings().filter_map(deaf).collect();
+        Ok((Signals { bell, token, ready: true }, missing))
+    }
+
+    /// What has come and was not taken yet, as the bell has it; it counts as taken.
+    pub(crate) fn rung(&mut self) -> u64 {
+        self.bell.take()
+    }
+
+    /// The poll says this token is readable; false when it is not ours.
+    pub(crate) fn readable(&mut self, token: Token) -> bool {
+        self.ready |= token == self.token;
+        token == self.token
+    }
+
+    /// What was asked since the last call, each once however often the signal came.
+    pub(crate) fn take(&mut self) -> Vec<Asked> {
+        if !std::mem::take(&mut self.ready) && !Bell::has_rung() {
+            return Vec::new();
+        }
+        let rung = self.bell.take();
+        let mut asked = Vec::new();
+        for (signal, meaning) in all_meanings() {
+            if rung & signal_pipe::bit(signal) != 0 && !asked.contains(&meaning) {
+                asked.push(meaning);
+            }
+        }
+        let sent = FAULTS.into_iter().filter(|fault| rung & signal_pipe::bit(*fault) != 0);
+        asked.extend(sent.map(Asked::Noted));
+        asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_signal_that_asks_for_an_end_says_which() {
+        let ends: Vec<(i32, Shutdown)> = of_an_end()
+            .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
+            .collect();
+        let (halt, off, anew) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
+        let all = [
+            (libc::SIGTERM, halt),
+            (RTMIN + 3, halt),
+            (libc::SIGINT, anew),
+            (libc::SIGPWR, off),
+            (RTMIN + 4, off),
+            (RTMIN + 5, anew),
+            (libc::SIGUSR2, off),
+        ];
+        assert_eq!(ends, all);
+        assert_eq!(end_by(RTMIN + 5, Mode::Container), Some(Shutdown::Exit(0)));
+        assert_eq!((end_by(libc::SIGCHLD, Mode::Machine), end_by(7, Mode::Machine)), (None, None));
+    }
+}
