@@ -10,7 +10,7 @@ use super::pidfd_signal::Held;
 use super::rlimit_tag;
 use super::tracker::{Tracked, Tracker};
 use crate::base::procfs::{self, Stat};
-use crate::sys::child_setup::Limit;
+use crate::sys::child::Limit;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::ResourceLimit;

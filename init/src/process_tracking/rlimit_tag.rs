@@ -7,7 +7,7 @@
 use super::Tracker;
 use crate::base::procfs;
 use crate::sys::Pid;
-use crate::sys::child_setup::Limit;
+use crate::sys::child::Limit;
 use crate::sys::wait;
 use groundstate_units::machine::event::RunId;
 use nix::sys::resource::{Resource, getrlimit};

@@ -1,7 +1,7 @@
 //! What a unit asks for beyond the common, done in its forked child as root, before the
 //! words of its line are put together: conditions, directories, files and terminals,
 //! scheduling, the record of a login. What has to come later (chroot, capabilities) goes
-//! into the child's [`crate::sys::child_setup::Orders`].
+//! into the child's [`crate::sys::child::Orders`].
 
 use super::condition;
 use super::descriptor;

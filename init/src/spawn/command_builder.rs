@@ -8,7 +8,7 @@ use super::environment::{Environment, Passed};
 use super::request::{Request, Said, working_dir};
 use crate::base::limit;
 use crate::sys::child::Step;
-use crate::sys::child_setup::{Limit, Orders, Rights};
+use crate::sys::child::{Limit, Orders, Rights};
 use groundstate_units::machine::event::ExecFailure;
 use groundstate_units::spec::{EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Stdio};
 use groundstate_units::unit::exec_line::{Unexpanded, expand};

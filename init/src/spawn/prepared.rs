@@ -5,7 +5,7 @@
 use super::command_builder::Draft;
 use super::request::{Request, Said};
 use crate::process_tracking::place::Place;
-use crate::sys::child_setup::Orders;
+use crate::sys::child::Orders;
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{Ids, Run};
 use std::os::fd::OwnedFd;

@@ -9,10 +9,10 @@
 //! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
 //! None of them waits for the program. What each may be used for is decided in [`crate::spawn`].
 
+use super::child::{Frame, Orders};
 use super::child::{Plan, Step};
-use super::child_setup::{Frame, Orders};
 use super::spawn_slots::{Board, Slot, SlotId, Stack};
-use super::{Pid, child, inbox, kernel_file, raw, signal};
+use super::{Pid, child, inbox, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -339,7 +339,7 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     if result == 0 {
         // SAFETY: we are the fresh child; it enters the cgroup where the clone did not, and ends.
         unsafe {
-            let entered = if joined { 0 } else { kernel_file::enter_cgroup(cgroup.as_raw_fd()) };
+            let entered = if joined { 0 } else { child::enter_cgroup(cgroup.as_raw_fd()) };
             raw::call(libc::SYS_exit_group, [entered.wrapping_neg() as usize, 0, 0, 0, 0, 0]);
         }
     }

@@ -16,7 +16,6 @@
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
 //! | [`signal_pipe`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
-//! | [`ancillary`] | – | what comes along with a message, as bytes: nothing unsafe, and beside who makes it owned |
 //! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
@@ -38,16 +37,13 @@
 
 #![allow(unsafe_code)]
 
-mod ancillary;
 mod capabilities;
 pub(crate) mod child;
-pub(crate) mod child_setup;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod inbox;
 pub(crate) mod inbox_layout;
 pub(crate) mod inherit;
-mod kernel_file;
 pub(crate) mod launch;
 pub(crate) mod listing;
 pub(crate) mod login;
@@ -63,7 +59,6 @@ pub(crate) mod signal;
 pub(crate) mod signal_pipe;
 pub(crate) mod socket;
 pub(crate) mod spawn_slots;
-mod spawn_stage;
 pub(crate) mod terminal;
 pub(crate) mod wait;
 

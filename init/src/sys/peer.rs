@@ -3,7 +3,7 @@
 //!
 //! [`crate::base::credentials`] derives from them what a caller may do.
 
-pub(crate) use super::ancillary::Peer;
+pub(crate) use super::socket::Peer;
 use super::{Pid, check, socket};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io;
