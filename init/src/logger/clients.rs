@@ -4,8 +4,8 @@
 //! Connections of other users than root are limited in number, in what they get in one turn of the
 //! loop and in old lines read at once, so that root is answered whatever they do.
 
-use super::answers::Answers;
 use super::history::Found;
+use super::query::Answers;
 use super::{files, limit};
 use crate::base::credentials;
 use crate::sys::no_linger::impatiently;

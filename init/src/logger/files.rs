@@ -1,21 +1,23 @@
 //! All log files: the lane's end that writes them. What can not be written is counted, and
 //! said in the file once it can be.
 
-use super::file::{Keeping, LogFile};
+use super::channel::Settings;
 use super::history::History;
 use super::limit;
-use super::message::Settings;
-use super::sink_thread::Lines;
-use groundstate_units::control::log_line::LogLine;
+use super::sinks::Lines;
+use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::account::Accounts;
 use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::{Gid, UnlinkatFlags, fchown, ftruncate, geteuid, unlinkat, write};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -247,6 +249,248 @@ fn directory(path: &str, keeping: Keeping) -> Result<OwnedFd, Errno> {
 fn open_directory(path: &str) -> std::io::Result<OwnedFd> {
     let flags = libc::O_DIRECTORY | libc::O_NONBLOCK | libc::O_CLOEXEC;
     Ok(File::options().read(true).custom_flags(flags).open(path)?.into())
+}
+
+// One unit's log file: appended to in whole lines, rotated by size.
+//
+// Whatever else lies at its place (a symbolic link, a FIFO, a file with a second name or
+// of another owner) is moved aside like a full file: never followed, waited for, written to
+// or truncated.
+
+/// How files are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    /// Bytes before it is rotated; a single longer line still fits.
+    pub(crate) size: u64,
+    /// Rotated files kept.
+    pub(crate) keep: u32,
+    /// The group that may read them.
+    pub(crate) group: Option<u32>,
+}
+
+/// An open log file; we are its only writer.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    fd: OwnedFd,
+    inode: u64,
+    size: u64,
+}
+
+/// A write that did not succeed as a whole.
+#[derive(Debug)]
+pub(crate) struct Torn {
+    /// Bytes of whole lines that are in the file (or in its predecessor) all the same.
+    pub(crate) written: usize,
+    /// Why not the rest.
+    pub(crate) why: Errno,
+}
+
+impl LogFile {
+    /// Opens or makes the unit's file in `dir`.
+    pub(crate) fn open(
+        dir: BorrowedFd<'_>,
+        unit: &Name,
+        keeping: Keeping,
+    ) -> Result<LogFile, Errno> {
+        let name = file_name(unit);
+        match LogFile::open_ours(dir, &name, keeping) {
+            Err(None) => {
+                rotate(dir, &name, keeping.keep.max(1))?;
+                LogFile::open_ours(dir, &name, keeping).map_err(|why| why.unwrap_or(Errno::EEXIST))
+            }
+            Err(Some(why)) => Err(why),
+            Ok(file) => Ok(file),
+        }
+    }
+
+    /// `Err(None)`: something that is not ours is there.
+    fn open_ours(
+        dir: BorrowedFd<'_>,
+        name: &str,
+        keeping: Keeping,
+    ) -> Result<LogFile, Option<Errno>> {
+        // O_RDWR: to see whether the last line is whole; O_NONBLOCK: a FIFO does not wait.
+        let flags = OFlag::O_RDWR
+            | OFlag::O_APPEND
+            | OFlag::O_CREAT
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_NONBLOCK
+            | OFlag::O_NOCTTY
+            | OFlag::O_CLOEXEC;
+        let fd = match openat(dir, name, flags, Mode::from_bits_truncate(0o640)) {
+            Ok(fd) => fd,
+            Err(Errno::ELOOP | Errno::EISDIR | Errno::ENXIO | Errno::ENODEV) => return Err(None),
+            Err(why) => return Err(Some(why)),
+        };
+        let found = fstat(&fd)?;
+        if !is_ours(&found) {
+            return Err(None);
+        }
+        if let Some(group) = keeping.group.filter(|group| *group != found.st_gid) {
+            // Refused where we are not root nor in the group: then its members do without.
+            let _ = fchown(&fd, None, Some(Gid::from_raw(group)));
+        }
+        let mut file =
+            LogFile { fd, inode: found.st_ino, size: u64::try_from(found.st_size).unwrap_or(0) };
+        file.end_torn_line().map_err(Some)?;
+        Ok(file)
+    }
+
+    /// A line cut short by the end of a logger or by power loss is taken out: half a line may
+    /// say something else than the whole (12 for 123).
+    fn end_torn_line(&mut self) -> Result<(), Errno> {
+        let most = u64::try_from(limit::STORED_LINE).unwrap_or(u64::MAX).min(self.size);
+        let mut last = vec![0; 1.min(usize::try_from(most).unwrap_or(0))];
+        let file = std::fs::File::from(self.fd.try_clone().map_err(errno)?);
+        file.read_exact_at(&mut last, self.size.saturating_sub(1)).map_err(errno)?;
+        if last.is_empty() || last == b"\n" {
+            return Ok(());
+        }
+        last.resize(usize::try_from(most).unwrap_or(0), 0);
+        file.read_exact_at(&mut last, self.size - most).map_err(errno)?;
+        let torn = last.iter().rev().position(|byte| *byte == b'\n').unwrap_or(last.len());
+        if most < self.size && torn == last.len() {
+            // No line of ours is that long.
+            self.size += write(&self.fd, b"\n")? as u64;
+            return Ok(());
+        }
+        self.size -= torn as u64;
+        ftruncate(&self.fd, i64::try_from(self.size).map_err(|_| Errno::EFBIG)?)
+    }
+
+    /// What tells it from others.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Looks at the file's name once more. Another program may have removed or renamed the file, as
+    /// logrotate does: then this is a new file. It may also have truncated it.
+    pub(crate) fn follow(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        unit: &Name,
+        keeping: Keeping,
+    ) -> Result<(), Errno> {
+        match fstatat(dir, file_name(unit).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) if found.st_ino == self.inode => {
+                self.size = u64::try_from(found.st_size).unwrap_or(self.size);
+            }
+            Ok(_) | Err(Errno::ENOENT) => *self = LogFile::open(dir, unit, keeping)?,
+            Err(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// As large as it was: what was added by a logger that was killed is added again.
+    pub(crate) fn take_back(&mut self, size: u64) -> Result<(), Errno> {
+        if size < self.size {
+            ftruncate(&self.fd, i64::try_from(size).map_err(|_| Errno::EFBIG)?)?;
+            self.size = size;
+        }
+        Ok(())
+    }
+
+    /// Appends whole lines, rotating where the size asks for it. `told`, before each write: how
+    /// much of them is written, and where the rest goes.
+    pub(crate) fn append(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        unit: &Name,
+        lines: &[u8],
+        keeping: Keeping,
+        told: &mut dyn FnMut(usize, u64, u64),
+    ) -> Result<(), Torn> {
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let written = lines.len() - rest.len();
+            let room = keeping.size.saturating_sub(self.size);
+            let mut fits = whole_lines(rest, usize::try_from(room).unwrap_or(usize::MAX));
+            if fits == 0 {
+                if self.size > 0 {
+                    // Whoever goes on after a kill finds another file, and takes nothing back.
+                    told(written, self.inode, self.size);
+                    let fresh = rotate(dir, &file_name(unit), keeping.keep)
+                        .and_then(|()| LogFile::open(dir, unit, keeping));
+                    *self = fresh.map_err(|why| Torn { written, why })?;
+                    continue;
+                }
+                fits = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+            }
+            let (now, later) = rest.split_at_checked(fits).unwrap_or((rest, &[]));
+            told(written, self.inode, self.size);
+            self.write_lines(now)
+                .map_err(|torn| Torn { written: written + torn.written, why: torn.why })?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn write_lines(&mut self, lines: &[u8]) -> Result<(), Torn> {
+        let mut done = 0;
+        while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
+            match write(&self.fd, rest) {
+                Ok(0) => return Err(self.cut(lines, done, Errno::ENOSPC)),
+                Ok(bytes) => done += bytes,
+                Err(Errno::EINTR) => {}
+                Err(why) => return Err(self.cut(lines, done, why)),
+            }
+        }
+        self.size += done as u64;
+        Ok(())
+    }
+
+    /// Takes back the piece of a line that was written when `why` happened.
+    fn cut(&mut self, lines: &[u8], done: usize, why: Errno) -> Torn {
+        let written = whole_lines(lines, done);
+        self.size += written as u64;
+        if written < done
+            && let Ok(size) = i64::try_from(self.size)
+        {
+            // Failing, the torn line is taken out at the next open.
+            let _ = ftruncate(&self.fd, size);
+        }
+        Torn { written, why }
+    }
+}
+
+fn is_ours(found: &FileStat) -> bool {
+    let kind = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT;
+    kind == SFlag::S_IFREG && found.st_nlink == 1 && found.st_uid == geteuid().as_raw()
+}
+
+/// Bytes of the whole lines within the first `most` bytes.
+fn whole_lines(lines: &[u8], most: usize) -> usize {
+    let head = lines.get(..most).unwrap_or(lines);
+    head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+}
+
+/// `NAME` becomes `NAME.1`, that `NAME.2`, and so on; the one past `keep` is removed.
+fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
+    if keep == 0 {
+        return present(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir));
+    }
+    // Up to the first gap only: nothing beyond it has to move.
+    let numbered = |number: u32| format!("{name}.{number}");
+    let taken =
+        |number: u32| fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+    let free = (1..keep).find(|number| !taken(*number)).unwrap_or(keep);
+    for number in (1..free).rev() {
+        present(renameat(dir, numbered(number).as_str(), dir, numbered(number + 1).as_str()))?;
+    }
+    present(renameat(dir, name, dir, numbered(1).as_str()))?;
+    // More were kept once.
+    let beyond = (keep.saturating_add(1)..).take(limit::ROTATED_REMOVED);
+    let remove = |number| unlinkat(dir, numbered(number).as_str(), UnlinkatFlags::NoRemoveDir);
+    let _ = beyond.map(remove).take_while(Result::is_ok).count();
+    Ok(())
+}
+
+/// What is not there needs no moving.
+fn present(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::ENOENT) => Ok(()),
+        other => other,
+    }
 }
 
 fn errno(error: std::io::Error) -> Errno {

@@ -10,7 +10,7 @@
 //! lie, as copies (MSG_PEEK), and what is packed anew is put in before the old is taken out. A crash
 //! in between leaves some twice, until their run is over.
 
-use super::{limit, message};
+use super::{channel, limit};
 use crate::state::carried::KeptFd;
 use crate::sys::socket::{self, Received};
 use groundstate_units::machine::event::RunId;
@@ -94,7 +94,7 @@ impl Stash {
         let runs: Vec<RunId> = ends.iter().map(|end| end.run).collect();
         let fds: Vec<_> = ends.iter().map(|end| end.fd.as_fd()).collect();
         let sent =
-            message::encode(&runs).and_then(|bytes| socket::send(self.into.as_fd(), &bytes, &fds));
+            channel::encode(&runs).and_then(|bytes| socket::send(self.into.as_fd(), &bytes, &fds));
         if sent.is_ok() {
             self.messages += 1;
             self.held += ends.len();
@@ -201,7 +201,7 @@ pub(crate) fn look_into(
 /// What came with this message.
 fn read_ends(got: Received, bytes: &[u8]) -> Vec<ReadEnd> {
     let runs: Vec<RunId> =
-        bytes.get(..got.length).and_then(|b| message::decode(b).ok()).unwrap_or_default();
+        bytes.get(..got.length).and_then(|b| channel::decode(b).ok()).unwrap_or_default();
     runs.into_iter().zip(got.fds).map(|(run, fd)| ReadEnd { run, fd: fd.into() }).collect()
 }
 

@@ -1,13 +1,13 @@
 //! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
-//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::sink_thread`].
+//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::sinks`].
 
+use super::channel::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::clients::{Clients, Readers};
-use super::message::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::pending_buffer::{Intake, Stage};
 use super::query;
-use super::sink_thread::Lines;
-use super::sink_thread::Room;
+use super::sinks::Lines;
 use super::sinks::Out;
+use super::sinks::Room;
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};

@@ -1,19 +1,26 @@
 //! Which lines go which way: the lanes there are, started when first needed.
 
+use super::channel::Settings;
 use super::files::{Files, Job};
 use super::history::History;
-use super::message::Settings;
-use super::sink::{Records, Terminal};
-use super::sink_thread::{Lane, Lines, Room};
+pub(crate) use super::pending_buffer::Lines;
 use super::{files, limit};
+use groundstate_units::control::log_line::{LogLine, printable};
 use groundstate_units::spec::Log;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::settings::Echo;
 use mio::Waker;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::Instant;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 /// Whose file can not be written, and why.
 type Trouble = (Name, String);
@@ -276,5 +283,419 @@ impl Way {
             }
         };
         lane.ok()
+    }
+}
+
+// A way out that may stand still: a thread with a bounded queue before it. The thread may
+// wait for its disk, terminal or reader as long as it likes; the logger's loop never does.
+//
+// One rule for all of them. A lane that is *full* but moving holds its runs back: their
+// pipes are not read until there is room, so nothing is lost to a disk that is merely slow.
+// A full lane that moved nothing for [`limit::STUCK`] is *stuck*: what is meant for it is
+// dropped and counted, so no service waits longer than that.
+
+/// May more be pushed?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Yes.
+    Free,
+    /// Not now: ask again when woken, or then.
+    Full(Instant),
+    /// No, and it is not worth waiting.
+    Stuck,
+}
+
+/// The loop's end of a lane that carries `J`s.
+#[derive(Debug)]
+pub(crate) struct Lane<J> {
+    shared: Arc<Shared<J>>,
+    /// Full since, at this count of jobs done.
+    full: Option<(Instant, u64)>,
+    stuck: bool,
+}
+
+#[derive(Debug)]
+struct Shared<J> {
+    state: Mutex<State<J>>,
+    /// There is work, or the lane is closed.
+    work: Condvar,
+    /// All work is done.
+    idle: Condvar,
+}
+
+#[derive(Debug)]
+struct State<J> {
+    jobs: VecDeque<(J, usize)>,
+    /// Of all jobs not done yet, the one under way too.
+    bytes: usize,
+    done: u64,
+    /// The loop wants to know when there is room.
+    wanted: bool,
+    closed: bool,
+}
+
+impl<J> Shared<J> {
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        // A sink that panicked left the queue whole: it runs outside the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<J: Send + 'static> Lane<J> {
+    /// A thread that puts each job through `sink`. It wakes the loop when there is room again.
+    pub(crate) fn start(
+        name: &str,
+        waker: Arc<Waker>,
+        sink: impl FnMut(J) + Send + 'static,
+    ) -> io::Result<Lane<J>> {
+        let state =
+            State { jobs: VecDeque::new(), bytes: 0, done: 0, wanted: false, closed: false };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(name.to_string()).stack_size(limit::STACK);
+        thread.spawn(move || work(&theirs, &waker, sink))?;
+        Ok(Lane { shared, full: None, stuck: false })
+    }
+
+    /// Adds a job of so many bytes. Whether there is room is asked before.
+    pub(crate) fn push(&self, job: J, bytes: usize) {
+        let mut state = self.shared.lock();
+        state.bytes += bytes;
+        state.jobs.push_back((job, bytes));
+        drop(state);
+        self.shared.work.notify_one();
+    }
+
+    /// Whether to push now. After [`Room::Full`] the loop is woken when there is room.
+    pub(crate) fn room(&mut self, now: Instant) -> Room {
+        let mut state = self.shared.lock();
+        if state.bytes < limit::LANE {
+            self.full = None;
+            self.stuck = false;
+            return Room::Free;
+        }
+        state.wanted = true;
+        let done = state.done;
+        drop(state);
+        if self.stuck {
+            return Room::Stuck;
+        }
+        let since = match self.full {
+            Some((since, before)) if before == done => since,
+            _ => {
+                self.full = Some((now, done));
+                now
+            }
+        };
+        self.stuck = now.duration_since(since) >= limit::STUCK;
+        if self.stuck { Room::Stuck } else { Room::Full(since + limit::STUCK) }
+    }
+
+    /// Waits until all that was pushed is done, or nothing more moves for so long. For the
+    /// very end.
+    pub(crate) fn finish(&self, patience: Duration) {
+        let mut state = self.shared.lock();
+        let (mut done, mut since) = (state.done, Instant::now());
+        while state.bytes > 0 || !state.jobs.is_empty() {
+            if state.done != done {
+                (done, since) = (state.done, Instant::now());
+            }
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            let idle = &self.shared.idle;
+            state = idle.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<J> Drop for Lane<J> {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_one();
+    }
+}
+
+fn work<J>(shared: &Shared<J>, waker: &Waker, mut sink: impl FnMut(J)) {
+    let mut state = shared.lock();
+    loop {
+        if let Some((job, bytes)) = state.jobs.pop_front() {
+            drop(state);
+            sink(job);
+            state = shared.lock();
+            state.bytes = state.bytes.saturating_sub(bytes);
+            state.done += 1;
+            if state.wanted && state.bytes < limit::LANE / 2 {
+                state.wanted = false;
+                // Refused only with 2^64 wake-ups pending.
+                let _ = waker.wake();
+            }
+        } else if state.closed {
+            return;
+        } else {
+            shared.idle.notify_all();
+            state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+// Ways out other than files: init's stdout (echo), the console, the kernel's ring, syslog.
+// Each is the end of a [`Lane`], so it may wait; what it can not deliver is gone,
+// because these are copies or places that keep nothing themselves.
+
+/// One line a line to a terminal or whatever init's stdout is.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// None: it can not be had.
+    fd: Option<OwnedFd>,
+    raw: bool,
+    shown: Vec<u8>,
+}
+
+impl Terminal {
+    /// init's stdout. The descriptor is shared with others, so its flags are left alone.
+    pub(crate) fn stdout(echo: Echo) -> Terminal {
+        let fd = std::io::stdout().as_fd().try_clone_to_owned().ok();
+        Terminal { fd, raw: echo == Echo::Raw, shown: Vec::new() }
+    }
+
+    /// /dev/console.
+    pub(crate) fn console() -> Terminal {
+        let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let file = File::options().write(true).custom_flags(flags).open("/dev/console");
+        Terminal { fd: file.ok().map(OwnedFd::from), raw: false, shown: Vec::new() }
+    }
+
+    /// Shows the lines, however long that takes.
+    pub(crate) fn take(&mut self, lines: &Lines) {
+        self.shown.clear();
+        for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
+            let Some(line) = LogLine::parse(stored) else { continue };
+            if self.raw {
+                self.shown.extend_from_slice(line.text);
+                if !line.continued {
+                    self.shown.push(b'\n');
+                }
+            } else {
+                self.shown.extend_from_slice(lines.target.as_str().as_bytes());
+                self.shown.extend_from_slice(b" | ");
+                self.shown.extend_from_slice(printable(line.text).as_bytes());
+                self.shown.push(b'\n');
+            }
+        }
+        let Some(fd) = &self.fd else { return };
+        if write_all(fd.as_fd(), &self.shown).is_err() {
+            // The reader of a pipe is gone for good; a terminal that hung up too.
+            self.fd = None;
+        }
+        self.shown.shrink_to(limit::READ);
+    }
+}
+
+/// Writes everything, waiting where the descriptor says "not now".
+fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match nix::unistd::write(fd, rest) {
+            Ok(done) => rest = rest.get(done..).unwrap_or_default(),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {
+                poll(&mut [PollFd::new(fd, PollFlags::POLLOUT)], PollTimeout::NONE)?;
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+/// One record a line to /dev/kmsg or /dev/log.
+#[derive(Debug)]
+pub(crate) enum Records {
+    /// The kernel's ring. One write a record; the kernel never waits.
+    Kernel(Option<File>),
+    /// The socket of a syslog daemon; opened anew when it went away.
+    Syslog(Option<UnixDatagram>),
+}
+
+impl Records {
+    /// /dev/kmsg. None within: there is none, or we may not.
+    pub(crate) fn kernel() -> Records {
+        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
+        Records::Kernel(File::options().write(true).custom_flags(flags).open("/dev/kmsg").ok())
+    }
+
+    /// /dev/log.
+    pub(crate) fn syslog() -> Records {
+        Records::Syslog(None)
+    }
+
+    /// Sends each line as a record of its own.
+    pub(crate) fn take(&mut self, lines: &Lines) {
+        for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
+            let Some(line) = LogLine::parse(stored) else { continue };
+            let name = if lines.tag.is_empty() { lines.unit.as_str() } else { &lines.tag };
+            // Facility and level of syslog(3). The text of a line decides them only where the unit's
+            // keys let it.
+            let priority = lines.facility.saturating_mul(8) | line.priority();
+            let who = match line.run {
+                Some(run) => format!("<{priority}>{name}[{}]: ", run.0),
+                None => format!("<{priority}>groundstate: {name}: "),
+            };
+            let text = printable(line.text);
+            match self {
+                Records::Kernel(Some(file)) => {
+                    let record = cut(&who, &text, limit::KERNEL_RECORD);
+                    // Refused by the kernel's own rate limit: it says so in its ring.
+                    let _ = nix::unistd::write(&*file, record.as_bytes());
+                }
+                Records::Kernel(None) => {}
+                Records::Syslog(socket) => {
+                    let record = cut(&who, &text, limit::SYSLOG_RECORD);
+                    send(socket, record.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+fn send(socket: &mut Option<UnixDatagram>, record: &[u8]) {
+    for _ in 0..2 {
+        if socket.is_none() {
+            let connected = UnixDatagram::unbound().and_then(|fresh| {
+                fresh.set_nonblocking(true)?;
+                fresh.connect("/dev/log")?;
+                Ok(fresh)
+            });
+            *socket = connected.ok();
+        }
+        let Some(open) = socket.as_ref() else { return };
+        match open.send(record) {
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => *socket = None,
+            _ => return,
+        }
+    }
+}
+
+/// Both together, cut at a character so that it is at most that many bytes.
+fn cut(who: &str, text: &str, most: usize) -> String {
+    let mut end = most.saturating_sub(who.len()).min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{who}{}", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::text::name::Name;
+    use std::io::Read;
+    use std::sync::mpsc::sync_channel;
+
+    fn waker() -> (mio::Poll, Arc<Waker>) {
+        let poll = mio::Poll::new().unwrap();
+        let waker = Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        (poll, Arc::new(waker))
+    }
+
+    #[test]
+    fn jobs_are_done_in_order_and_finish_waits_for_them() {
+        let (_poll, waker) = waker();
+        let (done, seen) = sync_channel(100);
+        let lane = Lane::start("test", waker, move |job: u32| done.send(job).unwrap()).unwrap();
+        (0..100).for_each(|job| lane.push(job, 1));
+        lane.finish(Duration::from_secs(60));
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_full_lane_holds_back_then_counts_as_stuck_then_moves_again() {
+        let (mut poll, waker) = waker();
+        let (go, gate) = sync_channel(0);
+        let mut lane = Lane::start("test", waker, move |(): ()| gate.recv().unwrap()).unwrap();
+        let now = Instant::now();
+        assert_eq!(lane.room(now), Room::Free);
+        lane.push((), limit::LANE);
+        assert_eq!(lane.room(now), Room::Full(now + limit::STUCK));
+        assert_eq!(lane.room(now + limit::STUCK), Room::Stuck);
+        go.send(()).unwrap();
+        let mut events = mio::Events::with_capacity(4);
+        poll.poll(&mut events, Some(Duration::from_secs(60))).unwrap();
+        assert!(!events.is_empty(), "the loop was not woken");
+        assert_eq!(lane.room(now + limit::STUCK), Room::Free);
+    }
+
+    #[test]
+    fn a_lane_that_moves_is_never_stuck() {
+        let (_poll, waker) = waker();
+        let (go, gate) = sync_channel(0);
+        let (done, seen) = sync_channel(10);
+        let sink = move |(): ()| {
+            gate.recv().unwrap();
+            done.send(()).unwrap();
+        };
+        let mut lane = Lane::start("test", waker, sink).unwrap();
+        let mut now = Instant::now();
+        (0..5).for_each(|_| lane.push((), limit::LANE));
+        for _ in 0..3 {
+            assert!(matches!(lane.room(now), Room::Full(_)));
+            go.send(()).unwrap();
+            seen.recv().unwrap();
+            let before = lane.full.unwrap().1;
+            while lane.shared.lock().done == before {
+                thread::yield_now();
+            }
+            now += limit::STUCK;
+        }
+        (0..2).for_each(|_| go.send(()).unwrap());
+    }
+
+    fn lines(text: &[u8]) -> Lines {
+        let name = |text| Name::new(text).unwrap();
+        let (unit, target) = (name("nginx"), name("web"));
+        let (tag, facility) = (String::new(), groundstate_units::text::log_level::DAEMON);
+        Lines { unit, target, tag, facility, text: text.to_vec(), mark: None }
+    }
+
+    fn shown(raw: bool, text: &[u8]) -> String {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let mut terminal = Terminal { fd: Some(write.into()), raw, shown: Vec::new() };
+        terminal.take(&lines(text));
+        drop(terminal);
+        let mut got = String::new();
+        read.read_to_string(&mut got).unwrap();
+        got
+    }
+
+    #[test]
+    fn echo_names_the_target_and_shows_nothing_a_terminal_acts_on() {
+        let text = b"2026-11-21T05:25:46.123Z 17 hello\n2026-11-21T05:25:46.123Z 17 \x1b[2Jx\rdb | forged\n";
+        assert_eq!(shown(false, text), "web | hello\nweb | \\x1b[2Jx\\x0ddb | forged\n");
+    }
+
+    #[test]
+    fn raw_echo_is_what_the_service_wrote() {
+        let text = b"2026-11-21T05:25:46.123Z 17+ \x1b[1mlong \n2026-11-21T05:25:46.123Z 17 line\n";
+        assert_eq!(shown(true, text), "\u{1b}[1mlong line\n");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_not_written_to_again() {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let mut terminal = Terminal { fd: Some(write.into()), raw: true, shown: Vec::new() };
+        terminal.take(&lines(b"2026-11-21T05:25:46.123Z 17 x\n"));
+        assert!(terminal.fd.is_none());
+    }
+
+    #[test]
+    fn a_record_is_cut_at_a_character() {
+        assert_eq!(cut("<30>x: ", "ääää", 12), "<30>x: ää");
+        assert_eq!(cut("<30>x: ", "ä", 3), "<30>x: ");
     }
 }

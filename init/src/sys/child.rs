@@ -503,7 +503,6 @@ pub(crate) struct Orders {
     pub umask: u32,
 }
 
-
 /// Where a child is. Numbers are those in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]

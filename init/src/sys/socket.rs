@@ -333,8 +333,7 @@ pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
 }
 
 // What comes along with a message of a unix socket: the kernel's struct cmsghdr, read and written
-// as bytes. cmsg(3), unix(7). Descriptors are only numbers here, and nothing is unsafe; who makes
-// them its own is [`super::socket`].
+// as bytes. cmsg(3), unix(7). Descriptors are only numbers here, and nothing is unsafe.
 //
 // Reading is total: whatever the bytes are, no more is read than is there.
 

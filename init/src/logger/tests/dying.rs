@@ -230,7 +230,7 @@ fn last_reports_are_heard_before_the_end_of_the_socket() {
         let (ours, theirs) = sys::socket::pair().unwrap();
         let mut link = crate::logger::channel::Link::new(Pid::from_raw(1), ours, Time::ZERO);
         let said = Report::Ready(RunId(7));
-        let bytes = crate::logger::message::encode(&said).unwrap();
+        let bytes = crate::logger::channel::encode(&said).unwrap();
         sys::socket::send(theirs.as_fd(), &bytes, &[]).unwrap();
         if unheard {
             link.order(&Order::Drain(RunId(7)));

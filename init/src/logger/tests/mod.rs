@@ -7,8 +7,8 @@ mod writing;
 
 use super::aside;
 use super::channel::Ticked;
+use super::channel::{Order, Report, RunLog, Settings};
 use super::limit;
-use super::message::{Order, Report, RunLog, Settings};
 use super::supervisor::Handle;
 use crate::sys::{self, Pid};
 use groundstate_units::control::log_line::LogLine;
