@@ -4,21 +4,24 @@
 //! Nothing here is fatal. What fails is said and gone on without. Files of the root
 //! file system are read by a child ([`identity`]), never by PID 1.
 
-mod mounts;
 pub(crate) mod start;
 
 use crate::base::clock;
 use crate::base::log_level::Level;
 use crate::base::mode::Mode;
+use crate::output::console_log;
 use crate::output::console_log::Voice;
-use crate::output::console_writer;
 use crate::shutdown;
 use crate::sys::{fault, process, terminal};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::set_cad_enabled;
 use nix::sys::stat::Mode as FileMode;
 use std::fmt;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Inode of the initial pid namespace: PROC_PID_INIT_INO of the kernel's proc_ns.h.
 const INITIAL_PIDS: &str = "pid:[4026531836]";
@@ -34,7 +37,7 @@ pub(crate) fn find_mode(container: bool) -> Mode {
     }
     let pids = || std::fs::read_link("/proc/self/ns/pid").ok();
     let found = pids().or_else(|| {
-        mounts::proc();
+        proc();
         pids()
     });
     match found {
@@ -55,7 +58,7 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     if mode == Mode::Machine {
         shutdown::park();
     }
-    console_writer::finish();
+    console_log::finish();
     std::process::ExitCode::from(70)
 }
 
@@ -67,7 +70,7 @@ pub(crate) fn hush_panics(mode: Mode) {
         last_word(mode, format_args!("{panic}"));
         fault::by_panic();
         // Nobody goes on.
-        console_writer::finish();
+        console_log::finish();
     }));
 }
 
@@ -97,7 +100,7 @@ pub(crate) fn duties(mode: Mode) -> Vec<String> {
 }
 
 fn machine() -> Vec<String> {
-    let mut wrong = mounts::all();
+    let mut wrong = all();
     let mut note = |what: &str, done: std::io::Result<()>| {
         if let Err(error) = done {
             wrong.push(format!("{what}: {error}"));
@@ -118,4 +121,93 @@ fn machine() -> Vec<String> {
         );
     }
     wrong
+}
+
+// The file systems of a machine that no unit can mount: without them there is
+// nothing to run a unit with. Each only where nothing is mounted yet.
+
+struct Wanted {
+    at: &'static str,
+    kind: &'static str,
+    flags: MsFlags,
+    data: &'static str,
+}
+
+const fn strict() -> MsFlags {
+    MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(MsFlags::MS_NOEXEC)
+}
+
+const PROC: Wanted = Wanted { at: "/proc", kind: "proc", flags: strict(), data: "" };
+
+const ALL: [Wanted; 7] = [
+    PROC,
+    Wanted { at: "/sys", kind: "sysfs", flags: strict(), data: "" },
+    Wanted { at: "/dev", kind: "devtmpfs", flags: MsFlags::MS_NOSUID, data: "mode=755" },
+    Wanted {
+        at: "/dev/pts",
+        kind: "devpts",
+        flags: MsFlags::MS_NOSUID.union(MsFlags::MS_NOEXEC),
+        data: "mode=620,gid=5,ptmxmode=666",
+    },
+    Wanted {
+        at: "/dev/shm",
+        kind: "tmpfs",
+        flags: MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV),
+        data: "mode=1777",
+    },
+    Wanted {
+        at: "/run",
+        kind: "tmpfs",
+        flags: MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV),
+        data: "mode=755",
+    },
+    Wanted { at: "/sys/fs/cgroup", kind: "cgroup2", flags: strict(), data: "nsdelegate" },
+];
+
+/// All of them, in order. What failed comes back, a sentence each.
+fn all() -> Vec<String> {
+    ALL.iter().filter_map(|wanted| wanted.mount().err()).collect()
+}
+
+/// /proc alone, where it can be had.
+fn proc() {
+    // What can not be mounted is seen by who looks into it.
+    let _ = PROC.mount();
+}
+
+impl Wanted {
+    fn mount(&self) -> Result<(), String> {
+        if is_mount_point(Path::new(self.at)) {
+            return Ok(());
+        }
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Err(format!("cannot {what} {}: {error}", self.at))
+        };
+        match std::fs::create_dir(self.at) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return failed("make", &error),
+        }
+        let (kind, data) = (Some(self.kind), Some(self.data).filter(|data| !data.is_empty()));
+        match mount(kind, self.at, kind, self.flags, data) {
+            Ok(()) | Err(Errno::EBUSY) => Ok(()),
+            // Older kernels do not know every option.
+            Err(Errno::EINVAL) if data.is_some() => {
+                match mount(kind, self.at, kind, self.flags, None::<&str>) {
+                    Ok(()) => Ok(()),
+                    Err(error) => failed("mount", &error),
+                }
+            }
+            Err(error) => failed("mount", &error),
+        }
+    }
+}
+
+/// It is on another device than its parent, as the root of each mounted file system is.
+fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| std::fs::symlink_metadata(path).map(|data| data.dev()).ok();
+    match (device(path), path.parent().and_then(device)) {
+        (Some(own), Some(parent)) => own != parent,
+        _ => false,
+    }
 }

@@ -1,7 +1,8 @@
 //! One connection to the control socket: lines in, lines out, never waiting for either.
 
 use crate::base::limit;
-use crate::fd::passed_fd::{self, Foreign};
+use crate::fd;
+use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
@@ -194,7 +195,7 @@ impl Client {
     fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
         // One call never goes on behind the message that a descriptor came with: unix(7).
         let received = {
-            let room = if self.caller.trusted { limit::DESCRIPTORS } else { passed_fd::room() };
+            let room = if self.caller.trusted { limit::DESCRIPTORS } else { fd::room() };
             socket::receive_some(self.stream.as_fd(), bytes, room)?
         };
         let end = self.taken.saturating_add(
@@ -204,7 +205,7 @@ impl Client {
         let room = most.saturating_sub(self.passed.len());
         // Of use is memory alone; whatever else is kept here other children have copies of.
         let passed = Foreign::keepable(received.fds);
-        passed_fd::dropped(passed.len().saturating_sub(room));
+        fd::dropped(passed.len().saturating_sub(room));
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }

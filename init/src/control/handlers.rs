@@ -6,7 +6,7 @@ pub(crate) use super::queries::stopping;
 use super::source;
 use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::Foreign;
+use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
 use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};

@@ -3,7 +3,7 @@
 use super::Control;
 use crate::base::limit;
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::output::event_log::Entry;
 use crate::service::running::Running;
 use crate::sys::{Pid, listing};
@@ -139,7 +139,7 @@ impl Init {
             callers_turned_away: control.map_or(0, |control| control.turned_away),
             callers_cut_off: control.map_or(0, |control| control.cut_off),
             messages_unusable: self.notify.as_ref().map_or(0, |notify| notify.dropped),
-            descriptors_closed: passed_fd::all_dropped(),
+            descriptors_closed: fd::all_dropped(),
             lines_not_said: self.voice.not_said,
             ..self.dropped.clone()
         }

@@ -8,7 +8,8 @@ use super::source;
 use crate::base::clock;
 use crate::base::limit;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::{self, Foreign};
+use crate::fd;
+use crate::fd::Foreign;
 use crate::loader::Asker;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::request::{Malformed, Request};
@@ -17,7 +18,7 @@ impl Init {
     /// Takes connections and serves what they ask, each its share of the turn.
     pub(crate) fn serve(&mut self) {
         self.serve_all();
-        passed_fd::close_left();
+        fd::close_left();
     }
 
     fn serve_all(&mut self) {

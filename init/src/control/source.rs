@@ -5,7 +5,8 @@ use super::client::Caller;
 use super::handlers::{Answered, failed, line, refused};
 use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::{self, Foreign};
+use crate::fd;
+use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::sys::memfd;
 use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
@@ -34,7 +35,7 @@ pub(super) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
 pub(super) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
     let verb = request.as_ref().map(|request| &request.verb);
     if !matches!(verb, Ok(Verb::SourcePut { .. })) {
-        passed_fd::dropped(passed.len());
+        fd::dropped(passed.len());
     }
 }
 

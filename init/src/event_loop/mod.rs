@@ -19,14 +19,14 @@ use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
 use crate::base::token::{self, Tokens};
 use crate::control::Control;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::loader::Loader;
 use crate::logger;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
+use crate::output::console_log;
 use crate::output::console_log::Voice;
-use crate::output::console_writer;
 use crate::output::event_log::History;
 use crate::output::parent_notify::Outer;
 use crate::output::recorder::Record;
@@ -138,8 +138,8 @@ impl Init {
 
     /// Until the end.
     pub(crate) fn run(mut self) -> shutdown::End {
-        passed_fd::begin();
-        console_writer::begin();
+        fd::begin();
+        console_log::begin();
         let mut events = Events::with_capacity(256);
         loop {
             self.wait(&mut events);
@@ -318,7 +318,7 @@ impl Init {
         self.look_at_ending();
         self.open_log_files();
         self.send_answers();
-        passed_fd::close_left();
+        fd::close_left();
         if let Some(record) = &mut self.record {
             // A full disk is noticed by the next write.
             let _ = record.flush();

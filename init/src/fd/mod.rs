@@ -1,3 +1,330 @@
-//! Descriptors that other processes pass to init.
+//! Descriptors that other processes have passed to init: which ones are kept, and how they are closed.
+//!
+//! close(2) can block: a file of FUSE or a network file system asks its server first, a socket waits
+//! as long as its SO_LINGER says, and a message that lies unread in a socket takes its own descriptors
+//! along. Any user may send such a descriptor to init's sockets. So init closes only pipes and
+//! memfds itself. A child with init's descriptor table (CLONE_FILES) closes the rest: the kernel
+//! frees the number before it blocks, so only the child waits. A plain fork would not do, because each
+//! copy of such a file blocks at its own close.
+//!
+//! The number of these children is bounded: init takes no more descriptors from a message than
+//! there may be children for.
+//!
+//! Other children of init close their copies too, so a file that may block is never kept
+//! ([`Foreign::keepable`]). [`crate::service::fd_store`] and [`crate::control`] use the ones that are.
 
-pub(crate) mod passed_fd;
+use crate::base::mount_table::Ground;
+use crate::base::{limit, mount_table};
+use crate::state::carried::KeptFd;
+use crate::sys::{Pid, inherit, memfd, process, wait};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::socket::{
+    AddressFamily, SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt,
+};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+const KILL: u8 = 9;
+
+/// A descriptor that another process has passed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Foreign {
+    fd: KeptFd<Rc<OwnedFd>>,
+    is_kept: bool,
+}
+
+/// Descriptors to be closed, and the children that close some.
+#[derive(Default)]
+struct Closing {
+    /// The process that leaves this to children. Its own children close their copies themselves.
+    by: Option<Pid>,
+    left: Vec<Rc<OwnedFd>>,
+    /// Each with the number of descriptors it was given.
+    children: BTreeMap<Pid, usize>,
+    /// Descriptors that were of no use, since the start of this image.
+    dropped: u64,
+}
+
+thread_local! {
+    static CLOSING: RefCell<Closing> = RefCell::default();
+}
+
+/// From now on this process leaves the closing to children.
+pub(crate) fn begin() {
+    with(|closing| closing.by = Some(nix::unistd::getpid()));
+}
+
+/// Closes what an earlier image had open and this one does not use.
+pub(crate) fn close_rest() {
+    begin();
+    let asks_nobody = |fd: &OwnedFd| {
+        // A listening socket is closed at once: its address may be needed again.
+        is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
+    };
+    let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
+    drop((at_once, Foreign::all(others)));
+    close_left();
+}
+
+/// No message with descriptors can wait in such a socket.
+fn listens_on_a_network(fd: &OwnedFd) -> bool {
+    let listens = getsockopt(fd, sockopt::AcceptConn).unwrap_or(false);
+    let family = getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok().and_then(|name| name.family());
+    listens && family.is_some_and(|family| family != AddressFamily::Unix)
+}
+
+/// Starts children that close what was dropped since the last call. Called at the end of each part of a turn
+/// in which descriptors may have come: before the next clone.
+pub(crate) fn close_left() {
+    with(|closing| {
+        // A child that has not reached its exec may have one still.
+        let (free, shared): (Vec<_>, Vec<_>) =
+            closing.left.drain(..).map(Rc::try_unwrap).partition(Result::is_ok);
+        closing.left = shared.into_iter().filter_map(Result::err).collect();
+        let (alone, mut together): (Vec<_>, Vec<_>) =
+            free.into_iter().flatten().partition(may_wait);
+        // The peers of the sockets are told before a slow disk is waited for.
+        together.sort_by_key(|fd| !is_socket(fd));
+        closing.close(together);
+        alone.into_iter().for_each(|fd| closing.close(vec![fd]));
+    });
+}
+
+/// The children share the descriptor table of this image, and would keep all of it open for as long as they
+/// wait. Called before the exec of another image.
+pub(crate) fn end_closers() {
+    with(|closing| {
+        for pid in closing.children.keys() {
+            // It has ended already, or can not be ended.
+            let _ = wait::kill_made(*pid, KILL);
+        }
+    });
+}
+
+impl Closing {
+    /// Starts a child that closes these one after the other. Without a child they wait for the next call.
+    fn close(&mut self, fds: Vec<OwnedFd>) {
+        let count = fds.len();
+        let closed = match count {
+            0 => return,
+            _ if self.children.len() >= limit::CLOSERS => Err(fds),
+            _ => process::close_elsewhere(fds),
+        };
+        match closed {
+            Ok(pid) => drop(self.children.insert(pid, count)),
+            Err(fds) => self.left.extend(fds.into_iter().map(Rc::new)),
+        }
+    }
+
+    /// How many descriptors can each have a child of their own.
+    fn room(&self) -> usize {
+        let given: usize = self.children.values().sum();
+        if given + self.left.len() >= limit::DESCRIPTORS_LEFT {
+            return 0;
+        }
+        let alone = self.left.iter().filter(|fd| may_wait(fd)).count();
+        limit::CLOSERS.saturating_sub(self.children.len() + alone)
+    }
+}
+
+/// A child was reaped. False: it closed nothing.
+pub(crate) fn closer_ended(pid: Pid) -> bool {
+    with(|closing| closing.children.remove(&pid)).flatten().is_some()
+}
+
+/// So many descriptors came and were of no use.
+pub(crate) fn dropped(count: usize) {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    with(|closing| closing.dropped = closing.dropped.saturating_add(count));
+}
+
+/// All that were of no use so far.
+pub(crate) fn all_dropped() -> u64 {
+    with(|closing| closing.dropped).unwrap_or(0)
+}
+
+/// How many descriptors may be taken from a message now.
+pub(crate) fn room() -> usize {
+    with(|closing| closing.room()).unwrap_or(limit::CLOSERS)
+}
+
+/// None: it is called within itself, or at the end of the thread.
+fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
+    CLOSING.try_with(|closing| closing.try_borrow_mut().ok().map(|mut all| work(&mut all))).ok()?
+}
+
+impl Foreign {
+    /// All that came with one message.
+    pub(crate) fn all(fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        fds.into_iter().map(Foreign::of).collect()
+    }
+
+    /// Those of one message that may be kept. The others are left to be closed.
+    pub(crate) fn keepable(fds: Vec<OwnedFd>) -> Vec<Foreign> {
+        let mut all = Foreign::all(fds);
+        let came = all.len();
+        all.retain(Foreign::is_keepable);
+        dropped(came.saturating_sub(all.len()));
+        all
+    }
+
+    fn of(fd: OwnedFd) -> Foreign {
+        Foreign { fd: Rc::new(fd).into(), is_kept: false }
+    }
+
+    /// It is kept, for a unit. A socket is closed at once from now on: its address has to be free
+    /// when the unit has ended, and the unit has read what was queued in it.
+    pub(crate) fn kept(mut self) -> Foreign {
+        self.is_kept = true;
+        self
+    }
+
+    /// The descriptor, for a process that is started with it.
+    pub(crate) fn share(&self) -> Rc<OwnedFd> {
+        self.fd.clone()
+    }
+
+    /// A socket or a pipe. Asked of the descriptor, never of what is behind it.
+    pub(crate) fn has_other_end(&self) -> bool {
+        is_socket(&self.fd) || is_pipe(&self.fd)
+    }
+
+    /// A copy of it may be closed without a wait.
+    fn is_keepable(&self) -> bool {
+        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd)
+    }
+}
+
+impl AsFd for Foreign {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if is_the_kernels(&self.fd) || (self.is_kept && is_socket(&self.fd)) {
+            return;
+        }
+        let fd = self.fd.clone();
+        with(|closing| {
+            if closing.by == Some(nix::unistd::getpid()) {
+                closing.left.push(fd);
+            }
+        });
+    }
+}
+
+fn is_socket(fd: &OwnedFd) -> bool {
+    getsockopt(fd, sockopt::SockType).is_ok()
+}
+
+/// Its close may block by itself: a socket with SO_LINGER, or a file of another machine or of FUSE.
+fn may_wait(fd: &OwnedFd) -> bool {
+    match getsockopt(fd, sockopt::SockType) {
+        Ok(_) => getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0),
+        Err(_) => !is_of_here(fd),
+    }
+}
+
+fn is_pipe(fd: &OwnedFd) -> bool {
+    fcntl(fd, FcntlArg::F_GETPIPE_SZ).is_ok()
+}
+
+fn is_the_kernels(fd: &OwnedFd) -> bool {
+    is_pipe(fd) || memfd::is_memory(fd)
+}
+
+/// It is of a file system of this machine, or of none. False too where that can not be told.
+fn is_of_here(fd: &OwnedFd) -> bool {
+    matches!(mount_table::ground_of(fd.as_fd()), Some(Ground::Memory | Ground::Here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::tests::is_alone;
+    use crate::sys::no_linger::tests::stuck;
+    use groundstate_units::spec::Exit;
+    use std::fs::File;
+
+    fn foreign(fd: impl Into<OwnedFd>) -> Foreign {
+        Foreign::all(vec![fd.into()]).remove(0)
+    }
+
+    fn is_open(number: i32) -> bool {
+        std::path::Path::new(&format!("/proc/self/fd/{number}")).exists()
+    }
+
+    #[test]
+    fn close_that_may_wait_is_left_to_a_child() {
+        if !is_alone("foreign::tests::close_that_may_wait_is_left_to_a_child") {
+            return;
+        }
+        begin();
+        let (read, _write) = std::io::pipe().unwrap();
+        let memory = memfd::create(c"test").unwrap();
+        for harmless in [OwnedFd::from(read), memory] {
+            let number = harmless.as_raw_fd();
+            drop(foreign(harmless));
+            assert!(with(|closing| closing.left.is_empty()).unwrap(), "descriptor {number}");
+        }
+        let (connection, listener) = stuck();
+        let number = connection.as_raw_fd();
+        let kept = foreign(connection);
+        let shared = kept.share();
+        drop(kept);
+        close_left();
+        assert!(is_open(number), "somebody is started with it");
+        drop(shared);
+        // Nobody waits here: the child does, until the other end is gone.
+        close_left();
+        let children = with(|closing| closing.children.clone()).unwrap();
+        let child = *children.keys().next().unwrap();
+        while is_open(number) {
+            std::thread::yield_now();
+        }
+        assert!(wait::peek_one(child).unwrap().is_none(), "it waits");
+        drop(listener);
+        wait::await_end(child).unwrap();
+        assert!(closer_ended(child) && !closer_ended(child));
+        with(|closing| closing.by = None);
+    }
+
+    #[test]
+    fn closers_are_killed_before_an_upgrade() {
+        // A child that another test forks meanwhile would have a copy of the socket, and no close would wait.
+        if !is_alone("foreign::tests::closers_are_killed_before_an_upgrade") {
+            return;
+        }
+        begin();
+        let (connection, _listener) = stuck();
+        drop(foreign(connection));
+        close_left();
+        let child = *with(|closing| closing.children.clone()).unwrap().keys().next().unwrap();
+        end_closers();
+        let ended = wait::await_end(child).unwrap();
+        assert!(closer_ended(child));
+        with(|closing| closing.by = None);
+        assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
+    }
+
+    #[test]
+    fn sockets_and_local_files_are_kept() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let event = nix::sys::eventfd::EventFd::new().unwrap();
+        let event = nix::unistd::dup(&event).unwrap();
+        let kept: [OwnedFd; 4] = [
+            socket.into(),
+            File::open("/dev/null").unwrap().into(),
+            File::open("/proc/self/stat").unwrap().into(),
+            event,
+        ];
+        for fd in kept {
+            assert!(foreign(fd).is_keepable());
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! What a load is for, and who waits for its outcome.
 
-use crate::fd::passed_fd::Foreign;
+use crate::fd::Foreign;
 use groundstate_units::machine::event::Event;
 use groundstate_units::text::name::Name;
 use serde::{Deserialize, Serialize};

@@ -27,7 +27,7 @@ use crate::base::log_level::Level;
 use crate::base::mode::Mode;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::logger;
 use crate::output::oom_score;
 use crate::spawn::{Base, Passed};
@@ -415,7 +415,7 @@ impl Init {
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
         let now = self.now;
         if !self.loader_ended(pid, exit)
-            && !passed_fd::closer_ended(pid)
+            && !fd::closer_ended(pid)
             && !self.shell_ended(pid, exit)
             && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)

@@ -6,14 +6,14 @@
 //! FDSTORE=1 are kept for units that ask for it ([`crate::service::fd_store`]).
 
 pub(crate) mod message;
-mod rate_limit;
 
 use crate::base::limit;
-use crate::fd::passed_fd::{self, Foreign};
+use crate::fd;
+use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
-use crate::sys::inbox;
 use crate::sys::no_linger::impatiently;
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::Received;
+use crate::sys::{inbox, socket};
 use groundstate_units::text::time::Time;
 use message::{Statement, statements};
 use mio::unix::SourceFd;
@@ -24,11 +24,11 @@ use nix::sys::socket::{
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::unlink;
-use rate_limit::Allowance;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// One datagram. Its file descriptors are closed when it is dropped.
 #[derive(Serialize, Deserialize)]
@@ -136,7 +136,7 @@ impl Notify {
     /// would wait for room in the socket's queue, which by default holds ten.
     pub(crate) fn fetch(&mut self) {
         self.read_ahead();
-        passed_fd::close_left();
+        fd::close_left();
     }
 
     fn read_ahead(&mut self) {
@@ -222,7 +222,7 @@ impl Notify {
     /// One datagram; `None` for one that is of no use.
     fn once(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
-        let most = passed_fd::room();
+        let most = fd::room();
         let mut receive =
             |from: &OwnedFd| socket::receive_into_inbox(from.as_fd(), &mut bytes, most);
         let received = match self.former.as_ref().map(&mut receive) {
@@ -233,7 +233,7 @@ impl Notify {
         // Before it is known whose it is others are cloned, with copies of what is kept here.
         let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else {
-            passed_fd::dropped(passed.len());
+            fd::dropped(passed.len());
             return Ok(None);
         };
         let statements = statements(bytes.get(..length).unwrap_or_default());
@@ -247,6 +247,65 @@ impl Drop for Notify {
         if self.is_ours && !self.path.starts_with('@') {
             let _ = unlink(self.path.as_str());
         }
+    }
+}
+
+// How much is heard: a flood of datagrams has a bounded share of init's time. What is not read stays in the
+// socket's queue, and its senders wait; nothing is lost. All share it, for whose a datagram is says only
+// itself, and the queue is first come, first served.
+
+/// What may still be read.
+#[derive(Debug)]
+struct Allowance {
+    /// Below nothing: what had to be heard at once is made up for.
+    left: i64,
+    /// Up to when what comes with time was counted.
+    at: Time,
+    rests_until: Option<Time>,
+}
+
+const MOST: i64 = limit::NOTIFICATIONS_A_SECOND as i64;
+/// So little may be left: what a quarter of a second brings.
+const LEAST: i64 = -MOST / 4;
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance { left: MOST, at: Time::ZERO, rests_until: None }
+    }
+}
+
+impl Allowance {
+    /// One more may be read.
+    fn has(&mut self, now: Time) -> bool {
+        let gained = now.since(self.at).as_nanos().saturating_mul(MOST.unsigned_abs().into());
+        let gained = i64::try_from(gained / 1_000_000_000).unwrap_or(MOST);
+        if gained > 0 {
+            self.left = self.left.saturating_add(gained).min(MOST);
+            self.at = now;
+        }
+        !self.rests(now) && self.left > 0
+    }
+
+    /// So many were read, whether there was any left or not.
+    fn take(&mut self, count: u64, now: Time) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.left = self.left.saturating_sub(count).max(LEAST);
+        if self.left <= 0 {
+            let makes_up =
+                self.left.unsigned_abs().saturating_mul(1_000_000_000) / MOST.unsigned_abs();
+            let rests = limit::NOTIFY_REST.saturating_add(Duration::from_nanos(makes_up));
+            self.rests_until = Some(now.after(rests));
+        }
+    }
+
+    /// None is read before it has rested.
+    fn rests(&self, now: Time) -> bool {
+        self.rests_until.is_some_and(|until| now < until)
+    }
+
+    /// When it has.
+    fn deadline(&self) -> Option<Time> {
+        self.rests_until
     }
 }
 
@@ -283,5 +342,46 @@ mod tests {
         notify.fetch();
         assert!(notify.receive().is_none());
         assert_eq!(notify.dropped, 2 * limit::NOTIFICATIONS_A_TURN as u64);
+    }
+
+    /// How many are read in so many milliseconds, if there is always one.
+    fn read(allowance: &mut Allowance, begin: Time, millis: u64) -> i64 {
+        let mut read = 0;
+        for milli in 0..millis {
+            let now = begin.after(Duration::from_millis(milli));
+            while allowance.has(now) {
+                allowance.take(1, now);
+                read += 1;
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn a_burst_is_read_at_once_and_a_flood_at_its_rate() {
+        let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
+        assert_eq!(read(&mut allowance, begin, 1), MOST);
+        let after = begin.after(Duration::from_millis(1));
+        assert!(!allowance.has(after) && allowance.deadline() > Some(after));
+        let in_a_second = read(&mut allowance, after, 1000);
+        assert!((7500..=8192).contains(&in_a_second), "{in_a_second}");
+        // After a quiet second a burst is read again, and not two.
+        let later = after.after(Duration::from_secs(60));
+        assert_eq!(read(&mut allowance, later, 1), MOST);
+    }
+
+    #[test]
+    fn what_had_to_be_heard_at_once_is_made_up_for() {
+        let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
+        assert_eq!(read(&mut allowance, begin, 1), MOST);
+        // Each time somebody ends, ten times in a tenth of a second.
+        for time in 0..10 {
+            allowance.take(1024, begin.after(Duration::from_millis(10 * time)));
+        }
+        let after = begin.after(Duration::from_millis(100));
+        assert_eq!(read(&mut allowance, after, 100), 0);
+        let rested = allowance.deadline().expect("it rests");
+        assert!(rested < after.after(Duration::from_millis(400)), "not for longer than its bound");
+        assert!(!allowance.rests(rested) && allowance.has(rested), "it has something then");
     }
 }

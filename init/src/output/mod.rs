@@ -2,7 +2,6 @@
 
 pub(crate) mod boot_timings;
 pub(crate) mod console_log;
-pub(crate) mod console_writer;
 pub(crate) mod event_log;
 pub(crate) mod oom_score;
 pub(crate) mod parent_notify;

@@ -9,18 +9,13 @@ mod cgroup_events;
 mod cgroup_root;
 mod cgroup_settings;
 mod controller;
-mod disk;
 mod group;
-mod pidfd_signal;
 pub(crate) mod place;
 mod preallocated;
 mod process_tree;
-pub(crate) mod rlimit_tag;
-mod stale_cgroups;
 #[cfg(test)]
 mod tests;
 mod tracker;
-mod tracking;
 
 pub(crate) use controller::Wish;
 pub(crate) use tracker::Tracker;

@@ -18,11 +18,11 @@ use crate::base::token;
 use crate::boot;
 use crate::control::handlers::{failed, now};
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::loader::Asker;
 use crate::options::Options;
+use crate::output::console_log;
 use crate::output::console_log::Voice;
-use crate::output::console_writer;
 use crate::output::parent_notify::Outer;
 use crate::restore::reconcile;
 use crate::restore::records::State;
@@ -122,7 +122,7 @@ impl Init {
         let state = State::read(&store).map_err(|why| gives_way(mode, why))?;
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
-        passed_fd::close_rest();
+        fd::close_rest();
         let mut lineage = Lineage::with(Some(store));
         (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
         let mut init = Init::of(state, options, mode, lineage)?;
@@ -138,7 +138,7 @@ impl Init {
         // Before that a crash has nothing of this image's to go back to.
         let asker = init.lineage.upgraded.take();
         // One that has to wait is to be known to whoever goes on after this image.
-        console_writer::begin();
+        console_log::begin();
         init.commit();
         init.arm(0);
         init.answer_upgrade(asker, begins.gave_way);
@@ -196,7 +196,7 @@ impl Init {
         }
         let mut lineage = Lineage::after_crash(store, file, crashed);
         lineage.kept = state.head.kept;
-        passed_fd::close_rest();
+        fd::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
         init.number_asides();
@@ -226,7 +226,7 @@ impl Init {
         init.chase();
         init.lineage.suspects.extend(suspect);
         // One that has to wait is to be known to whoever goes on after this image.
-        console_writer::begin();
+        console_log::begin();
         init.commit();
         crate::sys::signal::unblock_all();
         init.next_load();

@@ -4,7 +4,8 @@
 
 use crate::base::limit;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::{self, Foreign};
+use crate::fd;
+use crate::fd::Foreign;
 use crate::notify::message::Statement;
 use crate::sys::no_linger::impatiently;
 use groundstate_units::machine::event::RunId;
@@ -107,7 +108,7 @@ impl Init {
             let watched = !said.contains(&Statement::StoreUnwatched);
             return self.put_away(&unit, run, name, passed, watched);
         }
-        passed_fd::dropped(passed.len());
+        fd::dropped(passed.len());
     }
 
     fn put_away(
@@ -124,7 +125,7 @@ impl Init {
         let mut passed = passed.into_iter();
         while let Some(fd) = passed.next() {
             if self.runs.store.is_full(unit, most, name) {
-                return passed_fd::dropped(passed.len().saturating_add(1));
+                return fd::dropped(passed.len().saturating_add(1));
             }
             let watched = if watched { self.watch_kept(&fd) } else { None };
             let empty = || Shelf { keep, run, kept: Vec::new() };

@@ -8,7 +8,7 @@ use super::running::Main;
 use super::sequence::{Part, Procedure};
 use crate::base::limit;
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
 use crate::sys::Pid;
@@ -103,7 +103,7 @@ impl Init {
 
     fn refuse(&mut self, datagram: &Datagram) {
         self.refuse_message();
-        passed_fd::dropped(datagram.passed.len());
+        fd::dropped(datagram.passed.len());
     }
 
     /// With the run it speaks for. A datagram of no run is refused.
@@ -142,7 +142,7 @@ impl Init {
                 self.understand(run, statement);
             }
         }
-        passed_fd::close_left();
+        fd::close_left();
     }
 
     fn sender(&self, pid: i32) -> Option<Sender> {

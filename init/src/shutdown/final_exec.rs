@@ -7,7 +7,7 @@ use crate::base::mode::Mode;
 use crate::base::reexec;
 use crate::base::{clock, limit};
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::output::console_log::Voice;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::watchdog::Watchdog;
@@ -152,7 +152,7 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
 /// `--end`: the copy, or the image after one that crashed, goes on where the other was.
 pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
     let mut end = end_of(mode, word);
-    passed_fd::close_rest();
+    fd::close_rest();
     // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
     // may start by hand.
     if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {

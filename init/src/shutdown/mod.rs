@@ -19,7 +19,7 @@ use crate::base::limit;
 use crate::base::log_level::Level;
 use crate::base::mode::Mode;
 use crate::event_loop::Init;
-use crate::output::console_writer;
+use crate::output::console_log;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::kill_remaining::{CONT, TERM};
 use crate::shutdown::watchdog::Watchdog;
@@ -225,7 +225,7 @@ impl End {
         };
         self.outer.say(&format!("EXIT_STATUS={code}\nSTATUS=stopped\n"));
         self.outer.finish();
-        console_writer::finish();
+        console_log::finish();
         let patience = match self.haste {
             Some(_) => Duration::ZERO,
             None if self.mode == Mode::Container => Duration::from_millis(200),

@@ -3,7 +3,7 @@
 
 use super::child_setup::{Broken, Outfit};
 use super::directory::{self, Owner};
-use super::env_file;
+use super::environment;
 use super::environment::{Environment, Passed};
 use super::request::{Request, Said, working_dir};
 use crate::base::limit;
@@ -90,7 +90,7 @@ impl Draft {
             outfit.wear()?;
         }
         for (index, file) in (0..).zip(&self.env_files) {
-            match env_file::read(&file.path) {
+            match environment::read(&file.path) {
                 Ok(pairs) => self.env.extend(&pairs),
                 Err(_) if file.optional && !std::path::Path::new(&file.path).exists() => {}
                 Err(error) => {

@@ -2,12 +2,9 @@
 //! a question may have to wait for a dead file system. systemd.unit(5), "Conditions and
 //! Asserts". What nothing on this machine can tell does not hold.
 
-use super::pattern;
-use groundstate_units::spec::value;
-use groundstate_units::spec::{Condition, ConditionKind};
-use groundstate_units::text::capability;
+use groundstate_units::spec::{Condition, ConditionKind, value};
 use groundstate_units::text::comparison::{Comparison, release_fits};
-use groundstate_units::text::glob;
+use groundstate_units::text::{capability, glob};
 use groundstate_units::unit::account::Accounts;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::sys::utsname::uname;
@@ -41,7 +38,7 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
     let path = Path::new(argument);
     match kind {
         ConditionKind::PathExists => path.exists(),
-        ConditionKind::PathExistsGlob => pattern::finds(argument),
+        ConditionKind::PathExistsGlob => finds(argument),
         ConditionKind::PathIsDirectory => path.is_dir(),
         ConditionKind::PathIsSymlink => path.is_symlink(),
         ConditionKind::PathIsMountPoint => is_mount_point(path),
@@ -328,6 +325,38 @@ fn is_release(argument: &str) -> bool {
     release.is_some_and(|release| release_fits(argument, release))
 }
 
+// Patterns of whole paths, gone through name by name; what a pattern of one name matches
+// is [`groundstate_units::text::glob`].
+
+/// Some path matches, name by name from the root.
+pub(super) fn finds(pattern: &str) -> bool {
+    let names: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty()).collect();
+    let mut found = vec![std::path::PathBuf::from("/")];
+    for name in names {
+        if !name.contains(['*', '?', '[', '\\']) {
+            found.iter_mut().for_each(|path| path.push(name));
+            found.retain(|path| path.symlink_metadata().is_ok());
+            continue;
+        }
+        found = found.iter().flat_map(|path| below(path, name)).take(MOST).collect();
+    }
+    !found.is_empty()
+}
+
+/// Paths followed at one time.
+const MOST: usize = 4096;
+
+fn below(path: &Path, pattern: &str) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    let fits = |name: &str| glob::matches_file(pattern, name);
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(fits))
+        .map(|entry| entry.path())
+        .take(MOST)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,5 +452,13 @@ mod tests {
         assert!(holds(ConditionKind::PathExists, "/proc/self"));
         assert!(holds(ConditionKind::PathIsSymlink, "/proc/self"));
         assert!(!holds(ConditionKind::PathIsSymlink, "/proc"));
+    }
+
+    #[test]
+    fn paths_are_found_name_by_name() {
+        assert!(finds("/proc/self/stat*"));
+        assert!(finds("/pro[c]/self/status"));
+        assert!(!finds("/proc/self/status/*"));
+        assert!(!finds("/no/such/*"));
     }
 }

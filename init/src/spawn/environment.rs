@@ -3,6 +3,8 @@
 
 use groundstate_units::spec::Ids;
 use std::collections::BTreeMap;
+use std::io;
+use std::io::Read;
 
 /// Where programs are looked for when nothing else says so.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -101,6 +103,139 @@ impl Environment {
     }
 }
 
+// Files of `NAME=VALUE` lines, as systemd reads them (systemd.exec(5), EnvironmentFile=).
+// Read in a forked child, never in PID 1.
+//
+// A line whose first character is `#` or `;` is a comment. Blanks around the name and around
+// an unquoted value are dropped. A value may begin with quoted parts: single quotes keep
+// everything; in double quotes a backslash escapes `"`, `\`, `` ` `` and `$`. Outside of quotes it
+// escapes any character; before a line end it joins the lines. Nothing is expanded. A line that
+// is no assignment is passed over.
+
+/// Bytes of one env-file.
+const SIZE: u64 = 1024 * 1024;
+
+/// Reads the file. EFBIG: it is larger than an env-file may be; EILSEQ: it is no UTF-8.
+pub(super) fn read(path: &str) -> io::Result<Vec<(String, String)>> {
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(SIZE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > SIZE {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    let text = String::from_utf8(text).map_err(|_| io::Error::from_raw_os_error(libc::EILSEQ))?;
+    Ok(parse(&text))
+}
+
+/// The assignments, in the order of the file.
+fn parse(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut rest = text.chars().peekable();
+    while let Some(first) = rest.peek().copied() {
+        if first.is_whitespace() {
+            rest.next();
+        } else if matches!(first, '#' | ';') {
+            skip_comment(&mut rest);
+        } else {
+            let name = take_name(&mut rest);
+            // A line end instead of `=`: no assignment.
+            if rest.next() == Some('=') {
+                let value = take_value(&mut rest);
+                if is_name(&name) {
+                    found.push((name, value));
+                }
+            }
+        }
+    }
+    found
+}
+
+type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+fn skip_comment(rest: &mut Rest<'_>) {
+    while rest.next().is_some_and(|c| !is_line_end(c)) {}
+}
+
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r')
+}
+
+fn take_name(rest: &mut Rest<'_>) -> String {
+    let mut name = String::new();
+    while let Some(c) = rest.next_if(|c| *c != '=' && !is_line_end(*c)) {
+        name.push(c);
+    }
+    name.trim_end().to_string()
+}
+
+fn is_name(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Quoted parts, as many as there are; from the first character outside of quotes on, quotes
+/// are characters like any other.
+fn take_value(rest: &mut Rest<'_>) -> String {
+    let mut value = String::new();
+    while let Some(c) = rest.peek().copied() {
+        match c {
+            '\'' => {
+                rest.next();
+                value.extend(rest.by_ref().take_while(|c| *c != '\''));
+            }
+            '"' => {
+                rest.next();
+                take_quoted(rest, &mut value);
+            }
+            ' ' | '\t' => {
+                rest.next();
+            }
+            _ => {
+                take_unquoted(rest, &mut value);
+                break;
+            }
+        }
+    }
+    value
+}
+
+/// To the end of the line, without the blanks before it.
+fn take_unquoted(rest: &mut Rest<'_>, value: &mut String) {
+    let mut blanks = String::new();
+    while let Some(c) = rest.next() {
+        let kept = match c {
+            _ if is_line_end(c) => return,
+            ' ' | '\t' => {
+                blanks.push(c);
+                continue;
+            }
+            '\\' => rest.next().filter(|c| !is_line_end(*c)),
+            _ => Some(c),
+        };
+        if let Some(kept) = kept {
+            value.push_str(&std::mem::take(&mut blanks));
+            value.push(kept);
+        }
+    }
+}
+
+fn take_quoted(rest: &mut Rest<'_>, value: &mut String) {
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => return,
+            '\\' => match rest.next() {
+                Some(escaped @ ('"' | '\\' | '`' | '$')) => value.push(escaped),
+                Some('\n') | None => {}
+                Some(other) => {
+                    value.push('\\');
+                    value.push(other);
+                }
+            },
+            _ => value.push(c),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +269,48 @@ mod tests {
         assert_eq!(env.get("LOGNAME"), Some("www"));
         assert_eq!(env.get("PATH"), Some(PATH));
         assert_eq!(env.get("SHELL"), None);
+    }
+
+    #[track_caller]
+    fn reads(text: &str, expected: &[(&str, &str)]) {
+        let found = parse(text);
+        let found: Vec<_> = found.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn plain_lines_comments_and_blanks() {
+        reads(
+            "# c\n; d\n\n  A=1\nB = two words  \nC=\nno assignment\n1X=9\nD=a#b\n",
+            &[("A", "1"), ("B", "two words"), ("C", ""), ("D", "a#b")],
+        );
+    }
+
+    #[test]
+    fn quotes_keep_blanks_and_line_ends() {
+        reads("A=' x '\nB=\" y \"\n", &[("A", " x "), ("B", " y ")]);
+        reads("A='one\ntwo'\nB=3", &[("A", "one\ntwo"), ("B", "3")]);
+        reads(r#"A="a\"b\\c\$d\e""#, &[("A", r#"a"b\c$d\e"#)]);
+        reads("A='it'\"'s\"", &[("A", "it's")]);
+        reads("A=a 'b c' \nB='x' y'z'", &[("A", "a 'b c'"), ("B", "xy'z'")]);
+    }
+
+    #[test]
+    fn a_backslash_joins_lines_and_escapes() {
+        reads("A=one \\\n two\nB=x\\ty\\#\n", &[("A", "one  two"), ("B", "xty#")]);
+        reads("# a comment \\\nA=1", &[("A", "1")]);
+    }
+
+    #[test]
+    fn nothing_is_expanded_and_nothing_is_exported() {
+        reads("A=$B${C}\nexport D=1\n", &[("A", "$B${C}")]);
+    }
+
+    #[test]
+    fn any_text_ends() {
+        for text in ["", "=", "A", "A=", "A='", "A=\"", "A=\\", "\\", "A=\"\\", "\r\nA=1\r\nB=2"] {
+            parse(text);
+        }
+        reads("A=1\r\nB=2\r\n", &[("A", "1"), ("B", "2")]);
     }
 }

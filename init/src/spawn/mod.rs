@@ -12,26 +12,22 @@ mod command_builder;
 mod condition;
 mod descriptor;
 mod directory;
-mod env_file;
 mod environment;
 mod exec_result;
 #[cfg(test)]
 #[path = "../../../tests/src/extent.rs"]
 #[allow(unreachable_pub, clippy::unwrap_used, reason = "shared with other tests")]
 mod extent;
-mod null;
-mod pattern;
-mod prepared;
 mod request;
 mod spawner;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use child_setup::put_off;
+pub(crate) use descriptor::Null;
 pub(crate) use environment::Passed;
 pub(crate) use exec_result::{Report, Verdict};
-pub(crate) use null::Null;
-pub(crate) use prepared::Prepared;
+pub(crate) use request::Prepared;
 pub(crate) use request::{Base, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;

@@ -1,8 +1,8 @@
 //! Clones children, and keeps what they may still look at.
 
 use super::exec_result::{Ground, Report};
-use super::prepared::{Prepared, Work};
 use super::request::Said;
+use super::request::{Prepared, Work};
 use crate::process_tracking::place::Place;
 use crate::state::carried::KeptFd;
 use crate::sys::child::Frame;

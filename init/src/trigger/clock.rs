@@ -4,8 +4,8 @@
 //! had it looks from time to time. When each is due is computed by
 //! [`Timer::due`](groundstate_units::trigger::Timer::due).
 
-use super::link::{Heard, Link};
 use super::message::{Alarm, Order, Report};
+use super::message::{Heard, Link};
 use crate::base::clock as clocks;
 use crate::base::limit;
 use groundstate_units::machine::event::RunId;

@@ -8,7 +8,7 @@ use super::listening::Listening;
 use crate::base::limit;
 use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::Foreign;
+use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::impatiently;
 use crate::sys::socket as raw;

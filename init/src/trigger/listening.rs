@@ -6,7 +6,7 @@ use super::{Subject, open};
 use crate::base::limit;
 use crate::base::log_level::Level;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::Foreign;
+use crate::fd::Foreign;
 use crate::state::carried;
 use crate::sys::no_linger::impatiently;
 use crate::sys::{Pid, process, wait};

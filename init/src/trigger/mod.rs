@@ -10,12 +10,9 @@
 
 mod clock;
 mod connection;
-mod file_stamp;
-mod link;
 mod listening;
 mod message;
 mod open;
-mod option;
 mod path_check;
 mod safe_mkdir_path;
 mod show;

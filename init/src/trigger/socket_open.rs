@@ -9,7 +9,7 @@ use crate::base::limit;
 use crate::base::log_level::Level;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
-use crate::fd::passed_fd::Foreign;
+use crate::fd::Foreign;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
 use groundstate_units::machine::event::{Event, RunId, Stage};

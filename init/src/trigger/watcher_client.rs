@@ -8,8 +8,8 @@
 //! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
 //! path exists) is looked for then, one that is a change counts from then on.
 
-use super::link::{Heard, Link};
 use super::message::{By, Order, Report};
+use super::message::{Heard, Link};
 use super::path_check::{Aimed, Role, Seen};
 use super::safe_mkdir_path;
 use crate::base::clock;

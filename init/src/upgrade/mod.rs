@@ -19,9 +19,9 @@ use crate::base::log_level::Level;
 use crate::base::reexec::{arguments_in, environment};
 use crate::control::handlers::{Answered, failed};
 use crate::event_loop::Init;
-use crate::fd::passed_fd;
+use crate::fd;
 use crate::loader::Asker;
-use crate::output::console_writer;
+use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
@@ -272,8 +272,8 @@ impl Init {
         if let Some(old) = &entered {
             word.push_str(&Begins::in_root(old.as_ref()).word());
         }
-        passed_fd::end_closers();
-        console_writer::dismiss();
+        fd::end_closers();
+        console_log::dismiss();
         inherit::keep_all();
         let words = arguments_in(word, entered.is_some());
         let error = process::execute(passed.binary.as_fd(), &words, &environment());

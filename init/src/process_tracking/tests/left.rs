@@ -1,7 +1,7 @@
 //! Cgroups of runs that are over, more than are remembered.
 
 use super::{RUN, run};
-use crate::process_tracking::stale_cgroups::LEFTOVERS;
+use crate::process_tracking::cgroup_root::LEFTOVERS;
 use crate::process_tracking::tracker::Tracker;
 use crate::spawn::tests::is_alone;
 

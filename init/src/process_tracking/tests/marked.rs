@@ -2,7 +2,7 @@
 
 use super::{RUN, end, run, until};
 use crate::base::procfs::stat;
-use crate::process_tracking::rlimit_tag;
+use crate::process_tracking::process_tree;
 use crate::process_tracking::tracker::Tracker;
 use crate::spawn::tests::is_alone;
 use crate::sys::{Pid, process, signal};
@@ -14,7 +14,7 @@ const OVER: RunId = RunId(9);
 
 /// What begins this, marked as that run, and ends after it.
 fn marked(of: RunId, rest: &str) -> String {
-    let mark = rlimit_tag::of(of).expect("nobody has a limit of locks").hard;
+    let mark = process_tree::of(of).expect("nobody has a limit of locks").hard;
     format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")
 }
 
@@ -22,7 +22,7 @@ fn marked(of: RunId, rest: &str) -> String {
 fn left(of: RunId) -> Pid {
     let children = crate::base::procfs::children().into_iter().map(Pid::from_raw);
     let is_it =
-        |pid: &Pid| rlimit_tag::on(*pid) == Some(of) && stat(*pid).is_some_and(|it| !it.ended);
+        |pid: &Pid| process_tree::on(*pid) == Some(of) && stat(*pid).is_some_and(|it| !it.ended);
     { children }.find(is_it).expect("it is left")
 }
 
@@ -97,9 +97,9 @@ fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_see
 fn who_bears_a_mark_of_its_own_marks_nobody_and_takes_nobody_for_marked() {
     let child = process::fork_whole(|| {
         let own = nix::unistd::getpid();
-        let mark = rlimit_tag::of(RunId(500)).expect("nobody has a limit of locks").hard;
+        let mark = process_tree::of(RunId(500)).expect("nobody has a limit of locks").hard;
         setrlimit(Resource::RLIMIT_LOCKS, mark, mark).unwrap();
-        u8::from(rlimit_tag::of(RUN).is_some() || rlimit_tag::on(own).is_some())
+        u8::from(process_tree::of(RUN).is_some() || process_tree::on(own).is_some())
     });
     let exit = crate::sys::wait::await_end(child.unwrap()).unwrap();
     assert_eq!(exit, groundstate_units::spec::Exit::Code(0));
