@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn close_that_may_wait_is_left_to_a_child() {
-        if !is_alone("foreign::tests::close_that_may_wait_is_left_to_a_child") {
+        if !is_alone("fd::tests::close_that_may_wait_is_left_to_a_child") {
             return;
         }
         begin();
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn closers_are_killed_before_an_upgrade() {
         // A child that another test forks meanwhile would have a copy of the socket, and no close would wait.
-        if !is_alone("foreign::tests::closers_are_killed_before_an_upgrade") {
+        if !is_alone("fd::tests::closers_are_killed_before_an_upgrade") {
             return;
         }
         begin();

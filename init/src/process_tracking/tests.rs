@@ -82,7 +82,7 @@ fn end(tracker: &mut Tracker, mut running: Running) {
 
 #[test]
 fn a_run_of_one_process_is_empty_when_it_is_reaped() {
-    if !is_alone("cgroup::tests::a_run_of_one_process_is_empty_when_it_is_reaped") {
+    if !is_alone("process_tracking::tests::a_run_of_one_process_is_empty_when_it_is_reaped") {
         return;
     }
     for mut tracker in trackers!() {
@@ -98,7 +98,9 @@ fn a_run_of_one_process_is_empty_when_it_is_reaped() {
 
 #[test]
 fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
-    if !is_alone("cgroup::tests::what_takes_a_session_of_its_own_and_forks_twice_is_killed_too") {
+    if !is_alone(
+        "process_tracking::tests::what_takes_a_session_of_its_own_and_forks_twice_is_killed_too",
+    ) {
         return;
     }
     for mut tracker in trackers!() {
@@ -125,7 +127,7 @@ fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
 
 #[test]
 fn a_signal_reaches_all_but_the_one_left_out() {
-    if !is_alone("cgroup::tests::a_signal_reaches_all_but_the_one_left_out") {
+    if !is_alone("process_tracking::tests::a_signal_reaches_all_but_the_one_left_out") {
         return;
     }
     for mut tracker in trackers!() {
@@ -141,7 +143,7 @@ fn a_signal_reaches_all_but_the_one_left_out() {
 
 #[test]
 fn a_crowd_that_keeps_forking_is_killed_as_one() {
-    if !is_alone("cgroup::tests::a_crowd_that_keeps_forking_is_killed_as_one") {
+    if !is_alone("process_tracking::tests::a_crowd_that_keeps_forking_is_killed_as_one") {
         return;
     }
     for mut tracker in trackers!() {
@@ -164,7 +166,9 @@ fn a_crowd_that_keeps_forking_is_killed_as_one() {
 
 #[test]
 fn children_in_sessions_of_their_own_are_killed_with_their_parent() {
-    if !is_alone("cgroup::tests::children_in_sessions_of_their_own_are_killed_with_their_parent") {
+    if !is_alone(
+        "process_tracking::tests::children_in_sessions_of_their_own_are_killed_with_their_parent",
+    ) {
         return;
     }
     for mut tracker in trackers!() {
@@ -183,7 +187,7 @@ fn children_in_sessions_of_their_own_are_killed_with_their_parent() {
 
 #[test]
 fn one_run_is_not_the_other() {
-    if !is_alone("cgroup::tests::one_run_is_not_the_other") {
+    if !is_alone("process_tracking::tests::one_run_is_not_the_other") {
         return;
     }
     let other = RunId(8);
@@ -206,7 +210,7 @@ fn one_run_is_not_the_other() {
 
 #[test]
 fn two_inits_below_one_cgroup_do_not_meet() {
-    if !is_alone("cgroup::tests::two_inits_below_one_cgroup_do_not_meet") {
+    if !is_alone("process_tracking::tests::two_inits_below_one_cgroup_do_not_meet") {
         return;
     }
     let (mut first, why) = Tracker::new(false);
@@ -227,7 +231,7 @@ fn two_inits_below_one_cgroup_do_not_meet() {
 
 #[test]
 fn cgroups_that_a_service_made_are_removed_with_its_own() {
-    if !is_alone("cgroup::tests::cgroups_that_a_service_made_are_removed_with_its_own") {
+    if !is_alone("process_tracking::tests::cgroups_that_a_service_made_are_removed_with_its_own") {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
@@ -256,7 +260,9 @@ fn cgroups_that_a_service_made_are_removed_with_its_own() {
 
 #[test]
 fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
-    if !is_alone("cgroup::tests::a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed") {
+    if !is_alone(
+        "process_tracking::tests::a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed",
+    ) {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
@@ -291,7 +297,7 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
 #[test]
 fn a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it() {
     if !is_alone(
-        "cgroup::tests::a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it",
+        "process_tracking::tests::a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it",
     ) {
         return;
     }
@@ -350,7 +356,7 @@ fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
 
 #[test]
 fn what_is_begun_after_a_kill_is_not_killed_for_it() {
-    if !is_alone("cgroup::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
+    if !is_alone("process_tracking::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
         return;
     }
     process::become_subreaper().unwrap();

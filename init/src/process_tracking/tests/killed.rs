@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 #[test]
 fn who_is_begun_where_all_were_killed_lives() {
-    if !is_alone("cgroup::tests::killed::who_is_begun_where_all_were_killed_lives") {
+    if !is_alone("process_tracking::tests::killed::who_is_begun_where_all_were_killed_lives") {
         return;
     }
     let (mut tracker, _) = Tracker::new(false);

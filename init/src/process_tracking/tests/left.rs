@@ -7,7 +7,7 @@ use crate::spawn::tests::is_alone;
 
 #[test]
 fn a_cgroup_is_not_remembered_where_too_many_are_left() {
-    let own = "cgroup::tests::left::a_cgroup_is_not_remembered_where_too_many_are_left";
+    let own = "process_tracking::tests::left::a_cgroup_is_not_remembered_where_too_many_are_left";
     if !is_alone(own) {
         return;
     }

@@ -33,7 +33,7 @@ fn kill(tracker: &mut Tracker, pid: Pid) {
 
 #[test]
 fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over() {
-    let own = "cgroup::tests::marked::a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over";
+    let own = "process_tracking::tests::marked::a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over";
     if !is_alone(own) {
         return;
     }
@@ -64,7 +64,7 @@ fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one
 
 #[test]
 fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen() {
-    let own = "cgroup::tests::marked::whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen";
+    let own = "process_tracking::tests::marked::whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen";
     if !is_alone(own) {
         return;
     }

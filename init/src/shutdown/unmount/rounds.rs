@@ -340,7 +340,8 @@ mod tests {
     #[test]
     fn however_many_hang_none_takes_the_time_of_another() {
         // Each fork copies the tables of all that the tests beside it have in memory.
-        let own = "unmount::rounds::tests::however_many_hang_none_takes_the_time_of_another";
+        let own =
+            "shutdown::unmount::rounds::tests::however_many_hang_none_takes_the_time_of_another";
         if !is_alone(own) {
             return;
         }
