@@ -9,47 +9,40 @@ pub(crate) mod child;
 pub(crate) mod disk;
 mod failed_load;
 pub(crate) mod identity;
-mod load_kind;
-mod policy_edit;
 pub(crate) mod progress;
 mod queue;
-mod requested_instances;
-mod sealed_generation;
-mod settings_check;
 mod source_put;
-mod store;
-mod stuck_loaders;
 pub(crate) mod transfer;
-mod worker_pool;
 
 use crate::base::limit;
 use crate::base::log_level::Level;
 use crate::base::mode::Mode;
 use crate::base::retry::ask_again;
+use crate::control::instance::instances_of;
 use crate::event_loop::Init;
-use crate::fd;
-use crate::logger;
 use crate::output::oom_score;
 use crate::spawn::{Base, Passed};
 use crate::state::carried;
 use crate::sys::{Pid, process};
+use crate::{fd, logger};
 use child::{Errand, Part};
 use failed_load::SlowSources;
+use failed_load::Stragglers;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::{Echo, Settings};
-pub(crate) use load_kind::{Asker, Purpose};
 use mio::Registry;
 use nix::sys::resource::Resource;
 use progress::{LeftOut, Progress};
+pub(crate) use queue::{Asker, Purpose};
 use queue::{Queue, Rank};
-use sealed_generation::Origin;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use stuck_loaders::Stragglers;
+use transfer::Origin;
 use transfer::{Delivery, Parcel};
 
 /// One at work.
@@ -422,6 +415,73 @@ impl Init {
             && let Some(logger) = &mut self.logger
         {
             logger.ended(pid, now);
+        }
+    }
+
+    /// A policy edit was granted. The client has written the file before: what a loader at work has
+    /// read of it may be older.
+    pub(crate) fn policy_edited(&mut self) {
+        self.loader.policy_edited = Some(true);
+    }
+
+    /// Gives the generation the policy that it is to be taken with. None: which one that is can
+    /// not be known, and it is loaded once more.
+    fn with_present_policy(
+        &mut self,
+        purpose: Purpose,
+        generation: &mut Generation,
+    ) -> Option<Purpose> {
+        let present = self.machine.policy();
+        match (&purpose, self.loader.policy_edited) {
+            (Purpose::Put { .. } | Purpose::Instances { .. }, _) | (_, Some(true)) => {
+                generation.policy.clone_from(present);
+            }
+            // Of the next one it is known: this happens once.
+            (Purpose::Reload { .. } | Purpose::Plan { .. }, None)
+                if generation.policy != *present =>
+            {
+                self.load(purpose);
+                return None;
+            }
+            (Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. }, _) => {}
+        }
+        Some(purpose)
+    }
+
+    /// Names that are asked for outside the unit files: the loader makes those that are instances of
+    /// templates.
+    fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
+        let wish = self.machine.wish();
+        let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
+        if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
+            // The others read the policy anew.
+            wanted.extend(self.machine.policy().enable.iter().cloned());
+        }
+        if let Purpose::Instances { wish, .. } = purpose {
+            wanted.extend(instances_of(wish).cloned());
+        }
+        wanted
+    }
+
+    /// Settings that name nobody's target are told: init whose end is to be that of one goes on for
+    /// ever, and a key does nothing.
+    fn mind_targets(&mut self, generation: &Generation) {
+        let settings = &generation.settings;
+        let is_missing = |name: &Name| {
+            let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
+            target.is_none_or(|target| target.candidates.is_empty())
+                && generation.find_unit(name.as_str()).is_none()
+        };
+        if let Some(name) = settings.exit_with.as_ref().filter(|name| is_missing(name)) {
+            let what = "nobody provides it, so nothing ends init by itself";
+            self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
+        }
+        if self.mode != Mode::Machine {
+            return;
+        }
+        for (setting, name) in settings.reactions.goals().filter(|(_, name)| is_missing(name)) {
+            let what = "nobody provides it, so the key does nothing";
+            self.say(Level::Warning, format_args!("{setting} {name}: {what}"));
         }
     }
 }

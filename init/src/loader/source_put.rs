@@ -3,19 +3,21 @@
 
 use super::disk::Disk;
 use super::progress::Progress;
-use super::store::Store;
 use super::transfer::read_memory;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::source_set::SourceSet;
-use groundstate_units::limit;
-use groundstate_units::load::delivered::Source;
-use groundstate_units::load::{self, Loaded, Options};
+use groundstate_units::load::delivered::{STATE, Source, state};
+use groundstate_units::load::{Loaded, Options};
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
-use std::fs::File;
+use groundstate_units::{limit, load};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::io::Write;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
@@ -68,4 +70,101 @@ fn wanted(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
         |error: io::Error| refusal("protocol", format!("the memfd can not be read: {error}"), "");
     let memory = File::from(body.try_clone_to_owned().map_err(unreadable)?);
     SourceSet::parse(&read_memory(&memory, limit::SOURCE_BYTES).map_err(unreadable)?)
+}
+
+// Where a source is kept until the next boot: one directory a revision, and a link to the
+// present one that changes in one step, so that who reads sees the one or the other. In
+// the loader child alone. The form is told in `groundstate_units::load::delivered`.
+
+/// The directory of one source.
+pub(super) struct Store(PathBuf);
+
+impl Store {
+    /// Below the directory of all sources. Nothing is made yet.
+    pub(super) fn of(sources: &str, name: &Name) -> Store {
+        Store(Path::new(sources).join(name.as_str()))
+    }
+
+    fn revision(&self, revision: u64) -> PathBuf {
+        self.0.join(revision.to_string())
+    }
+
+    /// The highest revision of which there is anything; 0: none.
+    pub(super) fn latest(&self) -> u64 {
+        self.revisions().into_iter().max().unwrap_or(0)
+    }
+
+    fn revisions(&self) -> Vec<u64> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Writes all files of a revision, which does not count before [`Store::flip`]. What units
+    /// say may be secret: nobody else reads it.
+    pub(super) fn write(&self, revision: u64, set: &SourceSet) -> io::Result<()> {
+        let directory = self.revision(revision);
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let state = state(revision, &set.roots);
+        let files = set.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let written = files.chain([(STATE, state.as_str())]).try_for_each(|(name, text)| {
+            let path = directory.join(name);
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(text.as_bytes())
+        });
+        if written.is_err() {
+            self.forget(revision);
+        }
+        written
+    }
+
+    /// From now on this is the present revision; the others go.
+    pub(super) fn flip(&self, revision: u64) -> io::Result<()> {
+        let fresh = self.0.join("current.new");
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        symlink(revision.to_string(), &fresh)?;
+        std::fs::rename(&fresh, self.0.join("current"))?;
+        self.revisions()
+            .into_iter()
+            .filter(|old| *old != revision)
+            .for_each(|old| self.forget(old));
+        Ok(())
+    }
+
+    /// Best effort: what is left behind is never looked at.
+    pub(super) fn forget(&self, revision: u64) {
+        let _ = std::fs::remove_dir_all(self.revision(revision));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_revision_counts_from_its_flip_on_and_a_failed_one_leaves_nothing() {
+        let dir = std::env::temp_dir().join(format!("groundstate-store.{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let store = Store::of(dir.to_str().unwrap(), &Name::new("fleet").unwrap());
+        let set = |text: &str| SourceSet {
+            files: BTreeMap::from([("web.yaml".to_string(), text.to_string())]),
+            ..SourceSet::default()
+        };
+        let present = || std::fs::read_to_string(store.0.join("current/web.yaml")).ok();
+        assert_eq!(store.latest(), 0);
+        store.write(1, &set("one")).unwrap();
+        assert_eq!(present(), None);
+        store.flip(1).unwrap();
+        assert_eq!(present().as_deref(), Some("one"));
+        store.write(2, &set("two")).unwrap();
+        assert_eq!((present().as_deref(), store.latest()), (Some("one"), 2));
+        store.flip(2).unwrap();
+        assert_eq!((present().as_deref(), store.revisions()), (Some("two"), vec![2]));
+        assert!(store.write(2, &set("three")).is_err(), "a name that is taken is not written over");
+        let _ = std::fs::remove_dir_all(&dir);
+    }
 }
