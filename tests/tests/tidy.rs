@@ -93,7 +93,7 @@ const PAUSES: [&str; 10] = [
     "init/src/base/retry.rs",
     "init/src/event_loop/mod.rs",
     "init/src/output/parent_notify.rs",
-    "init/src/shutdown/kill_remaining.rs",
+    "init/src/shutdown/mod.rs",
     "init/src/output/console_log.rs",
     "init/src/crash/caretaker.rs",
     "init/src/shutdown/mod.rs",

@@ -27,7 +27,7 @@ use crate::service::effects::Effects;
 use crate::service::run_table::Runs;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
-use crate::state::watched::Watched;
+use crate::state::table::Watched;
 use crate::trigger::Triggers;
 use crate::upgrade::images::Lineage;
 use groundstate_units::control::answer::Dropped;

@@ -4,7 +4,6 @@
 //! [`handlers`]; the words of the protocol are in `groundstate_units::control`.
 
 pub(crate) mod client;
-mod fairness;
 pub(crate) mod handlers;
 pub(crate) mod instance;
 mod queries;

@@ -5,7 +5,7 @@ use crate::base::limit;
 use crate::event_loop::Init;
 use crate::fd;
 use crate::output::event_log::Entry;
-use crate::service::running::Running;
+use crate::service::run_table::Running;
 use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Dropped, Event as Shown, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,

@@ -38,7 +38,7 @@ use crate::service::run_table::Runs;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{self, Ending};
 use crate::spawn::{Base, Null, Spawner};
-use crate::state::watched::Watched;
+use crate::state::table::Watched;
 use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, memory, signal};
 use crate::trigger::Triggers;

@@ -2,7 +2,7 @@
 //! whether the program was executed.
 
 use super::monitor::exit_words;
-use super::running::{Main, ReadyPipe, Started};
+use super::run_table::{Main, ReadyPipe, Started};
 use super::sequence::{Deed, Part, Procedure};
 use crate::base::limit;
 use crate::base::log_level::Level;
@@ -20,7 +20,7 @@ use mio::Interest;
 use mio::unix::SourceFd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -404,4 +404,63 @@ fn extra(run: RunId, procedure: &Procedure, part: Part) -> Vec<(String, String)>
     said.push(("EXIT_CODE".to_string(), code.to_string()));
     said.push(("EXIT_STATUS".to_string(), status));
     said
+}
+
+// Where the output of a run goes: to the logger by a pipe, to nobody, to init's own output. How it is
+// read: [`crate::logger`].
+
+impl Init {
+    /// Where a run's output goes.
+    pub(super) fn output(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        self.output_to(run, name, targets, spec, spec.log)
+    }
+
+    pub(super) fn output_to(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+        log: Log,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        match (log, &mut self.logger) {
+            (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+                let told = run_log(run, name, targets, spec, log);
+                let pipe = logger.pipe_for(told)?;
+                logger.hold();
+                Ok(Rc::new(pipe))
+            }
+            (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {
+                Ok(self.null.output.clone())
+            }
+        }
+    }
+}
+
+/// What the logger is told of a pipe.
+pub(crate) fn run_log(
+    run: RunId,
+    name: &Name,
+    targets: &Arc<[Name]>,
+    spec: &Run,
+    log: Log,
+) -> logger::RunLog {
+    let stdio = spec.particular.as_ref().map(|p| &p.stdio);
+    logger::RunLog {
+        run,
+        unit: name.clone(),
+        targets: targets.clone(),
+        log,
+        tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
+        priority: stdio.map(|stdio| stdio.log_priority).unwrap_or_default(),
+        blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
+        ready_grep: spec.ready_grep.clone(),
+    }
 }

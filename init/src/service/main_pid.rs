@@ -2,7 +2,7 @@
 //! the rest are signalled. No signal ever goes to a pid that could be somebody else's: init
 //! holds either an unreaped child or a descriptor of the process.
 
-use super::running::Main;
+use super::run_table::Main;
 use super::sequence::{Deed, Whom};
 use crate::base::log_level::Level;
 use crate::base::procfs;

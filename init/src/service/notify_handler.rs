@@ -4,7 +4,7 @@
 //! the processes init started, which works even when the sender has ended (a pid is
 //! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
 
-use super::running::Main;
+use super::run_table::Main;
 use super::sequence::{Part, Procedure};
 use crate::base::limit;
 use crate::event_loop::Init;

@@ -17,7 +17,7 @@
 
 use super::kind::{Key, Kind};
 use super::table::Table;
-use super::watched::Watched;
+use super::table::Watched;
 use crate::sys::shared_memory::SharedMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -7,7 +7,7 @@ use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
 use crate::state::event_in_progress::Suspects;
 use crate::state::store::Store;
-use crate::state::watched::Watched;
+use crate::state::table::Watched;
 use crate::sys::{fault, inbox, inherit, memfd};
 use crate::upgrade::Upgrade;
 use groundstate_units::text::time::Time;

@@ -11,12 +11,11 @@
 //! the handler of a fault is told what to execute ([`crate::sys::fault`]).
 
 pub(crate) mod images;
-pub(crate) mod preflight;
 pub(crate) mod switch_root;
 
 use crate::base::limit;
 use crate::base::log_level::Level;
-use crate::base::reexec::{arguments_in, environment};
+use crate::base::reexec::{arguments, arguments_in, environment};
 use crate::control::handlers::{Answered, failed};
 use crate::event_loop::Init;
 use crate::fd;
@@ -26,10 +25,11 @@ use crate::state::store::Store;
 use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
 use crate::upgrade::images::Begins;
-use crate::upgrade::preflight::{PASSED, PASSED_ROOT, Wanted, try_it};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -284,4 +284,71 @@ impl Init {
 
 pub(crate) fn cannot(why: &str) -> Failure {
     Failure::new("upgrade", why, "init goes on as it is")
+}
+
+// The child that tries the binary init is to go on as: it finds it, hands its descriptor over, and
+// becomes it, with a copy of the whole state to read.
+
+/// What a binary says that can read the state.
+pub(crate) const PASSED: &str = "it can read the state";
+/// The same where it is to begin in another root.
+pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
+
+/// Where the next binary is.
+pub(crate) enum Wanted {
+    /// Here; no path: at the place of the present one.
+    Here(Option<String>),
+    /// In another root, which is to be the root.
+    InRoot(String, String),
+}
+
+/// Path of the present binary; it says `(deleted)` behind one that was replaced.
+fn own_path() -> io::Result<String> {
+    let path = std::fs::read_link("/proc/self/exe")?.to_string_lossy().into_owned();
+    Ok(path.strip_suffix(" (deleted)").map_or(path.clone(), str::to_string))
+}
+
+/// The path to be shown, the binary, the root it is in.
+fn find(wanted: &Wanted) -> Result<(String, OwnedFd, Option<OwnedFd>), String> {
+    let path = match wanted {
+        Wanted::InRoot(root, program) => {
+            let (root, binary) = switch_root::find(root, program)?;
+            return Ok((program.clone(), binary, Some(root)));
+        }
+        Wanted::Here(Some(path)) => path.clone(),
+        Wanted::Here(None) => own_path().map_err(|error| format!("/proc/self/exe: {error}"))?,
+    };
+    let opened = open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let binary = opened.map_err(|error| format!("{path}: {error}"))?;
+    Ok((path, binary, None))
+}
+
+/// The child: finds the binary, hands it over, becomes it.
+pub(crate) fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
+    let say = |why: &str| {
+        let _ = socket::send(said.as_fd(), why.as_bytes(), &[]);
+        1
+    };
+    let (path, binary, root) = match find(wanted) {
+        Ok(found) => found,
+        Err(why) => return say(&why),
+    };
+    let is_file = fstat(&binary).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG);
+    if !is_file {
+        return say(&format!("{path} is no file"));
+    }
+    let brought: Vec<_> = std::iter::once(&binary).chain(&root).map(AsFd::as_fd).collect();
+    if let Err(error) = socket::send(said.as_fd(), b"it is no init", &brought) {
+        return say(&format!("{path}: {error}"));
+    }
+    let mut word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    if let Some(root) = &root {
+        word.push_str(",1");
+        if let Err(why) = switch_root::rehearse(root.as_fd()) {
+            return say(&why);
+        }
+    }
+    inherit::keep_all();
+    let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+    say(&format!("{path}: {error}"))
 }

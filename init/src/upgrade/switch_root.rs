@@ -14,7 +14,7 @@ use crate::control::handlers::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use crate::sys::process;
-use crate::upgrade::preflight::Wanted;
+use crate::upgrade::Wanted;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use nix::dir::Dir;
