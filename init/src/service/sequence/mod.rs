@@ -12,21 +12,18 @@
 //! `Gone` is told once, after the exit was told and when no process is left; `Ended` is
 //! both in one. Before either, what the unit wants done at the very end is done.
 
-mod deed;
 mod ending;
-mod plan;
 mod start;
-
-pub(crate) use deed::{Alarm, Deed, Part, Whom};
-pub(crate) use ending::{Outcome, result_of};
+#[cfg(test)]
+mod tests;
 
 use crate::state::carried;
-use plan::Plan;
-
+pub(crate) use ending::{Outcome, result_of};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
-use groundstate_units::spec::{Exit, Kind, Live, Particular, Run};
+use groundstate_units::spec::{ExecLine, Exit, Kind, Live, Particular, Prefixes, Run};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One of a known few.
 type Word = &'static str;
@@ -376,5 +373,210 @@ impl Procedure {
     }
 }
 
-#[cfg(test)]
-mod tests;
+// The words of a run's course: its lines, what it waits for in time, what is to be done.
+
+/// Which line of the unit a process runs. Counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// exec-condition.
+    Condition(usize),
+    /// exec-start-pre.
+    Pre(usize),
+    /// exec-start.
+    Start(usize),
+    /// ready-exec.
+    Ready,
+    /// exec-start-post.
+    Post(usize),
+    /// exec-stop.
+    Stop(usize),
+    /// exec-stop-post.
+    StopPost(usize),
+    /// exec-reload.
+    Reload(usize),
+    /// No line: init's own child removes what the unit leaves.
+    Clean,
+    /// No line: a main process that init did not start itself.
+    Main,
+    /// No line: init's own child removes the pid file of an earlier run.
+    Unlink,
+    /// No line: init's own child looks at the pid file.
+    Look,
+}
+
+impl Part {
+    /// Its line of the unit.
+    pub(crate) fn of(self, spec: &Run) -> Option<&ExecLine> {
+        match self {
+            Part::Condition(n) => spec.exec_condition.get(n),
+            Part::Pre(n) => spec.exec_start_pre.get(n),
+            Part::Start(n) => spec.exec_start.get(n),
+            Part::Ready => spec.particular.as_ref().and_then(|p| p.ready_exec.as_ref()),
+            Part::Post(n) => spec.exec_start_post.get(n),
+            Part::Stop(n) => spec.exec_stop.get(n),
+            Part::StopPost(n) => spec.exec_stop_post.get(n),
+            Part::Reload(n) => spec.exec_reload.get(n),
+            Part::Clean | Part::Main | Part::Unlink | Part::Look => None,
+        }
+    }
+
+    /// A command beside the main process, whose cgroup may have become one for other cgroups only.
+    pub(crate) fn is_helper(self) -> bool {
+        matches!(
+            self,
+            Part::Ready | Part::Post(_) | Part::Stop(_) | Part::StopPost(_) | Part::Reload(_)
+        )
+    }
+
+    /// The word of its key.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Part::Condition(_) => "exec-condition",
+            Part::Pre(_) => "exec-start-pre",
+            Part::Start(_) | Part::Main => "exec-start",
+            Part::Ready => "ready-exec",
+            Part::Post(_) => "exec-start-post",
+            Part::Stop(_) => "exec-stop",
+            Part::StopPost(_) => "exec-stop-post",
+            Part::Reload(_) => "exec-reload",
+            Part::Clean => "runtime-dir",
+            Part::Unlink | Part::Look => "pid-file",
+        }
+    }
+}
+
+/// Whom a signal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Whom {
+    /// The main process; while starting, the process of the line under way.
+    Main,
+    /// Every process of the run.
+    All,
+}
+
+/// What a run waits for in time, besides what the machine waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Alarm {
+    /// Others start first.
+    Idle,
+    /// `ready-wait` before an exec-start-post.
+    ReadyWait,
+    /// The next ready-exec.
+    ReadyAgain,
+    /// `abort-timeout`, or the end of what survived another last signal than KILL.
+    Kill,
+    /// The main process has ended during a reload that does not end.
+    Reload,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Deed {
+    /// Start this line.
+    Spawn(Part),
+    /// Send this signal, and CONT after it: a stopped process can not end.
+    Signal(Whom, u8),
+    /// SIGKILL to everything, however often.
+    Kill,
+    /// SIGKILL to the main process and the lines under way alone.
+    KillMain,
+    /// Report to the machine.
+    Tell(Event),
+    /// Remove the pid file of an earlier run, then go on as after a line.
+    RemovePidFile,
+    /// Look for the pid file, now and again until told a verdict.
+    SeekPidFile,
+    /// A reload has ended, well or not: read the pid file once more, then call
+    /// [`Procedure::reload_settled`].
+    RereadPidFile(bool),
+    /// Look which process the launcher has left, then say so.
+    GuessMain,
+    /// Let the logger read the last lines, then call [`Procedure::drained`].
+    Drain,
+    /// Look whether anything is left, then call [`Procedure::looked`].
+    Look,
+    /// Call [`Procedure::alarm`] after that long.
+    Wake(Alarm, Duration),
+    /// The run is over; forget it.
+    Forget,
+}
+
+// What a run's course has to know of its unit while the run is up: a few numbers, so that
+// the whole definition need not be kept.
+
+/// Lines of each key, counted; and what hangs on them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Plan {
+    kind: Kind,
+    /// A oneshot's stop waits until it is stopped.
+    remain: bool,
+    has_grep: bool,
+    has_pid_file: bool,
+    /// [`Run::has_stop_work`].
+    has_stop_work: bool,
+    lines: [u16; 7],
+    /// Lines whose failure counts as success.
+    forgiven: Box<[Part]>,
+    /// What few units ask for.
+    particular: Option<Box<Particular>>,
+}
+
+impl Plan {
+    fn new(spec: &Run) -> Plan {
+        let keys = [
+            &spec.exec_condition,
+            &spec.exec_start_pre,
+            &spec.exec_start,
+            &spec.exec_start_post,
+            &spec.exec_stop,
+            &spec.exec_stop_post,
+            &spec.exec_reload,
+        ];
+        let parts: [fn(usize) -> Part; 7] = [
+            Part::Condition,
+            Part::Pre,
+            Part::Start,
+            Part::Post,
+            Part::Stop,
+            Part::StopPost,
+            Part::Reload,
+        ];
+        let forgiven = keys.iter().zip(parts).flat_map(|(lines, part)| {
+            let those = lines.iter().enumerate();
+            let those = those.filter(|(_, line)| line.prefixes.has(Prefixes::FORGIVEN));
+            those.map(move |(n, _)| part(n))
+        });
+        Plan {
+            kind: spec.kind,
+            remain: spec.remain,
+            has_grep: spec.ready_grep.is_some(),
+            has_pid_file: spec.pid_file.is_some(),
+            has_stop_work: spec.has_stop_work(),
+            lines: keys.map(|lines| u16::try_from(lines.len()).unwrap_or(u16::MAX)),
+            forgiven: forgiven.collect(),
+            particular: spec.particular.clone(),
+        }
+    }
+
+    /// The line is there.
+    fn has(&self, part: Part) -> bool {
+        let [condition, pre, start, post, stop, stop_post, reload] = self.lines;
+        let (n, count) = match part {
+            Part::Condition(n) => (n, condition),
+            Part::Pre(n) => (n, pre),
+            Part::Start(n) => (n, start),
+            Part::Post(n) => (n, post),
+            Part::Stop(n) => (n, stop),
+            Part::StopPost(n) => (n, stop_post),
+            Part::Reload(n) => (n, reload),
+            Part::Ready => return self.particular.as_ref().is_some_and(|p| p.ready_exec.is_some()),
+            Part::Clean | Part::Main | Part::Unlink | Part::Look => return false,
+        };
+        n < usize::from(count)
+    }
+
+    /// A failure of the line is none.
+    fn forgives(&self, part: Part) -> bool {
+        self.forgiven.contains(&part)
+    }
+}
