@@ -1,6 +1,6 @@
 //! PID 1: facts in, deeds out. The chapters: what was asked ([`options`]), what init is
 //! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
-//! [`restore::from_records`]), the end ([`shutdown`]).
+//! [`restore`]), the end ([`shutdown`]).
 
 mod base;
 mod boot;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 #[inline(never)]
 fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(numbers) = &options.check {
-        return restore::from_records::check(numbers);
+        return restore::check(numbers);
     }
     let mode = boot::find_mode(options.container);
     if let Some(answered) = options.answer(mode) {
@@ -65,7 +65,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(numbers) = options.rescue.clone() {
         return match guarded(|| Init::rescue(options.clone(), mode, &numbers)) {
             Ok(init) => init.run().carry_out().into(),
-            Err(why) => crash::caretaker::take_care(&options, mode, &why).carry_out().into(),
+            Err(why) => crash::take_care(&options, mode, &why).carry_out().into(),
         };
     }
     let begun = match options.resume.clone() {

@@ -3,7 +3,7 @@
 //! As PID 1 nothing here is fatal: kernels pass on words they do not know (`single`,
 //! `5`, `foo=bar`), and an init that ends takes the machine with it.
 
-use crate::base::mode::Mode;
+use crate::base::Mode;
 use crate::base::paths::PathOptions;
 use crate::output::oom_score::Own;
 use groundstate_units::text::name::Name;

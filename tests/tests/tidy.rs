@@ -95,7 +95,7 @@ const PAUSES: [&str; 10] = [
     "init/src/output/parent_notify.rs",
     "init/src/shutdown/mod.rs",
     "init/src/output/console_log.rs",
-    "init/src/crash/caretaker.rs",
+    "init/src/crash/mod.rs",
     "init/src/shutdown/mod.rs",
     "init/src/shutdown/unmount/mod.rs",
     "init/src/shutdown/final_exec.rs",

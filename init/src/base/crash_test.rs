@@ -1,5 +1,5 @@
 //! A bug on purpose, in debug builds alone: `initctl restart crash-test` panics where a bug of the machine
-//! would. [`crate::restore::from_records`] goes on after it. A build as it is shipped knows no such name.
+//! would. [`crate::restore`] goes on after it. A build as it is shipped knows no such name.
 
 use groundstate_units::machine::event::Event;
 

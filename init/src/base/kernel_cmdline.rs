@@ -1,7 +1,7 @@
 //! The kernel command line, /proc/cmdline: on a machine the boot loader's way to talk
 //! to init. In a container it is the host's and none of ours.
 
-use crate::base::log_level::Level;
+use crate::base::Level;
 use crate::base::mount_table;
 use groundstate_units::text::name::Name;
 use std::path::Path;

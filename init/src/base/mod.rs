@@ -6,8 +6,6 @@ pub(crate) mod crash_test;
 pub(crate) mod credentials;
 pub(crate) mod kernel_cmdline;
 pub(crate) mod limit;
-pub(crate) mod log_level;
-pub(crate) mod mode;
 pub(crate) mod mount_table;
 pub(crate) mod own_limits;
 pub(crate) mod paths;
@@ -16,3 +14,65 @@ pub(crate) mod reexec;
 pub(crate) mod retry;
 pub(crate) mod signals;
 pub(crate) mod token;
+
+// The kinds of init.
+
+/// What init is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// PID 1 of a machine's initial pid namespace.
+    Machine,
+    /// PID 1 of a pid namespace within.
+    Container,
+    /// Not PID 1.
+    Supervisor,
+}
+
+impl Mode {
+    /// The word of the control socket.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Mode::Machine => "machine",
+            Mode::Container => "container",
+            Mode::Supervisor => "supervisor",
+        }
+    }
+}
+
+// How much a line of init's own matters.
+
+/// How much it matters. `groundstate.log=LEVEL` names the least that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// For who looks for a bug.
+    Debug,
+    /// The course of things.
+    Info,
+    /// Not as wanted; init goes on.
+    Warning,
+    /// Something is lost.
+    Error,
+}
+
+impl Level {
+    /// From the kernel command line.
+    pub(crate) fn named(word: &str) -> Option<Level> {
+        match word {
+            "debug" => Some(Level::Debug),
+            "info" => Some(Level::Info),
+            "warning" | "warn" => Some(Level::Warning),
+            "error" | "err" => Some(Level::Error),
+            _ => None,
+        }
+    }
+
+    /// The kernel log's number, see syslog(2).
+    pub(crate) fn priority(self) -> u8 {
+        match self {
+            Level::Debug => 7,
+            Level::Info => 6,
+            Level::Warning => 4,
+            Level::Error => 3,
+        }
+    }
+}

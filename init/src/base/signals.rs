@@ -1,7 +1,7 @@
 //! What signals mean to init. They are caught by signal-hook's low-level registration; the
 //! handlers only ring the bell of [`crate::sys::signal_pipe`].
 
-use crate::base::mode::Mode;
+use crate::base::Mode;
 use crate::base::retry::ask_again;
 use crate::sys::fault::FAULTS;
 use crate::sys::signal::{self, LAST};

@@ -6,9 +6,9 @@
 
 pub(crate) mod start;
 
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::clock;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::output::console_log;
 use crate::output::console_log::Voice;
 use crate::shutdown;

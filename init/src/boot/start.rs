@@ -1,11 +1,11 @@
 //! The beginning: everything made ready before the first turn of the loop. What can not be
 //! had is said and done without.
 
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::clock;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::retry::{ask_again, insist};

@@ -5,7 +5,6 @@
 
 pub(crate) mod client;
 pub(crate) mod handlers;
-pub(crate) mod instance;
 mod queries;
 mod scheduler;
 mod source;

@@ -3,7 +3,7 @@
 
 use super::client::Caller;
 use super::handlers::{Answered, failed, line, refused};
-use crate::base::log_level::Level;
+use crate::base::Level;
 use crate::event_loop::Init;
 use crate::fd;
 use crate::fd::Foreign;

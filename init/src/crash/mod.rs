@@ -1,4 +1,239 @@
-//! Running on without the event loop when init has crashed and its state cannot be restored.
+//! The caretaker: what init becomes when it has crashed and its state cannot be restored. Services keep
+//! running. The caretaker reaps children, and a child of its own reads pipes that no logger reads
+//! ([`Drain`]). A machine's console gets the emergency shell. A signal that asks for an end still
+//! stops all processes and ends the machine.
+//!
+//! The caretaker knows no units and guesses none: it starts, stops and restarts nothing. It does not feed
+//! the hardware watchdog, so that a machine with a watchdog reboots.
 
-pub(crate) mod caretaker;
-pub(crate) mod pipe_drain;
+use crate::base::Level;
+use crate::base::Mode;
+use crate::base::paths::Paths;
+use crate::base::{clock, limit, procfs, signals};
+use crate::logger;
+use crate::options::Options;
+use crate::output::console_log::Voice;
+use crate::output::parent_notify::Outer;
+use crate::shutdown::End;
+use crate::shutdown::emergency_shell::Shell;
+use crate::sys::no_linger::impatiently;
+use crate::sys::socket::unix_name;
+use crate::sys::wait::Ended;
+use crate::sys::{Pid, inherit, process as maker, signal, wait};
+use groundstate_units::control::place;
+use groundstate_units::machine::event::Shutdown;
+use groundstate_units::spec::Exit;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::sys::stat::fstat;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
+
+/// Takes care of what runs until a signal asks for the end. `why`: there is no state to restore.
+pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
+    let mut voice = Voice::of(mode, None);
+    let text = "init has crashed and cannot restore its state: services keep running, \
+                but init does not supervise them any more";
+    let way = match mode {
+        Mode::Machine | Mode::Container => "SIGTERM, SIGINT and SIGPWR end everything",
+        Mode::Supervisor => "SIGTERM ends init alone",
+    };
+    voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {why}"));
+    let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
+    voice.flush();
+    let mut drain = Drain::of_the_rest(refuse_requests(options));
+    let how = reap_until_asked(mode, &mut shell, &mut drain);
+    End::new(how, mode, Outer::at(None), None, None)
+}
+
+/// Closes the control socket and its connections: clients fail at once instead of waiting for an answer.
+/// Gives the notify socket, which must be read: a service waits in sendmsg(2) while its queue is full.
+fn refuse_requests(options: &Options) -> Option<OwnedFd> {
+    let (paths, _) = Paths::find(&options.paths);
+    let dir = paths.runtime_dir?;
+    let control = place::control_socket(&dir);
+    let is_control = |socket: BorrowedFd<'_>| {
+        unix_name(socket).is_some_and(|name| name.path() == Some(Path::new(&control)))
+    };
+    let closed = inherit::take_sockets(usize::MAX, is_control);
+    impatiently(|| drop(closed));
+    inherit::take_socket_at(&format!("{dir}/notify.sock"))
+}
+
+/// Signals are blocked first: those that PID 1 neither blocks nor handles, the kernel discards.
+fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>, drain: &mut Drain) -> Shutdown {
+    let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
+    loop {
+        while let Ok(Some(ended)) = wait::reap_any() {
+            shell.iter_mut().for_each(|shell| shell.reaped(ended));
+            drain.reaped(ended);
+        }
+        let is_settled = drain.turn() & shell.as_mut().is_none_or(Shell::turn);
+        let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
+        match awaited.next(until) {
+            Ok(signal) => {
+                if let Some(how) = signals::end_by(signal, mode) {
+                    return how;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Not to spin.
+            Err(_) => clock::pause(Duration::from_millis(100)),
+        }
+    }
+}
+
+// Reads and discards what services write while init is a caretaker. A child of
+// init's does it, with a copy of each read end that no logger has open. Without a reader a service
+// would block on a full pipe, or die of SIGPIPE; and block on a full notify socket.
+//
+// The read ends lie in the stash of an earlier image ([`crate::logger`]), or in the descriptor table.
+
+const KILL: u8 = 9;
+/// Bytes that are read at a time.
+const PORTION: usize = 16 * 1024;
+
+/// All read ends, and the child that empties them.
+pub(crate) struct Drain {
+    /// By inode.
+    ends: BTreeMap<u64, OwnedFd>,
+    /// They hold the same read ends, and those for which the table had no room.
+    _stashes: Vec<OwnedFd>,
+    notify: Option<OwnedFd>,
+    pid: Option<Pid>,
+    /// No process has a write end any more.
+    is_over: bool,
+    /// Loggers and other helpers of earlier images.
+    helpers: BTreeSet<i32>,
+}
+
+impl Drain {
+    /// With the read ends of earlier images, and their notify socket. [`Drain::turn`] starts it.
+    pub(crate) fn of_the_rest(notify: Option<OwnedFd>) -> Drain {
+        let children = procfs::children().into_iter();
+        let helpers = children.filter(|pid| procfs::runs_this_program(Pid::from_raw(*pid)));
+        let (helpers, mut ends) = (helpers.collect(), BTreeMap::new());
+        let in_table = in_table();
+        let mut add = |end: OwnedFd| {
+            if let Ok(found) = fstat(&end) {
+                ends.entry(found.st_ino).or_insert(end);
+            }
+        };
+        let stashes = inherit::take_sockets(usize::MAX, may_be_a_stash);
+        for stash in &stashes {
+            // An error: the table has no room for more copies.
+            let _ = logger::look_into(stash.as_fd(), |all| {
+                all.into_iter().for_each(|end| add(end.fd.into_inner()));
+                true
+            });
+        }
+        let own = in_table.into_iter().filter_map(|number| inherit::take(number).ok());
+        own.filter(|fd| is_read_end(fd.as_fd())).for_each(add);
+        Drain { ends, _stashes: stashes, notify, pid: None, is_over: false, helpers }
+    }
+
+    /// Starts the child where there is none. False: it could not be started, and is to be tried again.
+    pub(crate) fn turn(&mut self) -> bool {
+        if self.pid.is_none() && !self.is_over {
+            let read: BTreeSet<u64> = self.helpers.iter().flat_map(|pid| pipes_of(*pid)).collect();
+            let unread = self.ends.iter().filter(|(inode, _)| !read.contains(inode));
+            let unread: Vec<BorrowedFd<'_>> = unread.map(|(_, end)| end.as_fd()).collect();
+            let notify = self.notify.as_ref().map(AsFd::as_fd);
+            self.is_over = unread.is_empty() && notify.is_none();
+            if !self.is_over {
+                let kept: Vec<BorrowedFd<'_>> = unread.iter().copied().chain(notify).collect();
+                self.pid = maker::fork(&kept, || empty(unread, notify)).ok();
+            }
+        }
+        self.pid.is_some() || self.is_over
+    }
+
+    /// A child was reaped.
+    pub(crate) fn reaped(&mut self, ended: Ended) {
+        if self.pid.take_if(|of| *of == ended.pid).is_some() {
+            self.is_over |= ended.exit == Exit::Code(0);
+        } else if self.helpers.remove(&ended.pid.as_raw()) {
+            // The pipes that this helper read have no reader any more.
+            self.is_over = false;
+            if let Some(pid) = self.pid {
+                // It has ended already, or is started again when it is reaped.
+                let _ = wait::kill_made(pid, KILL);
+            }
+        }
+    }
+}
+
+/// In the child: until no process has a write end any more.
+fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
+    let _ = maker::die_with_parent(KILL);
+    let _ = maker::set_name(c"init: drains");
+    while !open.is_empty() || notify.is_some() {
+        let all = open.iter().copied().chain(notify);
+        let mut asked: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut asked, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return 1,
+        }
+        let mut told = asked.iter().map(|asked| asked.revents().unwrap_or(PollFlags::empty()));
+        open.retain(|fd| told.next().is_none_or(|told| told.is_empty() || has_more(*fd)));
+        if let (Some(notify), Some(told)) = (notify, told.next())
+            && !told.is_empty()
+        {
+            // A datagram of no bytes is read like any other.
+            let _ = nix::unistd::read(notify, &mut [0]);
+        }
+    }
+    0
+}
+
+/// Takes a portion. False: the pipe is empty and no process has the write end.
+fn has_more(pipe: BorrowedFd<'_>) -> bool {
+    let mut bytes = [0u8; PORTION];
+    match nix::unistd::read(pipe, &mut bytes) {
+        Ok(0) => false,
+        Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => true,
+        Err(_) => false,
+    }
+}
+
+/// The inode of what stands behind a descriptor in /proc, where that is a pipe. Opens nothing.
+fn pipe_at(path: &str) -> Option<u64> {
+    let link = fs::read_link(path).ok()?;
+    link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Pipes this process has open.
+fn pipes_of(pid: i32) -> Vec<u64> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
+}
+
+/// Numbers of pipes in the table of this process.
+fn in_table() -> Vec<RawFd> {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let pipes = paths.filter(|path| path.to_str().and_then(pipe_at).is_some());
+    pipes.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
+}
+
+/// The flags that the logger sets on a read end.
+fn is_read_end(fd: BorrowedFd<'_>) -> bool {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    flags.is_ok_and(|flags| {
+        flags & OFlag::O_ACCMODE == OFlag::O_RDONLY
+            && flags.contains(OFlag::O_NONBLOCK)
+            && !flags.contains(OFlag::O_PATH)
+    })
+}
+
+/// One of a pair that init has made itself: no other process has put anything in.
+fn may_be_a_stash(socket: BorrowedFd<'_>) -> bool {
+    let own = nix::unistd::getpid().as_raw();
+    getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::SeqPacket)
+        && getsockopt(&socket, sockopt::PeerCredentials).is_ok_and(|peer| peer.pid() == own)
+}

@@ -6,22 +6,18 @@
 //! has a budget a turn, and what is left over is taken in the next without waiting.
 
 pub(crate) mod dispatch;
-pub(crate) mod signals;
 
-use crate::base::clock;
+use crate::base::Level;
+use crate::base::Mode;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
-use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
-use crate::base::token::{self, Tokens};
+use crate::base::token::Tokens;
+use crate::base::{clock, limit, token};
 use crate::control::Control;
-use crate::fd;
 use crate::loader::Loader;
-use crate::logger;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
@@ -35,18 +31,21 @@ use crate::restore::records::Order;
 use crate::service::effects::Effects;
 use crate::service::reaper::Reaped;
 use crate::service::run_table::Runs;
+use crate::shutdown::Ending;
 use crate::shutdown::watchdog::Watch;
-use crate::shutdown::{self, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::Watched;
+use crate::sys::fault::FAULTS;
 use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Lineage;
+use crate::{fd, logger, shutdown};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::Event;
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
 use groundstate_units::text::time::Time;
+use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -370,5 +369,52 @@ impl Init {
         memory::give_back();
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
+    }
+}
+
+// Carries out what signals ask for.
+
+impl Init {
+    /// What a signal asks for.
+    pub(crate) fn obey(&mut self, asked: Asked) {
+        // Before any settings are there, the defaults hold.
+        let key = asked.key(&self.machine.generation().settings.reactions);
+        if let Some((key, reaction)) = key.filter(|_| self.mode == Mode::Machine) {
+            let reaction = reaction.clone();
+            return self.react(asked, key, reaction);
+        }
+        match (asked, asked.end(self.mode)) {
+            (Asked::Reload, _) => self.reload_by_signal(),
+            (Asked::Sockets, _) => self.make_sockets(),
+            (Asked::Noted(number), _) => {
+                let (level, what) = match FAULTS.contains(&number) {
+                    true => (Level::Warning, "somebody sent it, it is no fault of init's: "),
+                    false => (Level::Debug, ""),
+                };
+                self.say(level, format_args!("signal {number}: {what}nothing to do"));
+            }
+            (Asked::Interrupt, Some(how)) => self.interrupted(how),
+            (_, Some(how)) => self.shut_down(how),
+            (_, None) => {}
+        }
+    }
+
+    fn react(&mut self, asked: Asked, key: &str, reaction: Reaction) {
+        let hastens = asked == Asked::Interrupt && self.ending.is_under_way();
+        match reaction {
+            Reaction::Nothing => {
+                self.say(Level::Info, format_args!("{key}: nothing is to be done"));
+            }
+            // Whatever it was to do before.
+            Reaction::End(_) | Reaction::Goal(_) if hastens => self.interrupted(Shutdown::Reboot),
+            Reaction::End(how) => self.shut_down(how),
+            Reaction::Goal(goal) => {
+                self.say(Level::Info, format_args!("{key}: the goal is to be {goal}"));
+                let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
+                if let Err(refusal) = self.wish(wish) {
+                    self.say(Level::Error, format_args!("{key}: {}", refusal.message));
+                }
+            }
+        }
     }
 }

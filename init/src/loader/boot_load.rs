@@ -2,14 +2,14 @@
 //! there is nothing to fall back on. What the others do is in the parent module.
 
 use super::child::Errand;
-use super::progress::LeftOut;
+use super::failed_load::LeftOut;
 use super::transfer::Parcel;
 use super::{Purpose, send};
+use crate::base::Level;
+use crate::base::Mode;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::paths::Paths;
 use crate::event_loop::Init;
 use crate::sys::Pid;

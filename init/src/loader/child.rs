@@ -2,10 +2,10 @@
 //! alone in its process and may block, fail or be killed; nothing here runs in PID 1.
 
 use super::disk::Disk;
-use super::progress::{LeftOut, Progress};
+use super::failed_load::{LeftOut, Progress};
 use super::source_put;
 use super::transfer::Delivery;
-use crate::base::mode::Mode;
+use crate::base::Mode;
 use crate::base::paths::Paths;
 use crate::loader::identity;
 use groundstate_units::control::place;

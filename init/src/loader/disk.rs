@@ -1,7 +1,7 @@
 //! The file system as the loader reads it. In the loader child alone: a disk may hang.
 //! Which files are let in is decided in `groundstate_units`.
 
-use super::progress::Progress;
+use super::failed_load::Progress;
 use crate::base::{limit, mount_table};
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;

@@ -2,7 +2,7 @@
 //! validated beside the generation in force, kept for a restart, and handed over.
 
 use super::disk::Disk;
-use super::progress::Progress;
+use super::failed_load::Progress;
 use super::transfer::read_memory;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::source_set::SourceSet;

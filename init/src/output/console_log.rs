@@ -4,8 +4,8 @@
 //! stderr; to a file through [`crate::output::console_log`]. What units print is the logger's and never
 //! comes through here.
 
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::mount_table::Ground;
 use crate::base::{clock, limit, mount_table};
 use crate::output::oom_score;

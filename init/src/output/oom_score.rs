@@ -7,7 +7,7 @@
 //! before it is in a cgroup that may run out of memory: nobody there could be killed (see [`crate::spawn`],
 //! [`crate::sys::child`]). Where init may not, all stay as they are. Helpers take the lowest in any case ([`sink`]).
 
-use crate::base::mode::Mode;
+use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
 use crate::sys::schedule;
 use std::io;

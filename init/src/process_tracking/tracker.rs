@@ -1,20 +1,20 @@
 //! The table of runs and their processes.
 //!
-//! Cost, with cgroups: a start makes a directory (20 µs; [`super::preallocated`] for units that wait) and opens it; an end removes it (19 µs),
+//! Cost, with cgroups: a start makes a directory (20 µs; [`super::tracker`] for units that wait) and opens it; an end removes it (19 µs),
 //! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
 //! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
 
 use super::cgroup_root::Hierarchy;
 use super::controller::Wish;
 use super::group;
-use super::preallocated::Ahead;
 use super::process_tree::Family;
 use crate::base::{limit, procfs};
-use crate::process_tracking::place::Place;
+use crate::process_tracking::Place;
 use crate::state::table::Table;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use nix::sys::inotify::{InitFlags, Inotify, WatchDescriptor};
+use groundstate_units::text::name::Name;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -472,7 +472,7 @@ impl Tracker {
         self.watches.clear();
         self.memory_watches.clear();
         self.leftovers.clear();
-        self.ahead = super::preallocated::Ahead::default();
+        self.ahead = Ahead::default();
         for (_, tracked) in self.runs.iter_mut() {
             (tracked.cgroup, tracked.entered, tracked.counts_memory) = (None, false, false);
         }
@@ -482,5 +482,165 @@ impl Tracker {
             self.has_begun(run, Pid::from_raw(pid));
         }
         self.look_again = true;
+    }
+}
+
+// What the kernel tells of cgroups by inotify(7): that one has emptied, that it has killed in
+// one for want of memory. All watches are behind one descriptor.
+
+impl Tracker {
+    pub(super) fn watch(&mut self, run: RunId) {
+        let Some(name) = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()) else {
+            return;
+        };
+        self.watch_cgroup(&name);
+    }
+
+    pub(super) fn watch_cgroup(&mut self, name: &str) {
+        if self.watches.values().any(|watched| **watched == *name) {
+            return;
+        }
+        let (Some(hierarchy), Some(inotify)) = (&self.hierarchy, &self.inotify) else {
+            self.look_again = true;
+            return;
+        };
+        let path = format!("{}/{name}/cgroup.events", hierarchy.path);
+        match inotify.add_watch(path.as_str(), AddWatchFlags::IN_MODIFY) {
+            Ok(watch) => {
+                self.watches.insert(watch, name.into());
+            }
+            // Too many watches: asked again after each round of reaping.
+            Err(_) => self.look_again = true,
+        }
+    }
+
+    pub(super) fn unwatch(&mut self, name: &str) {
+        let found = self.watches.iter().find(|(_, watched)| ***watched == *name).map(|(w, _)| *w);
+        if let (Some(watch), Some(inotify)) = (found, &self.inotify) {
+            let _ = inotify.rm_watch(watch);
+            self.watches.remove(&watch);
+        }
+    }
+
+    /// [`Tracker::emptied`] is to be asked again although the poll has nothing to say.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// [`Tracker::emptied`] or [`Tracker::short_of_memory`] may have something to tell.
+    pub(crate) fn may_have_news(&self) -> bool {
+        let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
+        let is_behind = self.more || self.look_again || !self.short.is_empty();
+        watches || is_behind || self.hierarchy.is_none()
+    }
+
+    /// Somebody waits for a cgroup to empty that can not be watched: it is to be looked at from time to
+    /// time. Where there are no cgroups each end is told of.
+    pub(crate) fn has_to_look(&self) -> bool {
+        self.look_again && self.hierarchy.is_some()
+    }
+
+    /// The cgroups of which something was told: of those that somebody waits for by their names,
+    /// of the others in [`Tracker::short`]. Never waits.
+    pub(super) fn heard(&mut self) -> BTreeSet<Box<str>> {
+        let mut touched = BTreeSet::new();
+        let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
+        let inotify = self.inotify.as_ref().filter(|_| watches);
+        self.more = inotify.is_some();
+        for _ in 0..limit::WATCHES_READ_A_TURN {
+            let Some(Ok(events)) = inotify.map(Inotify::read_events) else {
+                self.more = false;
+                break;
+            };
+            for event in events {
+                if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                    self.look_again = true;
+                }
+                touched.extend(self.watches.get(&event.wd).cloned());
+                self.short.extend(self.memory_watches.get(&event.wd).copied());
+                if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                    self.memory_watches.remove(&event.wd);
+                    self.watches.remove(&event.wd);
+                }
+            }
+        }
+        touched
+    }
+}
+
+// Cgroups made ahead: for units that wait for others, in moments in which init has nothing
+// else to do. What a start needs then is there, and a chain of units is that much quicker. Each
+// is made for one unit and used by one run of it; who waits no longer loses it.
+
+/// Those that are there, and for whom there are to be some.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Ahead {
+    wanted: BTreeSet<Name>,
+    made: BTreeMap<Name, u64>,
+    /// Whose run has which of them now.
+    taken: BTreeMap<u64, RunId>,
+    last: u64,
+}
+
+impl Tracker {
+    /// The unit waits for others: it will want a cgroup.
+    pub(crate) fn announce(&mut self, unit: &Name) {
+        if self.hierarchy.is_some() && !self.ahead.made.contains_key(unit) {
+            self.ahead.wanted.insert(unit.clone());
+        }
+    }
+
+    /// It does not wait any more, and was not started.
+    pub(crate) fn withdraw(&mut self, unit: &Name) {
+        self.ahead.wanted.remove(unit);
+        if let (Some(number), Some(hierarchy)) = (self.ahead.made.remove(unit), &self.hierarchy) {
+            // Nobody was ever put into it.
+            group::remove_leaf(hierarchy.as_fd(), &group::name_ahead(unit.as_str(), number));
+        }
+    }
+
+    /// There is something to do in an idle moment.
+    pub(crate) fn has_work_ahead(&self) -> bool {
+        !self.ahead.wanted.is_empty() && self.ahead.made.len() < limit::CGROUPS_AHEAD
+    }
+
+    /// Makes one.
+    pub(crate) fn work_ahead(&mut self) {
+        let (Some(hierarchy), Some(unit)) = (&self.hierarchy, self.ahead.wanted.pop_first()) else {
+            return;
+        };
+        let number = self.ahead.last.saturating_add(1);
+        let name = group::name_ahead(unit.as_str(), number);
+        // Opened once, for that is dearer the first time. What can not be made is made, and told
+        // of, when it is needed.
+        if group::make(hierarchy.as_fd(), &name).is_ok()
+            && group::open(hierarchy.as_fd(), &name).is_ok()
+        {
+            self.ahead.last = number;
+            self.ahead.made.insert(unit, number);
+        }
+    }
+
+    /// The one that was made for this unit, for this run of it.
+    pub(super) fn take_ahead(&mut self, unit: &str, run: RunId) -> Option<Box<str>> {
+        self.ahead.wanted.remove(unit);
+        let number = self.ahead.made.remove(unit)?;
+        self.ahead.taken.insert(number, run);
+        Some(group::name_ahead(unit, number).into_boxed_str())
+    }
+
+    /// The run the name of a cgroup speaks of.
+    pub(super) fn run_of(&self, name: &str) -> Option<RunId> {
+        match group::number_of(name)? {
+            group::Number::Run(run) => Some(run),
+            group::Number::Ahead(number) => self.ahead.taken.get(&number).copied(),
+        }
+    }
+
+    /// No run has this cgroup any more.
+    pub(super) fn give_up(&mut self, name: &str) {
+        if let Some(group::Number::Ahead(number)) = group::number_of(name) {
+            self.ahead.taken.remove(&number);
+        }
     }
 }

@@ -4,13 +4,13 @@
 use super::monitor::exit_words;
 use super::run_table::{Main, ReadyPipe, Started};
 use super::sequence::{Deed, Part, Procedure};
+use crate::base::Level;
 use crate::base::limit;
-use crate::base::log_level::Level;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
 use crate::logger;
+use crate::process_tracking::Place;
 use crate::process_tracking::Wish;
-use crate::process_tracking::place::Place;
 use crate::spawn::{Child, Prepared, Request, Verdict};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};

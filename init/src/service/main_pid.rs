@@ -4,7 +4,7 @@
 
 use super::run_table::Main;
 use super::sequence::{Deed, Whom};
-use crate::base::log_level::Level;
+use crate::base::Level;
 use crate::base::procfs;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;

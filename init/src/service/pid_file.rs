@@ -8,7 +8,7 @@
 use super::main_pid::KILL;
 use super::run_table::{Main, Search};
 use super::sequence::{Deed, Part, Procedure};
-use crate::base::log_level::Level;
+use crate::base::Level;
 use crate::base::mount_table::{Mount, open_on};
 use crate::base::{limit, mount_table};
 use crate::event_loop::Init;

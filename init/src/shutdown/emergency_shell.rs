@@ -5,10 +5,10 @@
 //! sulogin(8) asks for root's password. Without it there is no shell, unless the kernel's command line
 //! has `groundstate.shell=open`: whoever sits at the console is not root for sitting there.
 
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::event_loop::Init;
 use crate::shutdown;
 use crate::sys::wait::Ended;

@@ -3,7 +3,7 @@
 //! `/run/initramfs/shutdown` that knows how to take apart what it had put together; this program
 //! once more, when it crashes after all units are down.
 
-use crate::base::mode::Mode;
+use crate::base::Mode;
 use crate::base::reexec;
 use crate::base::{clock, limit};
 use crate::event_loop::Init;

@@ -10,10 +10,10 @@ pub(crate) mod final_exec;
 pub(crate) mod unmount;
 pub(crate) mod watchdog;
 
+use crate::base::Level;
+use crate::base::Mode;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::{clock, limit, procfs};
 use crate::event_loop::Init;
 use crate::output::console_log;

@@ -4,9 +4,9 @@
 //!
 //! Only where `watchdog: TIME` of the settings asks for it, and on a machine.
 
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::event_loop::Init;
 use crate::sys::{device, inherit};
 use groundstate_units::text::time::Time;

@@ -5,7 +5,7 @@ use super::command_builder::Draft;
 use super::descriptor::Stream;
 use super::directory;
 use super::environment::Passed;
-use crate::process_tracking::place::Place;
+use crate::process_tracking::Place;
 use crate::sys::Pid;
 use crate::sys::child::{Limit, Orders, Step, WITHOUT_INTERPRETER};
 use groundstate_units::machine::event::{ExecFailure, Stage};

@@ -3,7 +3,7 @@
 use super::exec_result::{Ground, Report};
 use super::request::Said;
 use super::request::{Prepared, Work};
-use crate::process_tracking::place::Place;
+use crate::process_tracking::Place;
 use crate::state::carried::KeptFd;
 use crate::sys::child::Frame;
 use crate::sys::child::Step;

@@ -5,8 +5,8 @@
 //! Which places are free, and when one is again, is the machine's.
 
 use super::listening::Listening;
+use crate::base::Level;
 use crate::base::limit;
-use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::state::carried::KeptFd;

@@ -3,8 +3,8 @@
 
 use super::connection::Counts;
 use super::{Subject, open};
+use crate::base::Level;
 use crate::base::limit;
-use crate::base::log_level::Level;
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::state::carried;

@@ -4,9 +4,9 @@
 
 use super::open::{self, Broken};
 use super::{Subject, listening::Listening};
+use crate::base::Level;
 use crate::base::clock;
 use crate::base::limit;
-use crate::base::log_level::Level;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
 use crate::fd::Foreign;

@@ -3,10 +3,10 @@
 use super::message::{Alarm, By, Order, Report};
 use super::watcher_process::{Lookout, Post};
 use super::{Subject, Triggers};
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::clock;
 use crate::base::limit;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::retry::ask_again;
 use crate::event_loop::Init;
 use crate::sys::Pid;

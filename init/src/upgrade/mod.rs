@@ -4,7 +4,7 @@
 //! its descriptor over, and becomes it, with a copy of the whole state to read and nothing to do
 //! (`--check-resume`). What can not read the state, or falls over, is refused, and nothing has
 //! changed. Then the state is written anew, signals are held back, and init itself becomes it
-//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::restore::from_records`];
+//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::restore`];
 //! in another root: [`crate::upgrade::switch_root`].
 //!
 //! Also here: what a crash needs, beforehand. The state is kept ([`crate::journal::keeper`]), and
@@ -13,8 +13,8 @@
 pub(crate) mod images;
 pub(crate) mod switch_root;
 
+use crate::base::Level;
 use crate::base::limit;
-use crate::base::log_level::Level;
 use crate::base::reexec::{arguments, arguments_in, environment};
 use crate::control::handlers::{Answered, failed};
 use crate::event_loop::Init;

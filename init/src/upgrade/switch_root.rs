@@ -6,9 +6,9 @@
 //! First all of it is rehearsed by the child that tries the binary, in mounts of its own: what can
 //! not be entered is refused, and nothing has changed.
 
+use crate::base::Level;
+use crate::base::Mode;
 use crate::base::kernel_cmdline::KernelLine;
-use crate::base::log_level::Level;
-use crate::base::mode::Mode;
 use crate::base::{limit, mount_table};
 use crate::control::handlers::{Answered, stopping};
 use crate::event_loop::Init;
