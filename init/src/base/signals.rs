@@ -3,15 +3,14 @@
 
 use crate::base::Mode;
 use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::sys::fault::FAULTS;
 use crate::sys::signal::{self, LAST};
 use crate::sys::signal_pipe::{self, Bell};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::unit::reaction::{Reaction, Reactions};
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
 const RTMIN: i32 = 34;
@@ -144,8 +143,7 @@ impl Signals {
     ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
         let bell = ask_again(Bell::hang)?;
         let token = Token(token);
-        let mut source = SourceFd(&bell.descriptor().as_raw_fd());
-        registry.register(&mut source, token, Interest::READABLE)?;
+        token::watch(registry, bell.descriptor(), token.0)?;
         let deaf =
             |(number, _)| ask_again(|| bell.listen(number)).err().map(|error| (number, error));
         // A file that may grow no more says so to who writes: whoever limits that is not to end init.

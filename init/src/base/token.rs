@@ -1,7 +1,11 @@
 //! Tokens of the poll: connections, and what runs are watched by, come last.
 
-use mio::Token;
+use super::retry::ask_again;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Signals.
 pub(crate) const SIGNALS: usize = 0;
@@ -19,6 +23,26 @@ pub(crate) const LOADER: usize = 104;
 pub(crate) const CLIENTS: usize = 1 << 16;
 /// Reports of children and watched processes, from here on.
 pub(crate) const RUNS: usize = 1 << 24;
+
+/// The poll tells from now on when this can be read.
+pub(crate) fn watch(registry: &Registry, fd: impl AsFd, token: usize) -> io::Result<()> {
+    watch_for(registry, fd, token, Interest::READABLE)
+}
+
+/// The poll tells from now on when this can be read, and when it can be written.
+pub(crate) fn watch_both(registry: &Registry, fd: impl AsFd, token: usize) -> io::Result<()> {
+    watch_for(registry, fd, token, Interest::READABLE | Interest::WRITABLE)
+}
+
+fn watch_for(
+    registry: &Registry,
+    fd: impl AsFd,
+    token: usize,
+    interest: Interest,
+) -> io::Result<()> {
+    let number = fd.as_fd().as_raw_fd();
+    ask_again(|| registry.register(&mut SourceFd(&number), Token(token), interest))
+}
 
 /// Numbers for what is watched for runs: each used once until they come round.
 #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -33,13 +33,11 @@ use crate::upgrade::images::Lineage;
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
-use mio::unix::SourceFd;
-use mio::{Interest, Poll, Token};
+use mio::Poll;
 use nix::sys::socket::{Backlog, listen};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 impl Init {
     /// Only without memory, a poll or any descriptor there is no init.
@@ -147,17 +145,14 @@ impl Init {
 
     pub(crate) fn watch_tracker(&self) -> io::Result<()> {
         let Some(descriptor) = self.tracker.descriptor() else { return Ok(()) };
-        let source = descriptor.as_raw_fd();
-        let registry = self.poll.registry();
-        registry.register(&mut SourceFd(&source), Token(token::TRACKER), Interest::READABLE)
+        token::watch(self.poll.registry(), descriptor, token::TRACKER)
     }
 
     /// The sockets in the runtime directory, anew. Connections stay.
     pub(crate) fn make_sockets(&mut self) {
         let Some(dir) = self.paths.runtime_dir.clone() else {
-            let token = Token(token::NOTIFY);
             if self.notify.is_none() {
-                let bind = || Notify::bind_abstract(self.poll.registry(), token);
+                let bind = || Notify::bind_abstract(self.poll.registry());
                 self.notify = ask_again(bind).ok().map(Watched::from);
             }
             return;
@@ -173,11 +168,11 @@ impl Init {
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
         }
-        let (path, token) = (format!("{dir}/notify.sock"), Token(token::NOTIFY));
+        let path = format!("{dir}/notify.sock");
         let registry = self.poll.registry();
         let made = match &mut self.notify {
-            Some(notify) if notify.path() == path => notify.bind_anew(registry, token),
-            other => ask_again(|| Notify::bind(registry, token, &path))
+            Some(notify) if notify.path() == path => notify.bind_anew(registry),
+            other => ask_again(|| Notify::bind(registry, &path))
                 .map(|notify| *other = Some(notify.into())),
         };
         if let Err(error) = made {

@@ -16,7 +16,7 @@ pub(crate) mod transfer;
 use crate::base::Level;
 use crate::base::Mode;
 use crate::base::limit;
-use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::control::handlers::instances_of;
 use crate::event_loop::Init;
 use crate::output::oom_score;
@@ -39,7 +39,7 @@ use nix::sys::resource::Resource;
 pub(crate) use queue::{Asker, Purpose};
 use queue::{Queue, Rank};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use transfer::Origin;
 use transfer::{Delivery, Parcel};
@@ -395,12 +395,8 @@ impl Init {
     /// The logger has a new socket.
     pub(crate) fn watch_logger(&mut self) {
         let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
-        let source = socket.as_raw_fd();
-        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        let token = mio::Token(crate::base::token::LOGGER);
         // Unwatched, it is still told at each turn.
-        let mut source = mio::unix::SourceFd(&source);
-        let _ = ask_again(|| self.poll.registry().register(&mut source, token, interest));
+        let _ = token::watch_both(self.poll.registry(), socket, token::LOGGER);
     }
 
     /// A child was reaped that is no unit's.

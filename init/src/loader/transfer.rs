@@ -9,14 +9,13 @@ use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::unit::generation::Generation;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::Registry;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// What the loader brings.
@@ -74,8 +73,7 @@ impl Parcel {
         }
         let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let at = Token(token::LOADER);
-        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)?;
+        token::watch(registry, &from, token::LOADER)?;
         Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Wrapping::Pipe(to)))
     }
 
@@ -112,8 +110,7 @@ impl Parcel {
     /// The poll tells of a pipe.
     pub(crate) fn rewatch(&self, registry: &Registry) -> io::Result<()> {
         let Parcel::Pipe { from, .. } = self else { return Ok(()) };
-        let at = Token(token::LOADER);
-        registry.register(&mut SourceFd(&from.as_raw_fd()), at, Interest::READABLE)
+        token::watch(registry, &**from, token::LOADER)
     }
 }
 

@@ -11,12 +11,13 @@ use super::sinks::Room;
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
+use crate::base::token;
 use crate::sys;
 use groundstate_units::control::log_line::Prefix;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Log;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Poll, Token, Waker};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -120,8 +121,7 @@ impl Logger {
         settings: Settings,
     ) -> io::Result<Logger> {
         let poll = Poll::new()?;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut SourceFd(&orders.as_raw_fd()), ORDERS, both)?;
+        token::watch_both(poll.registry(), &orders, ORDERS.0)?;
         let mut clients = Clients::new(LISTENER, Readers::new(&settings.log_readers));
         if let Some(listener) = listener {
             clients.listen(poll.registry(), listener)?;
@@ -248,13 +248,12 @@ impl Logger {
         let number = self.next_pipe;
         self.next_pipe += 1;
         let unit = self.units.begin(&log);
-        let raw = fd.as_raw_fd();
         let stream = Stream::new(log.ready_grep, log.priority);
         self.by_run.insert(log.run, number);
         let (run, blocks, log) = (log.run, log.blocks, log.log);
+        let watched = token::watch(self.poll.registry(), &fd, number);
         self.pipes.insert(number, Pipe { run, unit, log, blocks, fd, stream, queued: false });
-        let registry = self.poll.registry();
-        if registry.register(&mut SourceFd(&raw), Token(number), Interest::READABLE).is_err() {
+        if watched.is_err() {
             // No memory for it in the kernel: read it as long as it gives something at least.
             self.may_read(number);
         }

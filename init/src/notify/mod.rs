@@ -8,6 +8,7 @@
 pub(crate) mod message;
 
 use crate::base::limit;
+use crate::base::token;
 use crate::fd;
 use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
@@ -16,8 +17,7 @@ use crate::sys::socket::Received;
 use crate::sys::{inbox, socket};
 use groundstate_units::text::time::Time;
 use message::{Statement, statements};
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::Registry;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, bind, setsockopt, socket as open_socket, sockopt,
@@ -65,13 +65,13 @@ pub(crate) struct Notify {
 impl Notify {
     /// Where nothing can be written: an abstract name that the kernel chooses (unix(7),
     /// autobind). Who may speak is decided by credentials there too.
-    pub(crate) fn bind_abstract(registry: &Registry, token: Token) -> io::Result<Notify> {
+    pub(crate) fn bind_abstract(registry: &Registry) -> io::Result<Notify> {
         let opened = Notify::open()?;
         bind(opened.as_raw_fd(), &UnixAddr::new_unnamed())?;
         let bound = socket::unix_name(&opened).ok_or(Errno::EADDRNOTAVAIL)?;
         let name = bound.as_abstract().and_then(|name| std::str::from_utf8(name).ok());
         let path = format!("@{}", name.ok_or(Errno::EADDRNOTAVAIL)?);
-        registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
+        token::watch(registry, &opened, token::NOTIFY)?;
         Ok(Notify::with(opened, path))
     }
 
@@ -85,11 +85,11 @@ impl Notify {
     }
 
     /// Binds `path`, replacing what is there.
-    pub(crate) fn bind(registry: &Registry, token: Token, path: &str) -> io::Result<Notify> {
-        Ok(Notify::with(Notify::bound(registry, token, path)?, path.to_string()))
+    pub(crate) fn bind(registry: &Registry, path: &str) -> io::Result<Notify> {
+        Ok(Notify::with(Notify::bound(registry, path)?, path.to_string()))
     }
 
-    fn bound(registry: &Registry, token: Token, path: &str) -> io::Result<OwnedFd> {
+    fn bound(registry: &Registry, path: &str) -> io::Result<OwnedFd> {
         let opened = Notify::open()?;
         let address = UnixAddr::new(path)?;
         match unlink(path) {
@@ -100,7 +100,7 @@ impl Notify {
         // Every uid may write: who may say what is decided by credentials.
         let everyone = Mode::from_bits_truncate(0o666);
         fchmodat(nix::fcntl::AT_FDCWD, path, everyone, FchmodatFlags::FollowSymlink)?;
-        registry.register(&mut SourceFd(&opened.as_raw_fd()), token, Interest::READABLE)?;
+        token::watch(registry, &opened, token::NOTIFY)?;
         Ok(opened)
     }
 
@@ -112,8 +112,8 @@ impl Notify {
 
     /// A new socket at the same path, which somebody may have removed or replaced. The one before
     /// stays until the next: who had found it sends a moment later, who is connected at any time.
-    pub(crate) fn bind_anew(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let fresh = Notify::bound(registry, token, &self.path)?;
+    pub(crate) fn bind_anew(&mut self, registry: &Registry) -> io::Result<()> {
+        let fresh = Notify::bound(registry, &self.path)?;
         self.read_ahead();
         let former = std::mem::replace(&mut *self.socket, fresh);
         impatiently(|| self.former = Some(former));
@@ -122,9 +122,9 @@ impl Notify {
     }
 
     /// The same socket in an init that has gone on as another image.
-    pub(crate) fn rewatch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         (self.ready, self.is_ours) = (true, true);
-        registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, Interest::READABLE)
+        token::watch(registry, &*self.socket, token::NOTIFY)
     }
 
     /// Where services send to.
@@ -318,7 +318,7 @@ mod tests {
     fn what_was_fetched_early_is_heard_first_and_in_order() {
         let poll = mio::Poll::new().unwrap();
         let path = std::env::temp_dir().join(format!("gs-notify-{}", std::process::id()));
-        let mut notify = Notify::bind(poll.registry(), Token(0), path.to_str().unwrap()).unwrap();
+        let mut notify = Notify::bind(poll.registry(), path.to_str().unwrap()).unwrap();
         let service = UnixDatagram::unbound().unwrap();
         let say = |text: &str| service.send_to(text.as_bytes(), &path).map(drop).unwrap();
         say("STATUS=a");

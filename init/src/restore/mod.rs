@@ -38,13 +38,12 @@ use crate::upgrade::images::{Begins, Crashed, Lineage, gives_way_to};
 use crate::upgrade::{PASSED, PASSED_ROOT, cannot};
 use crate::{boot, fd};
 use groundstate_units::control::answer::{Dropped, Told};
-use mio::unix::SourceFd;
-use mio::{Interest, Poll, Token};
+use mio::Poll;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
@@ -369,24 +368,21 @@ impl Init {
             control.rewatch(registry)?;
         }
         if let Some(notify) = &mut self.notify {
-            notify.rewatch(registry, Token(token::NOTIFY))?;
+            notify.rewatch(registry)?;
         }
         self.loader.rewatch(registry)?;
         self.triggers.rewatch(registry)?;
-        let watch = |fd: RawFd, token: usize| {
-            registry.register(&mut SourceFd(&fd), Token(token), Interest::READABLE)
-        };
         for (_, running) in self.runs.iter() {
             for started in &running.reports {
                 if let Some(pipe) = started.report.pipe() {
-                    watch(pipe.as_raw_fd(), started.token)?;
+                    token::watch(registry, pipe, started.token)?;
                 }
             }
             if let Some(ready) = &running.ready_pipe {
-                watch(ready.pipe.as_raw_fd(), ready.token)?;
+                token::watch(registry, &*ready.pipe, ready.token)?;
             }
             if let Some(Main::Other { pidfd, token, .. }) = &running.main {
-                watch(pidfd.as_raw_fd(), *token)?;
+                token::watch(registry, &**pidfd, *token)?;
             }
         }
         Ok(())

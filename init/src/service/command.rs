@@ -6,7 +6,7 @@ use super::run_table::{Main, ReadyPipe, Started};
 use super::sequence::{Deed, Part, Procedure};
 use crate::base::Level;
 use crate::base::limit;
-use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::logger;
 use crate::process_tracking::Place;
@@ -16,11 +16,9 @@ use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
 use groundstate_units::text::name::Name;
-use mio::Interest;
-use mio::unix::SourceFd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -196,9 +194,7 @@ impl Init {
         self.runs.watch(token.0, run);
         if let Some(pipe) = child.report.pipe() {
             // Without the poll the verdict comes with the exit.
-            let mut source = SourceFd(&pipe.as_raw_fd());
-            let registry = self.poll.registry();
-            let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
+            let _ = token::watch(self.poll.registry(), pipe, token.0);
         }
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
@@ -297,9 +293,7 @@ impl Init {
     pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
         let token = self.tokens.next();
-        let mut source = SourceFd(&read.as_raw_fd());
-        let registry = self.poll.registry();
-        ask_again(|| registry.register(&mut source, token, Interest::READABLE))?;
+        token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
         // Of an earlier line of the same start: what it says counts no more.
         if let Some(before) = running.ready_pipe.replace(ready) {

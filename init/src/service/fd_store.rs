@@ -3,6 +3,7 @@
 //! the table of PID 1 holds no more than a named number of them for all.
 
 use crate::base::limit;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::fd;
 use crate::fd::Foreign;
@@ -11,12 +12,10 @@ use crate::sys::no_linger::impatiently;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{FdStore, Keep};
 use groundstate_units::text::name::Name;
-use mio::Interest;
-use mio::unix::SourceFd;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// What those are called that say no name.
@@ -144,8 +143,7 @@ impl Init {
         if self.runs.store.ends.is_none() {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok()?;
             let token = self.tokens.next();
-            let source = &mut SourceFd(&epoll.0.as_raw_fd());
-            self.poll.registry().register(source, token, Interest::READABLE).ok()?;
+            token::watch(self.poll.registry(), &epoll.0, token.0).ok()?;
             self.runs.store.ends = Some(Ends { epoll, token: token.0 });
         }
         let number = self.runs.store.last.saturating_add(1);

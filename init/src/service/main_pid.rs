@@ -6,13 +6,11 @@ use super::run_table::Main;
 use super::sequence::{Deed, Whom};
 use crate::base::Level;
 use crate::base::procfs;
-use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::sys::{Pid, inherit, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
-use mio::Interest;
-use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
@@ -160,9 +158,7 @@ impl Init {
             None => Main::Child(pid),
             Some(pidfd) => {
                 // Where it can not be watched, its end is seen when it is reaped.
-                let mut source = SourceFd(&pidfd.as_raw_fd());
-                let registry = self.poll.registry();
-                let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
+                let _ = token::watch(self.poll.registry(), &pidfd, token.0);
                 Main::Other { pid, pidfd: pidfd.into(), token: token.0 }
             }
         });

@@ -5,6 +5,7 @@ use super::connection::Counts;
 use super::{Subject, open};
 use crate::base::Level;
 use crate::base::limit;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::state::carried;
@@ -17,7 +18,6 @@ use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Socket;
 use groundstate_units::trigger::flood::Flood;
 use mio::unix::SourceFd;
-use mio::{Interest, Token};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -145,12 +145,10 @@ impl Init {
             }
         }
         for index in 0..listening.fds.len() {
-            let Some(fd) = listening.fds.get(index).map(|fd| fd.as_fd().as_raw_fd()) else {
-                continue;
-            };
+            let Some(fd) = listening.fds.get(index) else { continue };
             let token = self.tokens.next().0;
             let registry = self.poll.registry();
-            let watched = registry.register(&mut SourceFd(&fd), Token(token), Interest::READABLE);
+            let watched = token::watch(registry, fd, token);
             if let Err(error) = watched {
                 let what = listening.socket.listen.get(index).map(ToString::to_string);
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);

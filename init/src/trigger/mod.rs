@@ -21,7 +21,7 @@ mod watch;
 mod watcher_client;
 mod watcher_process;
 
-use crate::base::limit;
+use crate::base::{limit, token};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use connection::Connection;
@@ -32,13 +32,12 @@ use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Trigger;
 use groundstate_units::unit::generation::Unit;
 use listening::Listening;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::Registry;
 use serde::{Deserialize, Serialize};
 use socket_open::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use watch::Watched;
 use watcher_process::{Lookout, Post};
 
@@ -150,23 +149,17 @@ impl Triggers {
             watched.look_again();
         }
         for (token, subject) in &self.by_token {
-            let (fd, interest) = match subject {
-                Subject::Opening(run) => {
-                    let opening = self.opening.get(run);
-                    (opening.map(Opening::descriptor), Interest::READABLE)
-                }
+            let (fd, lookout) = match subject {
+                Subject::Opening(run) => (self.opening.get(run).map(Opening::descriptor), None),
                 Subject::Listening(run) => {
-                    let listening = self.listening.get(run);
-                    (listening.and_then(|one| one.polled(*token)), Interest::READABLE)
+                    (self.listening.get(run).and_then(|one| one.polled(*token)), None)
                 }
                 Subject::Lookout(post) => {
-                    let lookout = self.lookouts.get(post).and_then(Lookout::descriptor);
-                    (lookout, Interest::READABLE | Interest::WRITABLE)
+                    (None, self.lookouts.get(post).and_then(Lookout::descriptor))
                 }
             };
-            if let Some(fd) = fd {
-                registry.register(&mut SourceFd(&fd.as_raw_fd()), Token(*token), interest)?;
-            }
+            fd.map_or(Ok(()), |fd| token::watch(registry, fd, *token))?;
+            lookout.map_or(Ok(()), |lookout| token::watch_both(registry, lookout, *token))?;
         }
         Ok(())
     }

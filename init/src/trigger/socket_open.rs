@@ -7,7 +7,7 @@ use super::{Subject, listening::Listening};
 use crate::base::Level;
 use crate::base::clock;
 use crate::base::limit;
-use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::state::carried::{self, KeptFd};
@@ -16,14 +16,12 @@ use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::spec::Ids;
 use groundstate_units::text::name::Name;
 use groundstate_units::trigger::Socket;
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -105,8 +103,7 @@ impl Init {
         };
         let registry = self.poll.registry();
         // Unwatched, the answer is taken with the child's end.
-        let (mut source, token) = (SourceFd(&opening.answers.as_raw_fd()), Token(opening.token));
-        let _ = ask_again(|| registry.register(&mut source, token, Interest::READABLE));
+        let _ = token::watch(registry, &*opening.answers, opening.token);
         self.triggers.by_token.insert(opening.token, Subject::Opening(run));
         self.triggers.opening.insert(run, opening);
     }

@@ -7,7 +7,7 @@ use crate::base::Level;
 use crate::base::Mode;
 use crate::base::clock;
 use crate::base::limit;
-use crate::base::retry::ask_again;
+use crate::base::token;
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use groundstate_units::machine::action::Note;
@@ -18,10 +18,7 @@ use groundstate_units::text::time::Time;
 use groundstate_units::trigger::flood::Flood;
 use groundstate_units::trigger::timer::{Due, History, micros};
 use groundstate_units::trigger::{Timer, Watch};
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsRawFd;
 
 /// What one of them waits for.
 #[derive(Serialize, Deserialize)]
@@ -148,11 +145,7 @@ impl Init {
         let (now, token) = (self.now, self.tokens.next().0);
         match self.triggers.start(post, now) {
             Ok(socket) => {
-                let both = Interest::READABLE | Interest::WRITABLE;
-                let source = socket.as_raw_fd();
-                let registry = self.poll.registry();
-                let watch = || registry.register(&mut SourceFd(&source), Token(token), both);
-                if ask_again(watch).is_err() {
+                if token::watch_both(self.poll.registry(), socket, token).is_err() {
                     // Nobody would hear it.
                     self.triggers.lookout(post).give_up();
                 }
