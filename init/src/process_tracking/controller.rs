@@ -13,15 +13,13 @@ use crate::sys::Pid;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Cgroup, OomPolicy, Particular};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat};
 use nix::unistd::{FchownatFlags, Gid, Uid, fchownat};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The cgroup of init itself, where others have to be rid of it.
 pub(super) const OWN: &str = "init";
@@ -215,9 +213,6 @@ pub(super) fn kills(parent: BorrowedFd<'_>, name: &str) -> u64 {
 
 // The disk that a path in /dev names, for limits of what is read and written there.
 
-/// Links that are followed on the way, as the kernel has it.
-const LINKS: usize = 40;
-
 /// The numbers of a disk in /dev. The path is not followed out of that file system, which is
 /// memory: PID 1 would wait for another one that is dead. EXDEV: it leads elsewhere.
 pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
@@ -226,7 +221,8 @@ pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
     let devices = open("/dev", flags | OFlag::O_DIRECTORY, Mode::empty())?;
     let within = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV;
     let found = match openat2(&devices, below, OpenHow::new().flags(flags).resolve(within)) {
-        Err(Errno::ENOSYS) => open_step_by_step(devices, below)?,
+        // Before Linux 5.6. Only root can make a link in /dev that leads elsewhere.
+        Err(Errno::ENOSYS) => open(path, flags, Mode::empty())?,
         found => found?,
     };
     let about = fstat(&found)?;
@@ -235,53 +231,6 @@ pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
         return Err(Errno::ENOTBLK.into());
     }
     Ok((libc::major(about.st_rdev), libc::minor(about.st_rdev)))
-}
-
-/// The same before Linux 5.6: neither above the directory nor into another mount.
-fn open_step_by_step(top: OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
-    let step = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mount = mount_of(&top);
-    let mut ahead: VecDeque<OsString> = path.split('/').map(OsString::from).collect();
-    let (mut above, mut here, mut links) = (Vec::new(), top, 0);
-    while let Some(name) = ahead.pop_front() {
-        match name.as_bytes() {
-            b"" | b"." => continue,
-            b".." => {
-                here = above.pop().ok_or(Errno::EXDEV)?;
-                continue;
-            }
-            _ => {}
-        }
-        let next = openat(&here, name.as_os_str(), step, Mode::empty())?;
-        if mount_of(&next) != mount {
-            return Err(Errno::EXDEV);
-        }
-        if kind(&next)? != SFlag::S_IFLNK {
-            above.push(std::mem::replace(&mut here, next));
-            continue;
-        }
-        links += 1;
-        if links > LINKS {
-            return Err(Errno::ELOOP);
-        }
-        let to = readlinkat(&here, name.as_os_str())?;
-        if to.as_bytes().starts_with(b"/") {
-            return Err(Errno::EXDEV);
-        }
-        let parts = to.as_bytes().split(|byte| *byte == b'/').rev();
-        parts.for_each(|part| ahead.push_front(OsStr::from_bytes(part).to_owned()));
-    }
-    Ok(here)
-}
-
-fn kind(file: &OwnedFd) -> Result<SFlag, Errno> {
-    Ok(SFlag::from_bits_truncate(fstat(file)?.st_mode) & SFlag::S_IFMT)
-}
-
-/// Which mount it is in, without a look at the file itself. None: there is no /proc.
-fn mount_of(file: &OwnedFd) -> Option<String> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("mnt_id:").map(str::to_string))
 }
 
 // What a new cgroup gets of what its unit wishes, and what the kernel tells of its memory.
@@ -473,46 +422,5 @@ mod tests {
         for elsewhere in ["/tmp/disk", "/dev/../tmp", "/dev/fd/0"] {
             assert_eq!(refused(elsewhere), Some(libc::EXDEV), "{elsewhere}");
         }
-    }
-
-    #[test]
-    fn step_by_step_it_is_what_the_kernel_finds_at_once() {
-        let top = std::env::temp_dir().join(format!("groundstate-disk.{}", std::process::id()));
-        std::fs::create_dir_all(top.join("by/id")).unwrap();
-        std::fs::write(top.join("disk"), "").unwrap();
-        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, top.join(at)).unwrap();
-        link("../../disk", "by/id/name");
-        link("by/../by/id", "short");
-        link("/etc/passwd", "out");
-        link("../..", "by/above");
-        link("round", "round");
-        link("/proc/self", "proc");
-        let opened = |at: &std::path::Path| {
-            open(at, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).unwrap()
-        };
-        let within = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV;
-        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(within);
-        for path in [
-            "disk",
-            "by/id/name",
-            "short/name",
-            "short/./name",
-            "out",
-            "by/above",
-            "round",
-            "proc",
-            "../x",
-            "by/../..",
-            "none",
-            "disk/x",
-            "by/id/../../disk",
-        ] {
-            let inode = |file: OwnedFd| fstat(&file).unwrap().st_ino;
-            let at_once = openat2(opened(&top), path, how).map(inode);
-            assert_eq!(open_step_by_step(opened(&top), path).map(inode), at_once, "{path}");
-        }
-        let other = open_step_by_step(opened(std::path::Path::new("/")), "proc/uptime");
-        assert_eq!(other.err(), Some(Errno::EXDEV));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

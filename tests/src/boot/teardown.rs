@@ -14,12 +14,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Open files PID 1 may have more at the end than after its boot …
+/// Open files PID 1 may have more at the end than after its boot.
 pub(crate) const SPARE_FILES: usize = 5;
-/// … and those of a lookout, where it was begun later than that: a path is watched when its unit is started.
-const OF_A_LOOKOUT: usize = 4;
-/// One of them.
-const EYES: &str = "memfd:groundstate-eyes";
 /// Starts that PID 1 need not have heard of yet, each with a pipe: while units are started without end, and who is
 /// started waits for a processor, there always are some.
 const STARTS_UNDER_WAY: usize = 16;
@@ -37,28 +33,21 @@ const RECOVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct Baseline {
     files: usize,
-    has_lookout: bool,
     memory: u64,
 }
 
 impl Default for Baseline {
     /// Nothing is known, so nothing is too much.
     fn default() -> Baseline {
-        Baseline { files: usize::MAX, has_lookout: true, memory: u64::MAX }
+        Baseline { files: usize::MAX, memory: u64::MAX }
     }
 }
 
 impl Baseline {
     /// Of this process, now.
     pub fn of(process: Process) -> Baseline {
-        let files = process.files();
-        let has_lookout = has_lookout(&files);
-        Baseline { files: files.len(), has_lookout, memory: process.memory() }
+        Baseline { files: process.files().len(), memory: process.memory() }
     }
-}
-
-fn has_lookout(files: &BTreeMap<i32, String>) -> bool {
-    files.values().any(|file| file.contains(EYES))
 }
 
 impl Init {
@@ -127,8 +116,6 @@ impl Init {
     pub(crate) fn check_files(&self, spare: usize) {
         let files = || self.first.files();
         assert!(!files().is_empty(), "its open files can not be looked at");
-        let is_late = has_lookout(&files()) && !self.baseline.has_lookout;
-        let spare = spare + if is_late { OF_A_LOOKOUT } else { 0 };
         let most = self.baseline.files.saturating_add(spare);
         let close = within(SOON, || (files().len() <= most).then_some(()));
         assert!(close.is_some(), "{} files, at most {most}: {:?}", files().len(), files());
