@@ -2,9 +2,7 @@
 //! container's, a supervisor), and on a machine what nobody else can have done yet.
 //!
 //! Nothing here is fatal. What fails is said and gone on without. Files of the root
-//! file system are read by a child ([`identity`]), never by PID 1.
-
-pub(crate) mod start;
+//! file system are read by a child ([`crate::loader::identity`]), never by PID 1.
 
 use crate::base::Level;
 use crate::base::Mode;

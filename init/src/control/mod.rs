@@ -5,10 +5,9 @@
 
 pub(crate) mod client;
 pub(crate) mod handlers;
-mod queries;
+pub(crate) mod queries;
 mod scheduler;
-mod source;
-mod stream;
+pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 
@@ -55,10 +54,10 @@ pub(crate) struct Control {
     next: usize,
     /// Of those that are not root, who was served last.
     #[serde(skip)]
-    served: usize,
+    pub(crate) served: usize,
     /// Not all who follow the events were sent the last ones.
     #[serde(skip)]
-    owes_events: bool,
+    pub(crate) owes_events: bool,
     /// And what that took is not given back.
     #[serde(skip)]
     much_was_unread: bool,

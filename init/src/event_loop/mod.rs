@@ -5,24 +5,30 @@
 //! machine; each action carried out; then what there is to say is sent. Every source
 //! has a budget a turn, and what is left over is taken in the next without waiting.
 
-pub(crate) mod dispatch;
+mod commit;
+mod control;
+mod dispatch;
+mod loader;
+mod resume;
+mod service;
+mod shutdown;
+mod start;
+mod trigger;
+mod upgrade;
 
-use crate::base::Level;
-use crate::base::Mode;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
-use crate::base::token::Tokens;
-use crate::base::{clock, limit, token};
+use crate::base::token::{self, Tokens};
+use crate::base::{Level, Mode, clock, limit};
 use crate::control::Control;
 use crate::loader::Loader;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log;
-use crate::output::console_log::Voice;
+use crate::output::console_log::{self, Voice};
 use crate::output::event_log::History;
 use crate::output::parent_notify::Outer;
 use crate::output::recorder::Record;
@@ -31,8 +37,8 @@ use crate::restore::records::Order;
 use crate::service::effects::Effects;
 use crate::service::reaper::Reaped;
 use crate::service::run_table::Runs;
-use crate::shutdown::Ending;
 use crate::shutdown::watchdog::Watch;
+use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::Watched;
 use crate::sys::fault::FAULTS;
@@ -40,7 +46,7 @@ use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Lineage;
-use crate::{fd, logger, shutdown};
+use crate::{fd, logger};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
@@ -136,7 +142,7 @@ impl Init {
     }
 
     /// Until the end.
-    pub(crate) fn run(mut self) -> shutdown::End {
+    pub(crate) fn run(mut self) -> End {
         fd::begin();
         console_log::begin();
         let mut events = Events::with_capacity(256);

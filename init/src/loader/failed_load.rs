@@ -1,13 +1,9 @@
 //! A load that fails or takes too long: the files that caused it are left out of the next try;
 //! a load by an unprivileged user gives way to root's; a slow source waits before it is loaded again.
 
-use super::queue::Rank;
 use super::transfer::Parcel;
-use super::{Purpose, Working};
-use crate::base::Level;
 use crate::base::limit;
-use crate::event_loop::Init;
-use crate::sys::{Pid, wait};
+use crate::sys::Pid;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
@@ -25,19 +21,19 @@ const ALARM: u8 = 14;
 
 /// Sources that took too long to load. The settings name all sources, so there are few.
 #[derive(Default)]
-pub(super) struct SlowSources(BTreeMap<Name, (Time, Duration)>);
+pub(crate) struct SlowSources(BTreeMap<Name, (Time, Duration)>);
 
 impl SlowSources {
     /// Its last load is done.
-    pub(super) fn forget(&mut self, source: &Name) {
+    pub(crate) fn forget(&mut self, source: &Name) {
         self.0.remove(source);
     }
 
-    fn until(&self, source: &Name) -> Option<Time> {
+    pub(crate) fn until(&self, source: &Name) -> Option<Time> {
         self.0.get(source).map(|(until, _)| *until)
     }
 
-    fn add(&mut self, source: &Name, now: Time) {
+    pub(crate) fn add(&mut self, source: &Name, now: Time) {
         let before = self.0.get(source).map(|(_, pause)| pause.saturating_mul(2));
         let pause = before.unwrap_or(limit::SOURCE_PAUSE).min(limit::SOURCE_PAUSE_LONGEST);
         self.0.insert(source.clone(), (now.after(pause), pause));
@@ -46,7 +42,7 @@ impl SlowSources {
 
 /// How a loader ended that brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Death {
+pub(crate) enum Death {
     /// No file was started or finished for too long.
     File,
     /// The whole load took longer than this.
@@ -56,7 +52,7 @@ enum Death {
 }
 
 impl Death {
-    fn of(exit: Exit, killed: bool, patience: Duration) -> Death {
+    pub(crate) fn of(exit: Exit, killed: bool, patience: Duration) -> Death {
         match exit {
             Exit::Signal { .. } if killed => Death::Load(patience),
             Exit::Signal { signal: ALARM, .. } => Death::File,
@@ -82,7 +78,7 @@ impl Death {
     }
 
     /// The message about the load.
-    fn of_load(&self, files: &[String]) -> String {
+    pub(crate) fn of_load(&self, files: &[String]) -> String {
         match (self, files.first()) {
             (_, Some(file)) => format!("{file}: {}", self.of_file()),
             (Death::File, None) => {
@@ -99,7 +95,7 @@ impl Death {
 impl LeftOut {
     /// Takes note of a loader's death. False: nothing is known that would make the next load
     /// another one.
-    fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
+    pub(crate) fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
         if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
             return false;
         }
@@ -115,126 +111,28 @@ impl LeftOut {
     }
 }
 
-impl Init {
-    /// How long a load may take.
-    pub(super) fn patience_with(&self, purpose: &Purpose) -> Duration {
-        let is_put = matches!(purpose, Purpose::Put { .. });
-        if is_put && self.rank_of(purpose) != Rank::Trusted {
-            limit::LOADER_SOURCE
-        } else {
-            limit::LOADER
-        }
-    }
-
-    /// Root asks for a load: one by another user that is at work ends soon.
-    pub(super) fn let_root_pass(&mut self, rank: Rank) {
-        let Some(working) = &self.loader.working else { return };
-        let is_passed = rank == Rank::Trusted
-            && !matches!(working.purpose, Purpose::Boot)
-            && self.rank_of(&working.purpose) != Rank::Trusted;
-        let until = self.now.after(limit::LOADER_GIVES_WAY);
-        if let Some(working) = self.loader.working.as_mut().filter(|working| !working.killed)
-            && is_passed
-            && working.deadline > until
-        {
-            (working.deadline, working.gives_way) = (until, true);
-        }
-    }
-
-    /// Why the source may not be loaded yet.
-    pub(super) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
-        let Purpose::Put { source, .. } = purpose else { return None };
-        let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
-        let is_slow = self.rank_of(purpose) != Rank::Trusted;
-        let seconds = until.since(self.now).as_secs() + 1;
-        is_slow.then(|| {
-            format!("source {source} took too long to load: it may be loaded again in {seconds} s")
-        })
-    }
-
-    /// The loader ended, or was given up, and has brought nothing.
-    pub(super) fn loader_failed(&mut self, working: Working, exit: Exit) {
-        let Working { parcel, purpose, killed, gives_way, .. } = working;
-        if killed && gives_way {
-            return self.load_later(purpose);
-        }
-        let death = Death::of(exit, killed, self.patience_with(&purpose));
-        let files = parcel.files_at_work();
-        let why = death.of_load(&files);
-        if let Purpose::Put { source, .. } = &purpose {
-            if !matches!(death, Death::Other(_)) {
-                let (source, now) = (source.clone(), self.now);
-                self.loader.slow.add(&source, now);
-            }
-        } else if self.loader.left_out.learn(&death, files) {
-            self.say(Level::Error, format_args!("{why}: loading begins again"));
-            return if matches!(purpose, Purpose::Boot) {
-                self.first_load_again();
-            } else {
-                self.send_for(purpose);
-            };
-        }
-        self.loaded(purpose, Err(why));
-    }
-
-    /// It has given way.
-    fn load_later(&mut self, purpose: Purpose) {
-        let rank = self.rank_of(&purpose);
-        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
-            && let Some(asker) = purpose.asker()
-        {
-            self.turn_away(asker);
-        }
-    }
-}
-
 // Loaders that not even KILL has ended: they wait in the kernel for a file system that does not
 // answer, and end when it does. Nobody waits for them; there are so many and no more, for
 // each is a process.
 
 /// Those of this image; one that goes on after it reaps them as anybody's.
 #[derive(Default)]
-pub(super) struct Stragglers(BTreeSet<Pid>);
+pub(crate) struct Stragglers(BTreeSet<Pid>);
 
 impl Stragglers {
     /// Another one would be one too many.
-    pub(super) fn are_many(&self) -> bool {
+    pub(crate) fn are_many(&self) -> bool {
         self.0.len() >= limit::LOADERS_LEFT
     }
 
-    /// A child was reaped. True: it was one of these.
-    pub(super) fn ended(&mut self, pid: Pid) -> bool {
-        self.0.remove(&pid)
+    /// This loader was killed and has not ended.
+    pub(crate) fn add(&mut self, pid: Pid) {
+        self.0.insert(pid);
     }
-}
 
-impl Init {
-    /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
-    /// the machine goes on without it.
-    pub(crate) fn loader_due(&mut self) {
-        let now = self.now;
-        if !self.loader.is_at_work() {
-            return;
-        }
-        let Some(working) = &mut self.loader.working else { return };
-        working.parcel.read_some();
-        if working.deadline > now {
-            return;
-        }
-        if !working.killed {
-            (working.killed, working.deadline) = (true, now.after(limit::LOADER_DYING));
-            let _ = wait::kill_made(working.pid, 9);
-            return;
-        }
-        let Some(working) = self.loader.working.take() else { return };
-        self.loader.stragglers.0.insert(working.pid);
-        let pid = working.pid;
-        self.say(
-            Level::Error,
-            format_args!("not even a kill has ended the loader (process {pid})"),
-        );
-        self.loader_failed(working, Exit::Signal { signal: 9, core: false });
-        self.next_load();
+    /// A child was reaped. True: it was one of these.
+    pub(crate) fn ended(&mut self, pid: Pid) -> bool {
+        self.0.remove(&pid)
     }
 }
 
@@ -244,6 +142,7 @@ impl Init {
 
 /// Bytes of one entry: a length of two bytes, and a path with a few words.
 const ENTRY: usize = 4096 + 64;
+
 /// One for each thread of the child.
 const ENTRIES: usize = limit::LOADER_HANDS;
 
@@ -327,7 +226,7 @@ impl<'a> Progress<'a> {
 
 impl Parcel {
     /// The files that the child was at work on when it ended without having filled the parcel.
-    pub(super) fn files_at_work(&self) -> Vec<String> {
+    pub(crate) fn files_at_work(&self) -> Vec<String> {
         let Parcel::Memory(memory) = self else { return Vec::new() };
         let Ok(memory) = memory.try_clone().map(File::from) else { return Vec::new() };
         (0..ENTRIES).filter_map(|at| entry(&memory, at)).collect()

@@ -142,7 +142,7 @@ impl Purpose {
     }
 
     /// Who waits for an answer.
-    pub(super) fn asker(&self) -> Option<Asker> {
+    pub(crate) fn asker(&self) -> Option<Asker> {
         match self {
             Purpose::Boot => None,
             Purpose::Reload { asker, .. } => *asker,

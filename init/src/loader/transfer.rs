@@ -211,7 +211,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// A generation came, to be taken or refused. No memory: it came by a pipe. `in_force`: no state may have been kept
     /// under that yet.
-    pub(super) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
+    pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
         self.keeps(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }

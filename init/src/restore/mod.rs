@@ -5,50 +5,17 @@
 
 pub(crate) mod records;
 
-use crate::base::Level;
-use crate::base::Mode;
-#[cfg(debug_assertions)]
-use crate::base::crash_test;
-use crate::base::kernel_cmdline::KernelLine;
-use crate::base::paths::Paths;
-use crate::base::signals::Signals;
-use crate::base::{clock, limit, own_limits, procfs, signals, token};
-use crate::control::client::Client;
-use crate::control::handlers::{failed, now};
-use crate::event_loop::Init;
-use crate::loader::Asker;
+use crate::base::procfs;
 use crate::logger::Handle;
-use crate::options::Options;
-use crate::output::console_log;
-use crate::output::console_log::Voice;
-use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
-use crate::service::run_table::Main;
-use crate::service::sequence::Alarm;
-use crate::shutdown::watchdog::Watch;
-use crate::spawn::{Base, Null};
 use crate::state::store::Store;
-use crate::state::table::Watched;
-use crate::sys::inbox_layout::{Inbox, Input};
-use crate::sys::no_linger::impatiently;
-use crate::sys::signal_pipe::Bell;
-use crate::sys::wait::Ended;
-use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process, signal, socket, wait};
-use crate::upgrade::images::{Begins, Crashed, Lineage, gives_way_to};
-use crate::upgrade::{PASSED, PASSED_ROOT, cannot};
-use crate::{boot, fd};
-use groundstate_units::control::answer::{Dropped, Told};
-use mio::Poll;
-use std::collections::BTreeSet;
-use std::error::Error;
-use std::fs::File;
-use std::io;
+use crate::sys::{Pid, inherit, signal, socket, wait};
+use crate::upgrade::{PASSED, PASSED_ROOT};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
 /// The numbers of `--resume` and `--check-resume`.
-fn numbers(word: &str) -> Result<Vec<u64>, String> {
+pub(crate) fn numbers(word: &str) -> Result<Vec<u64>, String> {
     let one = |text: &str| {
         let number = if text == "-1" { Ok(u64::MAX) } else { text.parse::<u64>() };
         number.map_err(|error| format!("{word}: {error}"))
@@ -56,22 +23,13 @@ fn numbers(word: &str) -> Result<Vec<u64>, String> {
     word.split(',').map(one).collect()
 }
 
-fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
+pub(crate) fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
     let number = numbers.get(at).and_then(|number| RawFd::try_from(*number).ok())?;
     inherit::take(number).ok()
 }
 
-fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
+pub(crate) fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
     Store::open(file.ok_or("there is no state")?)
-}
-
-/// This image can not go on: the next one does, where one is armed, with all this one was handed.
-/// Called where it fails, for whatever owns that closes it on the way back.
-fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
-    let error = io::Error::other(error);
-    boot::last_word(mode, format_args!("this image can not go on: {error}"));
-    fault::by_panic();
-    error
 }
 
 /// `--check-resume`: whether this image can read the state. Touches nothing.
@@ -93,312 +51,15 @@ pub(crate) fn check(word: &str) -> ExitCode {
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
-/// The content of the file of the inbox; shorter than the inbox if it was never filled.
-fn bytes_of(inbox: &File) -> Vec<u8> {
-    let mut bytes = vec![0; form::BYTES];
-    let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
-    bytes.truncate(length);
-    bytes
-}
-
-impl Init {
-    /// Goes on.
-    pub(crate) fn resume(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
-        // It would bear the number of the descriptor it was executed by.
-        let _ = process::set_name(c"init");
-        let numbers = numbers(word).map_err(io::Error::other)?;
-        let (store, previous) = (open_store(inherited(&numbers, 0)), inherited(&numbers, 1));
-        let rung = numbers.get(2).copied().unwrap_or(0);
-        let begins = Begins::of(&numbers);
-        let store = store.map_err(|why| gives_way(mode, why))?;
-        if let Some(previous) = &previous {
-            gives_way_to(previous, &store, rung, Begins { gave_way: true, ..begins });
-        }
-        let state = State::read(&store).map_err(|why| gives_way(mode, why))?;
-        let old_root = Some(begins.old).filter(|old| *old >= 0);
-        let old_root = old_root.and_then(|number| inherit::take(number).ok());
-        fd::close_rest();
-        let mut lineage = Lineage::with(Some(store));
-        (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
-        let mut init = Init::of(state, options, mode, lineage)?;
-        init.lineage.previous =
-            previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
-        #[cfg(debug_assertions)]
-        crash_test::strike_in("resume", !begins.gave_way);
-        init.rewatch().map_err(|why| gives_way(mode, why))?;
-        init.chase();
-        Bell::ring_again(rung);
-        // What was held back until now comes, and finds somebody who listens.
-        crate::sys::signal::unblock_all();
-        // Before that a crash has nothing of this image's to go back to.
-        let asker = init.lineage.upgraded.take();
-        // One that has to wait is to be known to whoever goes on after this image.
-        console_log::begin();
-        init.commit();
-        init.arm(0);
-        init.answer_upgrade(asker, begins.gave_way);
-        if begins.in_root {
-            init.begin_in_new_root(old_root);
-        }
-        // Those that waited for the image before to go: there may be none at work that ends.
-        init.next_load();
-        Ok(init)
-    }
-
-    /// Who asked is told; also when the new image crashed in its first moments.
-    fn answer_upgrade(&mut self, asker: Option<Asker>, gave_way: bool) {
-        let asker = asker.filter(|asker| self.recall(*asker));
-        let why = "the new binary crashed as it began";
-        if gave_way {
-            self.say(Level::Error, format_args!("no upgrade: {why}"));
-        } else {
-            self.say(Level::Info, format_args!("goes on where it was"));
-        }
-        let Some(asker) = asker else { return };
-        if gave_way {
-            let line = failed(asker.id, cannot(why));
-            self.queue(asker.client, &line);
-        } else if let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() }) {
-            self.queue(asker.client, &answer.line(asker.id));
-        }
-    }
-
-    /// Goes on after a crash with the state that was kept last. The error says why that is not
-    /// possible: init becomes a caretaker ([`boot::caretaker`]).
-    pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
-        let _ = process::set_name(c"init");
-        let numbers = numbers(word).map_err(io::Error::other)?;
-        let count = |at: usize| {
-            numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
-        };
-        let (crashes, row) = (count(2), count(3));
-        let given = own_limits::given(numbers.get(4..).unwrap_or_default());
-        let crashed = Crashed { crashes, row, given };
-        let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
-        let Some(file) = file else { return Err(io::Error::other("there is no state")) };
-        let bytes = bytes_of(&file);
-        let store = open_store(store).map_err(|why| {
-            signals::raise_ends(Inbox::read(&bytes, 0).rung);
-            io::Error::other(why)
-        })?;
-        let state = state(&store).map_err(|why| gives_way(mode, why))?;
-        let committed = state.pending.inputs;
-        let found = Inbox::read(&bytes, committed);
-        if row > limit::CRASHES_IN_A_ROW {
-            std::mem::forget(state);
-            signals::raise_ends(found.rung);
-            return Err(io::Error::other(format!("it has crashed {row} times in a row")));
-        }
-        let mut lineage = Lineage::after_crash(store, file, crashed);
-        lineage.kept = state.head.kept;
-        fd::close_rest();
-        let mut init = Init::of(state, options, mode, lineage)?;
-        init.lineage.resumed = Some(init.now);
-        init.number_asides();
-        init.arm(row);
-        #[cfg(debug_assertions)]
-        {
-            crash_test::strike_in("rescue", row == 1);
-            crash_test::strike_in("each rescue", true);
-        }
-        init.rewatch().map_err(|why| gives_way(mode, why))?;
-        Bell::ring_again(found.rung);
-        let why = match found.signal {
-            0 => "a panic".to_string(),
-            signal => format!("signal {signal}"),
-        };
-        let suspect = init.suspect(found.about);
-        let about =
-            suspect.as_ref().map_or(String::new(), |unit| format!(", at an event of {unit}"));
-        let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
-        init.say(Level::Error, text);
-        let inbox = init.lineage.inbox.as_ref().map(AsFd::as_fd);
-        if let Some(Err(error)) = inbox.map(|inbox| inbox::resume(inbox, &found, committed)) {
-            let text = "the next crash loses the inputs of its turn";
-            init.say(Level::Warning, format_args!("{text}: {error}"));
-        }
-        init.take_inputs(found.inputs, row);
-        init.chase();
-        init.lineage.suspects.extend(suspect);
-        // One that has to wait is to be known to whoever goes on after this image.
-        console_log::begin();
-        init.commit();
-        crate::sys::signal::unblock_all();
-        init.next_load();
-        Ok(init)
-    }
-
-    /// The inputs that the crashed image had not committed become those of the first turn, and the effects of the
-    /// committed state are carried out. All inputs are part of the state before anything here commits or clones.
-    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32) {
-        for input in &inputs {
-            if let Input::Ended { pid, .. } = input {
-                wait::reaped_before(Pid::from_raw(*pid));
-            }
-        }
-        let serials: Vec<u64> = self.effects.serials().collect();
-        let starting: BTreeSet<i32> =
-            serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
-        self.end_helpers(&starting);
-        self.reconcile();
-        let mut ended = Vec::new();
-        for input in inputs {
-            match input {
-                // A message may be what init crashes at.
-                Input::Message { .. } if row > 1 => {}
-                Input::Message { pid, bytes } => {
-                    let notify = self.notify.iter_mut();
-                    notify.for_each(|notify| notify.received_before(pid, &bytes));
-                }
-                Input::Ended { pid, exit } => {
-                    let one = Ended { pid: Pid::from_raw(pid), exit };
-                    self.disown(&one);
-                    ended.push(one);
-                }
-                Input::Ready(run) => self.ready_before(run),
-            }
-        }
-        if !ended.is_empty() {
-            self.tracker.adopt_left();
-        }
-        for Ended { pid, exit } in ended {
-            self.child_ended(pid, exit);
-        }
-        self.settle();
-        self.look_at_pid_files_again();
-        self.look_at_all();
-        self.settle();
-    }
-
-    /// What was killed and is not gone is killed again, but where it still has time after its last signal.
-    fn chase(&mut self) {
-        let mut killed = self.machine.killed();
-        killed.retain(|run| {
-            self.runs.get(*run).is_none_or(|running| {
-                let has_time = running.alarms.contains_key(&Alarm::Kill);
-                !has_time && running.procedure.may_kill_all()
-            })
-        });
-        self.tracker.chase(killed);
-    }
-
-    /// What the image that crashed has numbered since its state was kept, the logger knows.
-    fn number_asides(&mut self) {
-        let before = u64::from(self.lineage.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
-        self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
-    }
-
-    fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
-        let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
-        let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, pending, .. } = state;
-        let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let voice = Voice::of(mode, kernel.level);
-        let (paths, _) = Paths::find(&options.paths);
-        let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
-        let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)
-            .map_err(|why| gives_way(mode, why))?;
-        let null = Null::open().map_err(|why| gives_way(mode, why))?;
-        let settings = machine.generation().settings.clone();
-        let mut init = Init {
-            mode,
-            paths,
-            poll,
-            tokens: head.tokens,
-            voice,
-            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
-            now: clock::now(),
-            booted: head.booted,
-            on_the_wall: head.on_the_wall,
-            machine,
-            runs,
-            facts: pending.facts,
-            orders: pending.orders,
-            effects: pending.effects,
-            reaped: pending.reaped,
-            closing: Vec::new(),
-            spawner,
-            reports: head.reports,
-            null,
-            base: Base::default(),
-            own_limits: head.own_limits,
-            tracker: tracker.into(),
-            signals,
-            control: control.map(Watched::from),
-            notify: notify.map(Watched::from),
-            logger: logger.map(Watched::from),
-            log_is_finished: head.log_is_finished,
-            log_files_open: head.log_files_open,
-            loader: loader.into(),
-            history: history.into(),
-            timings,
-            triggers: triggers.into(),
-            record,
-            reserve: None,
-            ending: ending.into(),
-            idle: head.idle,
-            ends: std::collections::BTreeMap::new(),
-            more_to_reap: true,
-            helper_outputs: head.helper_outputs,
-            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
-            wakeups: head.wakeups,
-            boot_turns: limit::BOOT_TURNS,
-            said: head.said,
-            shell: head.shell.map(Pid::from_raw),
-            shell_again: head.shell_again,
-            kernel_target: head.kernel_target,
-            watchdog: Watch::default(),
-            lineage,
-            options,
-        };
-        init.lineage.upgraded = head.upgraded;
-        init.lineage.suspects = suspects.into();
-        init.settle_in(&settings);
-        Ok(init)
-    }
-
-    /// Asks the kernel for all that an earlier image had asked it for.
-    fn rewatch(&mut self) -> io::Result<()> {
-        self.tracker.rewatch();
-        self.watch_tracker()?;
-        self.watch_logger();
-        self.rewatch_kept();
-        let registry = self.poll.registry();
-        if let Some(control) = &mut self.control {
-            control.rewatch(registry)?;
-        }
-        if let Some(notify) = &mut self.notify {
-            notify.rewatch(registry)?;
-        }
-        self.loader.rewatch(registry)?;
-        self.triggers.rewatch(registry)?;
-        for (_, running) in self.runs.iter() {
-            for started in &running.reports {
-                if let Some(pipe) = started.report.pipe() {
-                    token::watch(registry, pipe, started.token)?;
-                }
-            }
-            if let Some(ready) = &running.ready_pipe {
-                token::watch(registry, &*ready.pipe, ready.token)?;
-            }
-            if let Some(Main::Other { pidfd, token, .. }) = &running.main {
-                token::watch(registry, &**pidfd, *token)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 // After a crash: what the committed state does not say. Helpers that were forked after the commit are killed,
 // and the logger and the control socket go on from what they are.
 
-const KILL: u8 = 9;
-/// Helpers that end by themselves, once they have said or done what is left.
-const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
-const LOGGER: &str = "groundstate-log";
+pub(crate) const KILL: u8 = 9;
+
+pub(crate) const LOGGER: &str = "groundstate-log";
 
 /// The image before has forked it since then, and it has not become another program; its name.
-fn helper(pid: Pid, since: u64) -> Option<String> {
+pub(crate) fn helper(pid: Pid, since: u64) -> Option<String> {
     // What has executed it is another init, of a service.
     let is_fork = procfs::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
         && procfs::runs_this_program(pid);
@@ -424,36 +85,6 @@ fn end_unknown_logger(logger: &mut Handle, kept: u64) {
             let _ = signal::kill(pid, KILL);
             wait::made_before([pid.as_raw()]);
             logger.wait_for(pid);
-        }
-    }
-}
-
-impl Init {
-    /// Once, before the first turn.
-    pub(crate) fn reconcile(&mut self) {
-        if let Some(logger) = &mut self.logger {
-            logger.reconcile();
-        }
-        if let Some(control) = &mut self.control {
-            // What they had asked may be half done: nobody waits for an answer in vain.
-            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
-            impatiently(|| control.clients.retain(|_, client| waits(client)));
-        }
-        self.tracker.look_again();
-    }
-
-    /// Kills helpers that the crashed image has forked and not committed: what they were to do is done again.
-    /// `starting`: children that effects of the committed state start.
-    pub(crate) fn end_helpers(&mut self, starting: &BTreeSet<i32>) {
-        for pid in procfs::children().into_iter().map(Pid::from_raw) {
-            let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
-            let ends = |name: String| COME_TO_AN_END.contains(&&*name);
-            if !is_known && !helper(pid, self.lineage.kept).is_none_or(ends) {
-                // It has ended already, or its end is about to be reaped.
-                let _ = signal::kill(pid, KILL);
-                // Until then it is no orphan of a run.
-                wait::made_before([pid.as_raw()]);
-            }
         }
     }
 }

@@ -6,10 +6,7 @@
 
 use super::sequence::{Deed, Part};
 use crate::base::limit;
-use crate::event_loop::Init;
 use crate::spawn::Prepared;
-use crate::sys::inbox;
-use crate::sys::inbox_layout::unit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -17,17 +14,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// One effect, or a deed behind one.
 #[derive(Debug, Serialize, Deserialize)]
-struct Effect {
-    run: RunId,
-    deed: Deed,
+pub(crate) struct Effect {
+    pub(crate) run: RunId,
+    pub(crate) deed: Deed,
     /// Of a start that is prepared; 0: of no such start.
-    serial: u64,
+    pub(crate) serial: u64,
 }
 
 /// The effects that wait, oldest first.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Effects {
-    queue: VecDeque<Effect>,
+    pub(crate) queue: VecDeque<Effect>,
     /// The serial number of the latest start. None is used twice.
     latest: u64,
     /// Starts, by serial number. They are prepared again after a crash.
@@ -35,7 +32,7 @@ pub(crate) struct Effects {
     prepared: BTreeMap<u64, Prepared>,
     /// Children of a crashed image were adopted: no pipe tells when they become their programs.
     #[serde(skip)]
-    pub(super) has_adopted: bool,
+    pub(crate) has_adopted: bool,
 }
 
 impl Effects {
@@ -61,7 +58,7 @@ impl Effects {
     }
 
     /// This deed waits.
-    pub(super) fn push(&mut self, run: RunId, deed: Deed) {
+    pub(crate) fn push(&mut self, run: RunId, deed: Deed) {
         self.queue.push_back(Effect { run, deed, serial: 0 });
     }
 
@@ -71,64 +68,14 @@ impl Effects {
     }
 
     /// The start of this line waits.
-    pub(super) fn push_start(&mut self, run: RunId, part: Part, prepared: Prepared) {
+    pub(crate) fn push_start(&mut self, run: RunId, part: Part, prepared: Prepared) {
         self.latest = self.latest.saturating_add(1);
         self.prepared.insert(self.latest, prepared);
         self.queue.push_back(Effect { run, deed: Deed::Spawn(part), serial: self.latest });
     }
 
     /// The prepared start with this number. None: a crashed image had prepared it.
-    pub(super) fn take_prepared(&mut self, serial: u64) -> Option<Prepared> {
+    pub(crate) fn take_prepared(&mut self, serial: u64) -> Option<Prepared> {
         self.prepared.remove(&serial)
-    }
-}
-
-impl Init {
-    /// Commits, and carries out the effects that the commit asks for.
-    pub(crate) fn carry_out_effects(&mut self) {
-        self.commit();
-        // Nothing commits before the last of them.
-        for effect in std::mem::take(&mut self.effects.queue) {
-            if self.effects.has(effect.run) {
-                // Deeds that an earlier effect led to come first.
-                self.effects.queue.push_back(effect);
-                continue;
-            }
-            let Effect { run, deed, serial } = effect;
-            let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
-            let before = inbox::about(name);
-            let deeds = match deed {
-                Deed::Spawn(part) if serial > 0 => self.start_line(run, part, serial),
-                Deed::Signal(whom, number) => {
-                    self.signal_run(run, whom, number);
-                    Vec::new()
-                }
-                Deed::Kill => {
-                    self.kill_run(run);
-                    Vec::new()
-                }
-                Deed::KillMain => {
-                    self.kill_lines(run);
-                    Vec::new()
-                }
-                // The deed has waited behind an effect.
-                deed @ (Deed::Spawn(_)
-                | Deed::Tell(_)
-                | Deed::RemovePidFile
-                | Deed::SeekPidFile
-                | Deed::RereadPidFile(_)
-                | Deed::GuessMain
-                | Deed::Drain
-                | Deed::Look
-                | Deed::Wake(..)
-                | Deed::Forget) => vec![deed],
-            };
-            self.follow(run, deeds);
-            inbox::about(before);
-        }
-        if let Some(logger) = &mut self.logger {
-            // Read ends that stayed here in a burst of starts would make each clone dearer.
-            logger.pass_on(self.now);
-        }
     }
 }

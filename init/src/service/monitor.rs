@@ -1,22 +1,18 @@
 //! The MONITOR_ variables of a unit that `on-failure` or `on-success` brings in:
 //! systemd.exec(5), `$MONITOR_SERVICE_RESULT` and those beside it.
 
-use super::sequence::{Outcome, Part, result_of};
-use crate::event_loop::Init;
+use super::sequence::Outcome;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::machine::reason::{Reason, State};
-use groundstate_units::spec::{DependencyKind, Exit};
-use groundstate_units::text::name::Name;
-use groundstate_units::unit::generation::UnitId;
+use groundstate_units::spec::Exit;
 
 /// How the last run of a unit ended that brings others in by its end.
 pub(crate) struct LastEnd {
-    run: RunId,
-    outcome: Outcome,
+    pub(crate) run: RunId,
+    pub(crate) outcome: Outcome,
 }
 
 /// `$EXIT_CODE` and `$EXIT_STATUS` of systemd.exec(5).
-pub(super) fn exit_words(exit: Exit) -> (&'static str, String) {
+pub(crate) fn exit_words(exit: Exit) -> (&'static str, String) {
     match exit {
         Exit::Code(code) => ("exited", code.to_string()),
         Exit::Signal { signal, core } => {
@@ -24,107 +20,4 @@ pub(super) fn exit_words(exit: Exit) -> (&'static str, String) {
             (if core { "dumped" } else { "killed" }, name)
         }
     }
-}
-
-fn is_alarm(kind: DependencyKind) -> bool {
-    matches!(kind, DependencyKind::OnFailure | DependencyKind::OnSuccess)
-}
-
-impl Init {
-    /// The machine is told that the run, or its main process, has ended: the units that this brings in
-    /// may be started next.
-    pub(super) fn note_end(&mut self, run: RunId) {
-        let Some(running) = self.runs.get(run) else { return };
-        let (name, outcome) = (running.name.clone(), running.procedure.outcome());
-        let unit = self.machine.generation().find_unit(name.as_str());
-        let brings_in = |unit: UnitId| {
-            let mut edges = self.machine.graph().edges(unit).iter();
-            edges.any(|edge| is_alarm(edge.kind))
-        };
-        if unit.is_some_and(brings_in) {
-            self.ends.insert(name, LastEnd { run, outcome });
-        }
-        let generation = self.machine.generation();
-        if self.ends.len() > generation.units.len() {
-            self.ends.retain(|name, _| generation.find_unit(name.as_str()).is_some());
-        }
-    }
-
-    /// What the commands of a start of the unit `name` are told of the one unit that brings it in. Of
-    /// several units none is told, as in systemd.
-    pub(super) fn monitored(&self, name: &Name, part: Part) -> Vec<(String, String)> {
-        if !matches!(part, Part::Pre(_) | Part::Start(_)) {
-            return Vec::new();
-        }
-        let Some(unit) = self.machine.generation().find_unit(name.as_str()) else {
-            return Vec::new();
-        };
-        let back = self.machine.graph().back(unit).iter().filter(|back| is_alarm(back.kind));
-        let mut causes = back.map(|back| back.dependent);
-        let Some(cause) = causes.next() else { return Vec::new() };
-        if causes.any(|other| other != cause) {
-            return Vec::new();
-        }
-        let Some(of) = self.machine.generation().unit(cause).map(|unit| unit.name.clone()) else {
-            return Vec::new();
-        };
-        let Some(end) = self.last_end(cause, &of) else { return Vec::new() };
-        let mut told = vec![
-            ("MONITOR_SERVICE_RESULT", end.outcome.result.to_string()),
-            ("MONITOR_UNIT", of.to_string()),
-        ];
-        if let Some(exit) = end.outcome.exit {
-            let (code, status) = exit_words(exit);
-            told.extend([("MONITOR_EXIT_CODE", code.to_string()), ("MONITOR_EXIT_STATUS", status)]);
-        }
-        if end.run != RunId(0) {
-            told.push(("MONITOR_INVOCATION_ID", format!("{:032x}", end.run.0)));
-        }
-        told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
-    }
-
-    /// Of a unit that has exited and stays so, of a run that this image of init saw the end of, or
-    /// as the machine and the event log know it.
-    fn last_end(&self, unit: UnitId, name: &Name) -> Option<LastEnd> {
-        let run = self.machine.run(unit);
-        if self.machine.state(unit) == State::Exited {
-            let (run, exit) = (run.unwrap_or(RunId(0)), self.machine.exit(unit));
-            return Some(LastEnd { run, outcome: Outcome { result: "success", exit } });
-        }
-        if let Some(LastEnd { run, outcome }) = self.ends.get(name) {
-            return Some(LastEnd { run: *run, outcome: *outcome });
-        }
-        let outcome = outcome_of(self.machine.last_failure(unit)?);
-        let is_its = |entry: &crate::output::event_log::Entry| {
-            entry.note.as_ref().is_some_and(|note| note.unit == *name && note.run.is_some())
-        };
-        let last = self.history.after(0).filter(is_its).last();
-        let of = last.and_then(|entry| entry.note?.run);
-        Some(LastEnd { run: of.unwrap_or(RunId(0)), outcome })
-    }
-}
-
-/// As far as the reason of a failure tells it.
-fn outcome_of(reason: &Reason) -> Outcome {
-    let (result, exit) = match reason {
-        Reason::Exit(exit) => (result_of(*exit), Some(*exit)),
-        Reason::StartTimeout | Reason::StopTimeout | Reason::RunTimeout => ("timeout", None),
-        Reason::Watchdog => ("watchdog", None),
-        Reason::OutOfMemory => ("oom-kill", None),
-        Reason::Protocol { .. } => ("protocol", None),
-        Reason::Exec(_)
-        | Reason::Dependency { .. }
-        | Reason::Inactive { .. }
-        | Reason::Masked { .. }
-        | Reason::Missing { .. }
-        | Reason::Config { .. }
-        | Reason::Conflict { .. }
-        | Reason::Skipped { .. }
-        | Reason::Slot
-        | Reason::Backoff { .. }
-        | Reason::On { .. }
-        | Reason::Unkillable
-        | Reason::Internal => ("resources", None),
-    };
-    Outcome { result, exit }
 }

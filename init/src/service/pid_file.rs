@@ -5,26 +5,19 @@
 //! Its file system may be one that does not answer: what is not in memory is looked at by a child
 //! ([`super::pid_file`]).
 
-use super::main_pid::KILL;
-use super::run_table::{Main, Search};
-use super::sequence::{Deed, Part, Procedure};
-use crate::base::Level;
+use crate::base::limit;
 use crate::base::mount_table::{Mount, open_on};
-use crate::base::{limit, mount_table};
-use crate::event_loop::Init;
 use crate::state::carried::KeptFd;
-use crate::sys::{Pid, process, wait};
-use groundstate_units::machine::event::RunId;
+use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{SFlag, fstat};
-use nix::unistd::{UnlinkatFlags, pipe2, read, unlinkat, write};
+use nix::unistd::{UnlinkatFlags, read, unlinkat};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
-use std::{fmt, io};
+use std::fmt;
+use std::os::fd::OwnedFd;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,12 +141,14 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
 // for a disk as long as that takes. The child is the run's, so that no other run of the unit begins
 // while it waits; init waits no longer than [`limit::PID_FILE_ANSWER`].
 
+/// SIGKILL.
+const KILL: u8 = 9;
 /// Bytes of what a child says.
-const ANSWER: usize = 16;
+pub(crate) const ANSWER: usize = 16;
 
 /// What the answer decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Question {
+pub(crate) enum Question {
     /// Which one the main process is.
     First,
     /// Whether another one goes on for the main process, which has ended so.
@@ -165,18 +160,18 @@ enum Question {
 /// One that is under way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Look {
-    question: Question,
+    pub(crate) question: Question,
     /// Who looks.
-    pid: i32,
+    pub(crate) pid: i32,
     /// Where it says what it has seen, before it ends.
-    answer: KeptFd<OwnedFd>,
+    pub(crate) answer: KeptFd<OwnedFd>,
     /// Nobody waits longer.
-    pub(super) until: Time,
+    pub(crate) until: Time,
 }
 
 impl Look {
     /// What was said.
-    fn said(&self) -> Said {
+    pub(crate) fn said(&self) -> Said {
         let mut bytes = [0; ANSWER];
         let length = read(&self.answer, &mut bytes).unwrap_or(0);
         let said = bytes.get(..length).and_then(|said| postcard::from_bytes(said).ok());
@@ -184,273 +179,13 @@ impl Look {
     }
 
     /// Nobody cares any more. It has ended already, or can not be ended.
-    fn give_up(self) {
+    pub(crate) fn give_up(self) {
         let _ = wait::kill_made(Pid::from_raw(self.pid), KILL);
     }
 }
 
-impl Init {
-    /// What an earlier run has left is removed, then its first line is run.
-    pub(super) fn remove_pid_file(&mut self, run: RunId) -> Vec<Deed> {
-        let Some(running) = self.runs.get(run) else { return Vec::new() };
-        let Some(path) = running.pid_file.clone() else { return Vec::new() };
-        let removed = if mount_table::is_in_memory(&path) {
-            remove(&path, By::Init)
-        } else {
-            let work = || status(remove(&path, By::Child));
-            match process::fork(&[], work) {
-                Ok(pid) => {
-                    self.runs.own(pid.as_raw(), run, Part::Unlink);
-                    if let Some(running) = self.runs.get_mut(run) {
-                        running.current = Some(pid.as_raw());
-                    }
-                    return Vec::new();
-                }
-                Err(error) => Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN))),
-            }
-        };
-        self.pid_file_removed(run, status(removed));
-        self.go_on_from(run, Part::Unlink, Exit::Code(0))
-    }
-
-    fn go_on_from(&mut self, run: RunId, part: Part, exit: Exit) -> Vec<Deed> {
-        let running = self.runs.get_mut(run);
-        running.map(|running| running.procedure.exited(part, exit)).unwrap_or_default()
-    }
-
-    fn pid_file_removed(&mut self, run: RunId, status: u8) {
-        let Some(running) = self.runs.get(run).filter(|_| status != 0) else { return };
-        let name = running.name.clone();
-        let path = running.pid_file.clone().unwrap_or_default();
-        let error = Errno::from_raw(i32::from(status)).desc();
-        self.say(Level::Warning, format_args!("{name}: cannot remove the old {path}: {error}"));
-    }
-
-    pub(super) fn seek_pid_file(&mut self, run: RunId) {
-        let at = self.now;
-        if let Some(running) = self.runs.get_mut(run) {
-            running.current = None;
-            let pause = Duration::from_millis(5);
-            running.search = Some(Box::new(Search { at, pause, wrong_since: None }));
-            self.runs.time(run);
-        }
-        self.look_for_pid_file(run);
-    }
-
-    /// One look.
-    pub(super) fn look_for_pid_file(&mut self, run: RunId) {
-        let until = self.now.after(limit::PID_FILE_ANSWER);
-        let Some(running) = self.runs.get_mut(run) else { return };
-        let Some(search) = &mut running.search else { return };
-        // When to look again is known when there is an answer.
-        search.at = until;
-        if let Some(said) = self.ask_pid_file(run, Question::First) {
-            self.pid_file_says(run, said);
-        }
-    }
-
-    /// What it says to one that is looked for.
-    fn pid_file_says(&mut self, run: RunId, said: Said) {
-        let now = self.now;
-        let Some(running) = self.runs.get_mut(run) else { return };
-        let path = running.pid_file.clone().unwrap_or_default();
-        let Some(search) = &mut running.search else { return };
-        search.at = now.after(search.pause);
-        search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
-        let since = search.wrong_since;
-        let wrong = match said {
-            Said::Nothing => {
-                self.course(run, |_| vec![Deed::Look]);
-                return;
-            }
-            Said::Wrong(how) => format!("its pid file {path} {how}"),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => {
-                    self.course(run, Procedure::main_found);
-                    return;
-                }
-                Err(how) => format!("process {pid} of its pid file {path} {how}"),
-            },
-        };
-        // A file that is being written may be wrong for a moment.
-        let since = since.unwrap_or(now);
-        let silent = said == Said::Wrong(Fault::Silent);
-        if silent || now.since(since) >= limit::PID_FILE_WAIT {
-            if let Some(running) = self.runs.get_mut(run) {
-                running.search = None;
-            }
-            self.course(run, |procedure| procedure.main_not_found(wrong));
-        } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
-            search.wrong_since = Some(since);
-        }
-    }
-
-    /// The main process has ended. A daemon may have handed over to a new one, of a new binary of
-    /// itself say, and named that one in its pid file before: then the run goes on with it.
-    pub(super) fn main_has_ended(&mut self, run: RunId, exit: Exit) {
-        let question = Question::Next(exit);
-        if let Some(Look { question: Question::Reloaded(well), .. }) = self.runs.looks.get(&run) {
-            // The look for the next main process replaces the one of the reload, which would stay open.
-            let well = *well;
-            self.course(run, |procedure| procedure.reload_settled(well));
-        }
-        let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
-        let said = if is_named { self.ask_pid_file(run, question) } else { Some(Said::Nothing) };
-        if let Some(said) = said {
-            self.goes_on_with(run, said, exit);
-        }
-    }
-
-    fn goes_on_with(&mut self, run: RunId, said: Said, exit: Exit) {
-        let Some(running) = self.runs.get(run) else { return };
-        let has_moved = match said {
-            // Meanwhile another was named.
-            _ if running.main.is_some() => true,
-            Said::Pid(pid) => self.adopt(run, pid).is_ok(),
-            Said::Nothing | Said::Wrong(_) => false,
-        };
-        if !has_moved {
-            self.course(run, |procedure| procedure.exited(Part::Main, exit));
-        }
-    }
-
-    /// A reload has ended: the daemon may have replaced itself and named the new process.
-    pub(super) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Deed> {
-        // A run has one look at a time. The one for the next main process answers this question too.
-        if matches!(self.runs.looks.get(&run), Some(Look { question: Question::Next(_), .. })) {
-            let running = self.runs.get_mut(run);
-            return running.map(|of| of.procedure.reload_settled(well)).unwrap_or_default();
-        }
-        let said = self.ask_pid_file(run, Question::Reloaded(well));
-        said.map(|said| self.main_after_reload(run, said, well)).unwrap_or_default()
-    }
-
-    fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Deed> {
-        let Some(running) = self.runs.get(run) else { return Vec::new() };
-        let (name, path) = (running.name.clone(), running.pid_file.clone().unwrap_or_default());
-        let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
-        let found = match said {
-            Said::Nothing => Ok(false),
-            Said::Wrong(how) => Err(format!("its pid file {path} {how}")),
-            Said::Pid(pid) if main == Some(pid) => Ok(false),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => Ok(true),
-                Err(how) => Err(format!("process {pid} of its pid file {path} {how}")),
-            },
-        };
-        if let Err(wrong) = &found {
-            self.say(Level::Warning, format_args!("{name}: after a reload: {wrong}"));
-        }
-        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
-        let mut deeds = match found {
-            Ok(true) => running.procedure.main_changed(),
-            Ok(false) | Err(_) => Vec::new(),
-        };
-        deeds.extend(running.procedure.reload_settled(well));
-        deeds
-    }
-
-    /// None: the answer will come.
-    fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
-        let path = self.runs.get(run)?.pid_file.clone()?;
-        if mount_table::is_in_memory(&path) {
-            return Some(look(&path, By::Init));
-        }
-        match child(&path) {
-            Ok((pid, answer)) => {
-                let (pid, until) = (pid.as_raw(), self.now.after(limit::PID_FILE_ANSWER));
-                self.runs.own(pid, run, Part::Look);
-                let look = Look { question, pid, answer: answer.into(), until };
-                if let Some(before) = self.runs.looks.insert(run, look) {
-                    before.give_up();
-                }
-                None
-            }
-            Err(_) => Some(Said::Wrong(Fault::Silent)),
-        }
-    }
-
-    /// A process of the run has ended: what follows from its part.
-    pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: Part, exit: Exit) {
-        match (part, exit) {
-            (Part::Start(_), _) if self.runs.has_handed_on(run, part) => return,
-            (Part::Main, _) => return self.main_has_ended(run, exit),
-            (Part::Unlink, Exit::Code(status)) => self.pid_file_removed(run, status),
-            (Part::Look, _) => self.look_ended(run, pid),
-            _ => {}
-        }
-        self.course(run, |procedure| procedure.exited(part, exit));
-    }
-
-    fn look_ended(&mut self, run: RunId, pid: i32) {
-        if self.runs.looks.get(&run).is_some_and(|look| look.pid == pid)
-            && let Some(look) = self.runs.looks.remove(&run)
-        {
-            let said = look.said();
-            self.look_is_over(run, look.question, said);
-        }
-    }
-
-    fn look_is_over(&mut self, run: RunId, question: Question, said: Said) {
-        match question {
-            Question::First => self.pid_file_says(run, said),
-            Question::Reloaded(well) => {
-                let deeds = self.main_after_reload(run, said, well);
-                self.course(run, |_| deeds);
-            }
-            // What is left of one that is being ended is ended with it.
-            Question::Next(exit) if self.is_told_to_stop(run) => {
-                self.goes_on_with(run, Said::Nothing, exit);
-            }
-            Question::Next(exit) => self.goes_on_with(run, said, exit),
-        }
-    }
-
-    fn is_told_to_stop(&self, run: RunId) -> bool {
-        self.runs.get(run).is_some_and(|running| running.procedure.is_told_to_stop())
-    }
-
-    /// Those that take too long are not waited for any more.
-    pub(super) fn looks_due(&mut self) {
-        let now = self.now;
-        let late = self.runs.looks.iter().filter(|(_, look)| look.until <= now);
-        let late: Vec<RunId> = late.map(|(run, _)| *run).collect();
-        for run in late {
-            let Some(look) = self.runs.looks.remove(&run) else { continue };
-            let question = look.question;
-            look.give_up();
-            self.look_is_over(run, question, Said::Wrong(Fault::Silent));
-        }
-    }
-
-    /// After a crash: asks again what was asked. The crashed image may have read the answer.
-    pub(crate) fn look_at_pid_files_again(&mut self) {
-        let looks = std::mem::take(&mut *self.runs.looks);
-        for (run, look) in looks {
-            let question = look.question;
-            look.give_up();
-            if let Some(said) = self.ask_pid_file(run, question) {
-                self.look_is_over(run, question, said);
-            }
-        }
-    }
-}
-
-fn status(removed: Result<(), Errno>) -> u8 {
+pub(crate) fn status(removed: Result<(), Errno>) -> u8 {
     removed.err().map_or(0, |error| u8::try_from(error as i32).unwrap_or(u8::MAX))
-}
-
-/// Looks, says what it has seen, and ends.
-fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
-    let (answer, theirs) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    let pid = process::fork(&[theirs.as_fd()], || {
-        // Nobody reads the answer of one whose parent is gone.
-        let _ = process::die_with_parent(KILL);
-        let mut bytes = [0; ANSWER];
-        let said = postcard::to_slice(&look(path, By::Child), &mut bytes);
-        u8::from(!said.is_ok_and(|said| write(&theirs, said).is_ok()))
-    })?;
-    Ok((pid, answer))
 }
 
 #[cfg(test)]

@@ -2,12 +2,8 @@
 //! the pid may be somebody else's (nothing is cloned in between). Orphans that came to init are
 //! reaped like all others and belong to nobody.
 
-use super::sequence::{Deed, Part};
-use crate::base::limit;
-use crate::event_loop::Init;
+use super::sequence::Part;
 use crate::spawn::Verdict;
-use crate::sys::wait::Ended;
-use crate::sys::{Pid, inbox, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
@@ -16,158 +12,12 @@ use serde::{Deserialize, Serialize};
 /// A process of a run that was reaped. It is part of the state until the run is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reaped {
-    name: Name,
-    pub(super) pid: i32,
-    pub(super) run: RunId,
-    pub(super) part: Part,
-    exit: Exit,
-    verdict: Option<Verdict>,
+    pub(crate) name: Name,
+    pub(crate) pid: i32,
+    pub(crate) run: RunId,
+    pub(crate) part: Part,
+    pub(crate) exit: Exit,
+    pub(crate) verdict: Option<Verdict>,
     /// To another process, before it was reaped.
-    has_handed_on: bool,
-}
-
-impl Init {
-    /// Reaps children that have ended, and tells their runs.
-    pub(crate) fn reap(&mut self) {
-        let (mut has_reaped, mut strangers) = (false, false);
-        self.more_to_reap = true;
-        for _ in 0..limit::REAPS_A_TURN {
-            // Without room for the end in the inbox the child waits for the next commit.
-            if !inbox::has_room() {
-                break;
-            }
-            let Ok(Some(ended)) = wait::reap_any() else {
-                self.more_to_reap = false;
-                break;
-            };
-            self.lineage.undisturbed = false;
-            has_reaped = true;
-            strangers |= !self.let_go_of(ended);
-        }
-        if has_reaped {
-            self.tracker.adopt_left();
-        }
-        self.tell_ends();
-        if strangers {
-            self.look_at_all();
-        }
-    }
-
-    /// Takes a process out of all tables. True: the process was a run's, and the run is told of the end.
-    fn let_go_of(&mut self, ended: Ended) -> bool {
-        let is_runs = self.disown(&ended);
-        self.child_ended(ended.pid, ended.exit);
-        is_runs
-    }
-
-    /// Takes a process out of the tables of runs, without a commit. True: the process was a run's.
-    pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
-        self.tracker.ended(ended.pid);
-        let owned = self.owned(ended.pid, ended.exit);
-        let is_runs = owned.is_some();
-        self.reaped.extend(owned);
-        is_runs
-    }
-
-    /// Tells runs the ends of their processes, in order of the units' names.
-    fn tell_ends(&mut self) {
-        if self.reaped.is_empty() {
-            return;
-        }
-        let mut reaped: Vec<Reaped> = std::mem::take(&mut self.reaped).into();
-        reaped.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
-        reaped.retain_mut(|one| self.was_executed(one));
-        self.reaped = reaped.into();
-        if !self.reaped.is_empty() {
-            // A message that a process sent before its end counts before the end.
-            self.hear_out();
-            self.settle();
-        }
-        while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) = self.reaped.pop_front()
-        {
-            self.runs.is_told(pid);
-            // The last message of the process may have named another main process.
-            if has_handed_on || self.runs.has_handed_on(run, part) {
-                self.course(run, |_| vec![Deed::Look]);
-                continue;
-            }
-            // The kernel may have killed it for want of memory.
-            let killed = matches!(exit, Exit::Signal { signal: 9, .. });
-            if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
-            {
-                self.course(run, |procedure| procedure.main_out_of_memory());
-            }
-            self.part_ended(run, pid, part, exit);
-            self.settle_if_full();
-        }
-    }
-
-    /// What its report says of its beginning is told first. False: it was not executed at all.
-    fn was_executed(&mut self, one: &mut Reaped) -> bool {
-        let (run, part) = (one.run, one.part);
-        match one.verdict.take() {
-            Some(Verdict::Failed(failure)) => {
-                self.runs.is_told(one.pid);
-                self.say_not_executed(run, part, &failure);
-                self.course(run, |procedure| procedure.not_executed(part, failure));
-                return false;
-            }
-            Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
-            Some(Verdict::Pending) | None => {}
-        }
-        true
-    }
-
-    /// Takes the process out of the tables; nothing if it is no unit's.
-    fn owned(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
-        let run = self.runs.of(pid.as_raw())?;
-        let running = self.runs.get_mut(run)?;
-        let started = running.reported(|started| started.pid == pid.as_raw());
-        if let Some(started) = &started {
-            self.runs.unwatch(started.token);
-        }
-        let verdict = started.map(|mut started| started.report.at_exit());
-        let (run, part) = self.runs.disown(pid.as_raw())?;
-        let has_handed_on = self.runs.has_handed_on(run, part);
-        let name = self.runs.get(run)?.name.clone();
-        self.runs.has_ended(pid.as_raw(), run, part);
-        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
-    }
-
-    /// Carries out effects in a burst of them: each start that is prepared holds descriptors. For loops whose rest
-    /// an image that goes on after a crash finds again.
-    pub(super) fn settle_if_full(&mut self) {
-        if self.effects.is_full() {
-            self.settle();
-        }
-    }
-
-    /// Runs that wait for their last process: where the kernel does not tell when a
-    /// cgroup empties, each reaped orphan may have been it.
-    pub(crate) fn look_at_all(&mut self) {
-        let waiting: Vec<RunId> = self
-            .runs
-            .iter()
-            .filter(|(_, running)| running.procedure.waits_for_the_last())
-            .map(|(run, _)| run)
-            .collect();
-        for run in waiting {
-            self.course(run, |_| vec![Deed::Look]);
-            self.settle_if_full();
-        }
-    }
-
-    /// Cgroups have emptied.
-    pub(crate) fn emptied(&mut self) {
-        if !self.tracker.may_have_news() {
-            return;
-        }
-        for run in self.tracker.emptied() {
-            self.course(run, |_| vec![Deed::Look]);
-            self.settle_if_full();
-        }
-        for run in self.tracker.short_of_memory() {
-            self.course(run, |procedure| procedure.out_of_memory());
-        }
-    }
+    pub(crate) has_handed_on: bool,
 }

@@ -353,7 +353,7 @@ impl Main {
     }
 
     /// Init's child, which may have ended: as yet the pid is its own.
-    pub(super) fn is_not_reaped(&self) -> bool {
+    pub(crate) fn is_not_reaped(&self) -> bool {
         matches!(self, Main::Child(pid) if wait::is_child(Pid::from_raw(*pid)))
     }
 

@@ -5,15 +5,11 @@
 //! sulogin(8) asks for root's password. Without it there is no shell, unless the kernel's command line
 //! has `groundstate.shell=open`: whoever sits at the console is not root for sitting there.
 
-use crate::base::Level;
-use crate::base::Mode;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
-use crate::event_loop::Init;
 use crate::shutdown;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, process, terminal};
-use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollTimeout, poll};
@@ -24,25 +20,25 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// EX_SOFTWARE of sysexits(3): init can not do what it is for.
-const STATUS: u8 = 70;
-
 /// They ask for root's password first.
 const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
+
 /// They ask nobody.
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/bash", "/bin/busybox"];
-const CONSOLE: &str = "/dev/console";
+
+pub(crate) const CONSOLE: &str = "/dev/console";
+
 /// The status of a child that has found no program to become: another will find none either.
-const NO_PROGRAM: u8 = 127;
+pub(crate) const NO_PROGRAM: u8 = 127;
 
 /// What is to be run on the console, the first that is there.
-fn programs(is_open: bool) -> Vec<&'static str> {
+pub(crate) fn programs(is_open: bool) -> Vec<&'static str> {
     let open: &[&'static str] = if is_open { &SHELLS } else { &[] };
     LOGINS.iter().chain(open).copied().collect()
 }
 
 /// Why there is none.
-fn why_none(is_open: bool) -> &'static str {
+pub(crate) fn why_none(is_open: bool) -> &'static str {
     if is_open {
         "there is none"
     } else {
@@ -50,66 +46,8 @@ fn why_none(is_open: bool) -> &'static str {
     }
 }
 
-impl Init {
-    /// Neither target can be had.
-    pub(crate) fn emergency(&mut self) {
-        let goal = self.machine.wish().goal.iter();
-        let goal: Vec<String> =
-            goal.map(|name| format!("{name}: {}", self.why_not(name))).collect();
-        let settings = &self.machine.generation().settings;
-        let emergency = &settings.emergency_target;
-        let text = format!(
-            "neither the goal ({}) nor the emergency target ({emergency}: {}) can be had; unit \
-             directories: {}",
-            goal.join(", "),
-            self.why_not(emergency),
-            self.paths.unit_dirs(settings).join(", ")
-        );
-        if self.mode != Mode::Machine {
-            self.say(Level::Error, format_args!("{text}"));
-            return self.shut_down(Shutdown::Exit(STATUS));
-        }
-        self.say(Level::Error, format_args!("{text}: a shell on the console"));
-        self.emergency_shell();
-    }
-
-    /// Starts the shell; it comes back when it ends, until another goal is set.
-    pub(crate) fn emergency_shell(&mut self) {
-        let programs = programs(KernelLine::read().has_open_shell);
-        match begin(&programs, CONSOLE, Duration::ZERO) {
-            Ok(pid) => self.shell = Some(pid),
-            // Want of memory passes.
-            Err(error) => {
-                self.say(Level::Error, format_args!("no shell on the console: {error}"));
-                self.pause_shell();
-            }
-        }
-    }
-
-    fn pause_shell(&mut self) {
-        // Another goal was set meanwhile: then it has done what it was for.
-        let again = self.now.after(limit::SHELL_PAUSE);
-        self.shell_again = self.shell_again.map(|_| again);
-    }
-
-    /// A child was reaped: true if it was the shell, which then comes back.
-    pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        if self.shell != Some(pid) {
-            return false;
-        }
-        self.shell = None;
-        if exit == Exit::Code(NO_PROGRAM) {
-            let why = why_none(KernelLine::read().has_open_shell);
-            self.say(Level::Error, format_args!("no shell on the console: {why}"));
-        } else {
-            self.pause_shell();
-        }
-        true
-    }
-}
-
 /// Never waits: a serial line that nobody is at is opened all the same.
-fn console(path: &str) -> io::Result<OwnedFd> {
+pub(crate) fn console(path: &str) -> io::Result<OwnedFd> {
     let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let console = open(path, how, FileMode::empty())?;
     let flags = OFlag::from_bits_truncate(fcntl(&console, FcntlArg::F_GETFL)?);
@@ -119,7 +57,7 @@ fn console(path: &str) -> io::Result<OwnedFd> {
 
 /// A child that becomes the shell. Whatever may wait (a console that hangs, a root file system that
 /// is dead), the child does.
-fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
+pub(crate) fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
     process::fork(&[], || {
         rest(pause);
         become_shell(programs, console)

@@ -6,15 +6,12 @@
 use crate::base::Mode;
 use crate::base::reexec;
 use crate::base::{clock, limit};
-use crate::event_loop::Init;
 use crate::fd;
 use crate::output::console_log::Voice;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::watchdog::Watchdog;
 use crate::shutdown::{End, Haste};
-use crate::sys::no_linger::impatiently;
 use crate::sys::{fault, memfd, process, wait};
-use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -27,6 +24,7 @@ use std::time::Duration;
 
 /// Where initramfs leave what is to be gone on with.
 const INITRAMFS: &str = "/run/initramfs";
+
 /// What goes along to it.
 const SHARED: [(&str, MsFlags); 4] = [
     ("/proc", MsFlags::MS_MOVE),
@@ -34,29 +32,6 @@ const SHARED: [(&str, MsFlags); 4] = [
     ("/dev", MsFlags::MS_MOVE),
     ("/run", MsFlags::MS_BIND.union(MsFlags::MS_REC)),
 ];
-
-impl Init {
-    /// All is let go of but what the rest of the end needs.
-    pub(crate) fn end_with(mut self, how: Shutdown) -> End {
-        // What init made in the file system goes with it.
-        if let Some(dir) = &self.paths.runtime_dir {
-            // Not there: there was no logger.
-            let _ = fs::remove_file(place::log_socket(dir));
-        }
-        let (haste, mode) = (self.ending.haste(), self.mode);
-        let outer = std::mem::replace(&mut self.outer, Outer::at(None));
-        let watchdog = self.watchdog.take();
-        // Where this can not be armed, a crash executes the binary that was kept so far.
-        std::mem::forget((self.lineage.binary.take(), self.lineage.previous.take()));
-        let end = End::new(how, mode, outer, haste, watchdog);
-        impatiently(move || {
-            let whole = self;
-            // The handlers stay, and write into their pipe, which keeps its reader.
-            std::mem::forget(whole.signals);
-        });
-        end
-    }
-}
 
 fn word(how: Shutdown) -> &'static CStr {
     match how {

@@ -15,17 +15,14 @@ use crate::base::Mode;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{clock, limit, procfs};
-use crate::event_loop::Init;
 use crate::output::console_log;
 use crate::output::console_log::Voice;
 use crate::output::parent_notify::Outer;
-use crate::service::run_table::{Main, Running};
 use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{Pid, process, signal, wait};
-use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
-use groundstate_units::unit::reaction::Reaction;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
@@ -38,17 +35,17 @@ use std::time::Duration;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ending {
     /// Asked for.
-    asked: Option<Shutdown>,
+    pub(crate) asked: Option<Shutdown>,
     /// All units are down; the logger has until then to finish.
-    logger_until: Option<Time>,
+    pub(crate) logger_until: Option<Time>,
     /// Now.
-    reached: Option<Shutdown>,
+    pub(crate) reached: Option<Shutdown>,
     /// When it was asked for first.
     pub(crate) begun: Option<Time>,
     /// What is waited for is told then.
     pub(crate) tell_at: Option<Time>,
     /// The last step of haste, and when it was taken.
-    haste: Option<(Haste, Time)>,
+    pub(crate) haste: Option<(Haste, Time)>,
 }
 
 /// How little an end that is under way is waited for.
@@ -82,108 +79,18 @@ impl Ending {
     }
 
     /// The step after the one taken last.
-    fn next_haste(&self) -> Haste {
+    pub(crate) fn next_haste(&self) -> Haste {
         if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
     }
 
     /// No further request counts before then: one that comes with the first is the same one.
-    fn heeds_from(&self) -> Option<Time> {
+    pub(crate) fn heeds_from(&self) -> Option<Time> {
         let last = self.haste.map(|(_, at)| at).or(self.begun)?;
         Some(last.after(limit::ASKED_AGAIN))
     }
 }
 
 const KILL: u8 = 9;
-
-impl Init {
-    /// Begins, or changes its mind about how: a reboot may become a poweroff.
-    pub(crate) fn shut_down(&mut self, how: Shutdown) {
-        self.settle();
-        self.ending.asked = Some(how);
-        self.ending.begun.get_or_insert(self.now);
-        self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
-        self.outer.say("STOPPING=1\nSTATUS=stopping\n");
-        self.say(Level::Info, format_args!("{}", name(how, self.mode)));
-        self.facts.push_back(Event::Shutdown(how));
-        self.settle();
-    }
-
-    /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
-    /// the one before, a step of haste.
-    pub(crate) fn interrupted(&mut self, how: Shutdown) {
-        match self.ending.heeds_from() {
-            None => self.shut_down(how),
-            Some(from) if from <= self.now => {
-                let next = self.ending.next_haste();
-                self.hasten(next);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// An end under way is not waited for any more. False: there is none.
-    pub(crate) fn hasten(&mut self, haste: Haste) -> bool {
-        let Some(how) = self.ending.asked else { return false };
-        if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
-            return true;
-        }
-        self.ending.haste = Some((haste, self.now));
-        if self.mode == Mode::Supervisor {
-            // No namespace ends with init, and no kill(2) of everybody is its to send.
-            let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
-            runs.into_iter().for_each(|run| self.tracker.kill(run));
-        }
-        match haste {
-            Haste::Kill => {
-                self.say(Level::Warning, format_args!("nothing is waited for any more"));
-                self.finish(how);
-            }
-            Haste::AtOnce => {
-                let text = "at once: what is not written yet is lost";
-                self.say(Level::Warning, format_args!("{text}"));
-                self.ending.reached = Some(how);
-            }
-        }
-        true
-    }
-
-    /// The machine has nothing left to do. The logger writes what it has, then it is over.
-    pub(crate) fn finish(&mut self, how: Shutdown) {
-        // The machine knows how the end began; who asked last says how it ends.
-        let how = *self.ending.asked.get_or_insert(how);
-        let now = self.now;
-        if self.ending.haste.is_none() {
-            self.say(Level::Info, format_args!("every unit is down"));
-        }
-        if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
-            return;
-        }
-        if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
-            self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
-        } else {
-            self.ending.reached = Some(how);
-        }
-    }
-
-    /// At the end of each turn.
-    pub(crate) fn look_at_ending(&mut self) {
-        let Some(until) = self.ending.logger_until else { return };
-        let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
-        if (self.log_is_finished && logger_is_gone) || until <= self.now {
-            self.ending.reached = self.ending.asked;
-        }
-    }
-}
-
-fn name(how: Shutdown, mode: Mode) -> &'static str {
-    match how {
-        _ if mode != Mode::Machine => "stopping everything",
-        Shutdown::Poweroff => "powering off",
-        Shutdown::Reboot => "rebooting",
-        Shutdown::Halt => "halting",
-        Shutdown::Exit(_) => "ending",
-    }
-}
 
 /// What is left to do when the loop is over.
 pub(crate) struct End {
@@ -360,10 +267,13 @@ pub(crate) fn park() -> ! {
 
 /// SIGTERM.
 pub(crate) const TERM: u8 = 15;
+
 /// SIGCONT: what is stopped can not end itself.
 pub(crate) const CONT: u8 = 18;
+
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
+
 /// How long the killed may take to go.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -420,7 +330,7 @@ fn tell(own: Pid, number: u8) {
     }
 }
 
-fn left(own: Pid) -> Vec<Pid> {
+pub(crate) fn left(own: Pid) -> Vec<Pid> {
     let all = procfs::snapshot();
     let alive = all.values().filter(|found| !found.ended && !found.is_of_the_kernel);
     alive
@@ -435,49 +345,6 @@ fn is_spared(pid: Pid) -> bool {
     let mut first = [0u8; 1];
     let read = || File::open(format!("/proc/{pid}/cmdline"))?.read(&mut first);
     of_root && { read }().is_ok_and(|length| length == 1) && first == *b"@"
-}
-
-// What an end waits for, told every few seconds: unit, process, its state, since when, and which
-// key ends the wait.
-
-impl Init {
-    /// When it is time, as long as units are waited for.
-    pub(crate) fn name_blockers(&mut self) {
-        let Some(at) = self.ending.tell_at.filter(|at| *at <= self.now) else { return };
-        if self.ending.haste().is_some() || self.runs.len() == 0 {
-            self.ending.tell_at = None;
-            return;
-        }
-        self.ending.tell_at = Some(at.max(self.now).after(limit::BLOCKERS));
-        let waited = self.ending.begun.map_or(0, |begun| self.now.since(begun).as_secs());
-        let all: Vec<String> = self.runs.iter().map(|(_, running)| blocker(running)).collect();
-        let reactions = &self.machine.generation().settings.reactions;
-        let key = match (self.mode, &reactions.ctrl_alt_del) {
-            (Mode::Machine, Reaction::Nothing) => "`initctl poweroff --force`",
-            (Mode::Machine, Reaction::End(_) | Reaction::Goal(_)) => "Ctrl-Alt-Del",
-            (Mode::Container | Mode::Supervisor, _) => "SIGINT",
-        };
-        for text in all.iter().take(limit::BLOCKERS_NAMED) {
-            self.say(
-                Level::Warning,
-                format_args!("waiting for {waited} s for {text}; {key} ends the wait"),
-            );
-        }
-        if let Some(more) = all.len().checked_sub(limit::BLOCKERS_NAMED).filter(|more| *more > 0) {
-            self.say(Level::Warning, format_args!("… and for {more} more units"));
-        }
-    }
-}
-
-fn blocker(running: &Running) -> String {
-    let name = &running.name;
-    let pid = running.main.as_ref().map(Main::pid).or(running.current);
-    let pid = pid.or_else(|| running.lines.first().map(|(pid, _)| *pid));
-    let Some(pid) = pid.filter(|pid| *pid > 0) else { return name.to_string() };
-    match procfs::shown(Pid::from_raw(pid)) {
-        Some((command, state)) => format!("{name}: pid {pid} ({command}), {state}"),
-        None => format!("{name}: what pid {pid} left"),
-    }
 }
 
 #[cfg(test)]

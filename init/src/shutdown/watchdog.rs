@@ -4,10 +4,7 @@
 //!
 //! Only where `watchdog: TIME` of the settings asks for it, and on a machine.
 
-use crate::base::Level;
-use crate::base::Mode;
 use crate::base::limit;
-use crate::event_loop::Init;
 use crate::sys::{device, inherit};
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -17,21 +14,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-const DEVICE: &str = "/dev/watchdog";
+pub(crate) const DEVICE: &str = "/dev/watchdog";
 
 /// One that waits to be fed.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     device: File,
     /// What was asked for.
-    asked: Duration,
+    pub(crate) asked: Duration,
     /// What the device took.
-    patience: Duration,
+    pub(crate) patience: Duration,
     fed: Time,
 }
 
 impl Watchdog {
-    fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
+    pub(crate) fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let device = File::options().write(true).custom_flags(flags).open(DEVICE)?;
         let seconds = i32::try_from(asked.as_secs().max(1)).unwrap_or(i32::MAX);
@@ -86,9 +83,9 @@ impl Watchdog {
 /// The one of init, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    open: Option<Watchdog>,
+    pub(crate) open: Option<Watchdog>,
     /// When it is tried again to open it.
-    again: Option<Time>,
+    pub(crate) again: Option<Time>,
 }
 
 impl Watch {
@@ -112,43 +109,10 @@ impl Watch {
 
 /// When one that was refused is tried again. None: there is no such device; its module may come
 /// with the boot.
-fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
+pub(crate) fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
     let is_missing =
         matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));
     (!is_missing).then(|| now.after((asked / 4).max(limit::WATCHDOG_AGAIN)))
-}
-
-impl Init {
-    /// As the settings have it. A device that is open stays open: it can not be stopped.
-    pub(crate) fn settle_watchdog(&mut self) {
-        let Some(asked) = self.machine.generation().settings.watchdog else { return };
-        let is_so = self.watchdog.open.as_ref().is_some_and(|open| open.asked == asked);
-        if self.mode != Mode::Machine || is_so {
-            return;
-        }
-        // A second open is refused while the first one lives.
-        self.watchdog = Watch::default();
-        match Watchdog::open(asked, self.now) {
-            Ok(watchdog) => {
-                let seconds = watchdog.patience.as_secs();
-                let text = "the machine starts anew when init is stuck for";
-                self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
-                self.watchdog.open = Some(watchdog);
-            }
-            Err(error) => {
-                let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
-                self.say(level, format_args!("{DEVICE}: {error}"));
-                self.watchdog.again = again(&error, asked, self.now);
-            }
-        }
-    }
-
-    /// A device that was refused may be had by now: after a crash it counts down all the while.
-    pub(crate) fn watchdog_due(&mut self) {
-        if self.watchdog.again.take_if(|at| *at <= self.now).is_some() {
-            self.settle_watchdog();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,30 +4,19 @@
 //!
 //! Which places are free, and when one is again, is the machine's.
 
-use super::listening::Listening;
-use crate::base::Level;
-use crate::base::limit;
-use crate::event_loop::Init;
-use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
-use crate::sys::no_linger::impatiently;
-use crate::sys::socket as raw;
-use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown};
-use groundstate_units::machine::action::Note;
-use groundstate_units::machine::event::Event;
-use groundstate_units::machine::reason::State;
+use groundstate_units::control::answer::BrokenOff;
 use groundstate_units::text::name::Name;
 use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Peer {
+pub(crate) enum Peer {
     /// TCP.
     Inet(SocketAddr),
     /// A unix socket: uid and pid.
@@ -37,7 +26,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    fn of(connection: &OwnedFd) -> Peer {
+    pub(crate) fn of(connection: &OwnedFd) -> Peer {
         let address = getpeername::<SockaddrStorage>(connection.as_raw_fd()).ok();
         if let Some(v4) = address.as_ref().and_then(SockaddrStorage::as_sockaddr_in) {
             return Peer::Inet(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port()));
@@ -53,7 +42,7 @@ impl Peer {
     }
 
     /// They count together for `socket-max-connections-per-source`.
-    fn is_of_one_source(self, other: Peer) -> bool {
+    pub(crate) fn is_of_one_source(self, other: Peer) -> bool {
         match (self, other) {
             (Peer::Inet(one), Peer::Inet(other)) => one.ip() == other.ip(),
             (Peer::Local(one, _), Peer::Local(other, _)) => one == other,
@@ -75,181 +64,21 @@ impl fmt::Display for Peer {
 
 /// One that is a unit's.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The socket unit.
-    socket: Name,
-    peer: Peer,
+    pub(crate) socket: Name,
+    pub(crate) peer: Peer,
     /// As in LISTEN_FDNAMES.
-    fd_name: String,
+    pub(crate) fd_name: String,
     /// Until the unit's process has it.
-    fd: Option<KeptFd<Rc<OwnedFd>>>,
+    pub(crate) fd: Option<KeptFd<Rc<OwnedFd>>>,
 }
 
 /// What has become of a socket's connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Counts {
-    accepted: u64,
-    refused: u64,
-    failed: u64,
-    last_failure: Option<BrokenOff>,
-}
-
-impl Init {
-    /// Somebody has connected: all who have are let in or turned away, each turn its share.
-    pub(super) fn accept_connections(&mut self, listening: &mut Listening) {
-        for fd in listening.fds.iter().map(Foreign::share).collect::<Vec<_>>() {
-            for _ in 0..limit::ACCEPTS_A_TURN {
-                match raw::accept(fd.as_fd()) {
-                    Ok(connection) => {
-                        listening.counts.accepted = listening.counts.accepted.saturating_add(1);
-                        let admitted = impatiently(|| self.admit(listening, connection));
-                        if let Err(why) = admitted {
-                            listening.counts.refused = listening.counts.refused.saturating_add(1);
-                            let unit = &listening.unit;
-                            self.say(Level::Warning, format_args!("{unit}: {why}"));
-                        }
-                        if listening.flood.fired(self.now) {
-                            self.say_flooded(listening);
-                            return;
-                        }
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // Gone again before it was accepted, or a signal: the next one.
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            ErrorKind::ConnectionAborted | ErrorKind::Interrupted
-                        ) => {}
-                    Err(error) => {
-                        let unit = &listening.unit;
-                        self.say(Level::Warning, format_args!("{unit}: cannot accept: {error}"));
-                        listening.rests_until = Some(self.now.after(limit::ACCEPT_REST));
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    fn say_flooded(&mut self, listening: &Listening) {
-        let (unit, rest) = (&listening.unit, listening.flood.rest().as_secs());
-        let text = "too many connections come";
-        self.say(Level::Warning, format_args!("{unit}: {text}; it accepts none for {rest} s"));
-    }
-
-    /// Gives a connection its place, or says why it has none.
-    fn admit(&mut self, listening: &Listening, connection: OwnedFd) -> Result<(), String> {
-        let peer = Peer::of(&connection);
-        let of_it = |one: &&Connection| one.socket == listening.unit;
-        let of_peer = |one: &&Connection| of_it(one) && one.peer.is_of_one_source(peer);
-        let all = &self.triggers.connections;
-        let most = usize::try_from(listening.socket.max_per_source).unwrap_or(usize::MAX);
-        if most > 0 && all.values().filter(of_peer).count() >= most {
-            return Err(format!("{peer} is turned away: {most} connections of its are open"));
-        }
-        let held = all.values().filter(|one| one.fd.is_some()).count();
-        if held >= limit::CONNECTIONS_HELD {
-            return Err(format!("{peer} is turned away: too many connections wait for a start"));
-        }
-        let generation = self.machine.generation();
-        let place = generation.find_unit(listening.unit.as_str()).and_then(|socket| {
-            let names = self.machine.free_places(socket);
-            let mut names = names.filter_map(|unit| Some(&generation.unit(unit)?.name));
-            names.find(|name| !all.contains_key(*name)).cloned()
-        });
-        let Some(place) = place else {
-            let open = all.values().filter(of_it).count();
-            return Err(format!("{peer} is turned away: {open} connections are open"));
-        };
-        let fd_name = listening.socket.fd_name.clone();
-        let one = Connection {
-            socket: listening.unit.clone(),
-            peer,
-            fd_name: fd_name.unwrap_or_else(|| "connection".to_string()),
-            fd: Some(Rc::new(connection).into()),
-        };
-        self.triggers.connections.insert(place.clone(), one);
-        self.facts.push_back(Event::Fire(place));
-        Ok(())
-    }
-
-    /// Connections whose unit does not run for them any more, or never will, are closed.
-    pub(super) fn forget_connections(&mut self) {
-        let (machine, generation) = (&self.machine, self.machine.generation());
-        let stays = |place: &Name| {
-            generation.find_unit(place.as_str()).is_some_and(|unit| machine.has_connection(unit))
-        };
-        let connections = &mut self.triggers.connections;
-        if !connections.keys().all(stays) {
-            impatiently(|| connections.retain(|place, _| stays(place)));
-        }
-    }
-
-    /// A unit has changed its state: a connection is broken off where its run failed.
-    pub(crate) fn connections_noted(&mut self, note: &Note) {
-        let (State::Disabled, Some(reason)) = (note.to, &note.reason) else { return };
-        let Some(one) = self.triggers.connections.get(&note.unit) else { return };
-        let broken = BrokenOff {
-            unit: note.unit.to_string(),
-            peer: one.peer.to_string(),
-            time: self.shown_by().wall_of(self.now),
-            reason: reason.to_string(),
-        };
-        let socket = one.socket.clone();
-        let all = self.triggers.listening.values_mut();
-        for listening in all.filter(|listening| listening.unit == socket) {
-            listening.counts.failed = listening.counts.failed.saturating_add(1);
-            listening.counts.last_failure = Some(broken.clone());
-        }
-    }
-
-    /// What the unit's process is handed; None: it serves no connection.
-    pub(super) fn connection_of(&self, unit: &Name) -> Option<(String, Rc<OwnedFd>)> {
-        let one = self.triggers.connections.get(unit)?;
-        Some((one.fd_name.clone(), one.fd.as_deref().cloned()?))
-    }
-
-    /// The unit runs for connections and nothing else.
-    pub(crate) fn is_place(&self, unit: &Name) -> bool {
-        let unit = self.machine.generation().find_unit(unit.as_str());
-        unit.is_some_and(|unit| self.machine.is_place(unit))
-    }
-
-    /// The unit's process has it: closed here, so that its end is the process's.
-    pub(crate) fn connection_handed(&mut self, unit: &Name) {
-        if let Some(one) = self.triggers.connections.get_mut(unit) {
-            impatiently(|| one.fd = None);
-        }
-    }
-
-    /// What the lines of a unit are told of the other end.
-    pub(crate) fn remote_of(&self, unit: &Name) -> Vec<(String, String)> {
-        match self.triggers.connections.get(unit).map(|one| one.peer) {
-            Some(Peer::Inet(address)) => vec![
-                ("REMOTE_ADDR".to_string(), address.ip().to_string()),
-                ("REMOTE_PORT".to_string(), address.port().to_string()),
-            ],
-            Some(Peer::Local(_, _) | Peer::Unknown) | None => Vec::new(),
-        }
-    }
-
-    /// For each unit that serves a connection, whose it is.
-    pub(super) fn peers(&self) -> impl Iterator<Item = (&Name, String)> {
-        self.triggers.connections.iter().map(|(place, one)| (place, one.peer.to_string()))
-    }
-
-    pub(super) fn show_accepts(&self, listening: &Listening, most: u32) -> Accepts {
-        let all = self.triggers.connections.iter();
-        let of_it = all.filter(|(_, one)| one.socket == listening.unit);
-        let shown =
-            of_it.map(|(unit, one)| Shown { unit: unit.to_string(), peer: one.peer.to_string() });
-        Accepts {
-            most,
-            accepted: listening.counts.accepted,
-            refused: listening.counts.refused,
-            failed: listening.counts.failed,
-            last_failure: listening.counts.last_failure.clone(),
-            connections: shown.collect(),
-        }
-    }
+pub(crate) struct Counts {
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) failed: u64,
+    pub(crate) last_failure: Option<BrokenOff>,
 }

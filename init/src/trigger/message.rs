@@ -19,22 +19,22 @@ pub(super) const MESSAGE: usize = 128 * 1024;
 
 /// A timer to be kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     /// Its unit.
-    pub(super) unit: Name,
+    pub(crate) unit: Name,
     /// What it waits for.
-    pub(super) timer: Timer,
+    pub(crate) timer: Timer,
     /// What PID 1 knows of its past.
-    pub(super) history: History,
+    pub(crate) history: History,
     /// Where the time of its last firing is kept, if it is persistent.
-    pub(super) stamp: Option<String>,
+    pub(crate) stamp: Option<String>,
     /// Of this life of init, for the chance.
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// From PID 1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Keep this timer.
     Keep(RunId, Box<Alarm>),
     /// Its unit was started, or ended.
@@ -52,7 +52,7 @@ pub(super) enum Order {
 
 /// From a lookout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// It fired. A timer's time on the wall clock, in microseconds; of a path: 0.
     Fired(RunId, i64),
     /// When a timer is due, and when it last fired on the wall clock.
@@ -67,7 +67,7 @@ pub(super) enum Report {
 
 /// An order that [`Report::Looked`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum By {
+pub(crate) enum By {
     /// [`Order::Watch`].
     Watch,
     /// [`Order::Look`] with that time.

@@ -24,15 +24,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Where it broke off.
-pub(super) struct Broken {
+pub(crate) struct Broken {
     /// What could not be opened.
-    pub(super) what: String,
+    pub(crate) what: String,
     /// Why.
-    pub(super) errno: i32,
+    pub(crate) errno: i32,
 }
 
 /// All of them, in order; on an error none.
-pub(super) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
+pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
     let opener = Opener { socket, ids };
     // Of the kernel's two ways to permission bits this one has no moment in between.
     umask(Mode::from_bits_truncate(!socket.mode & 0o777));
@@ -62,7 +62,7 @@ pub(super) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Br
 }
 
 /// `socket-remove`: paths and links, where they still are what was made.
-pub(super) fn remove(socket: &Socket) {
+pub(crate) fn remove(socket: &Socket) {
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
         let Ok((parent, name)) = safe_mkdir_path::parent(path, None) else { continue };
@@ -298,7 +298,7 @@ fn scope_number(scope: &str) -> io::Result<u32> {
 }
 
 /// Throws away what waits in a descriptor: `socket-flush`. In a child of its own.
-pub(super) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
+pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
     const MOST: usize = 1_024;
     let flags = fcntl(opened, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
     let Ok(flags) = flags else { return };

@@ -1,28 +1,20 @@
 //! Timers and paths as PID 1 knows them: what their lookout was told, what it has told.
 
-use super::message::{Alarm, By, Order, Report};
-use super::watcher_process::{Lookout, Post};
-use super::{Subject, Triggers};
-use crate::base::Level;
-use crate::base::Mode;
-use crate::base::clock;
+use super::Triggers;
+use super::message::By;
+use super::watcher_process::Post;
 use crate::base::limit;
-use crate::base::token;
-use crate::event_loop::Init;
-use crate::sys::Pid;
-use groundstate_units::machine::action::Note;
-use groundstate_units::machine::event::{Event, RunId, Stage};
-use groundstate_units::machine::reason::State;
+use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::flood::Flood;
-use groundstate_units::trigger::timer::{Due, History, micros};
+use groundstate_units::trigger::timer::{Due, History};
 use groundstate_units::trigger::{Timer, Watch};
 use serde::{Deserialize, Serialize};
 
 /// What one of them waits for.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Aim {
+pub(crate) enum Aim {
     /// A timer, with its past.
     Timer(Box<Timer>, Box<History>),
     /// Paths; whether its lookout was told to look.
@@ -31,32 +23,32 @@ pub(super) enum Aim {
 
 /// One of them.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Watched {
-    pub(super) unit: Name,
-    pub(super) aim: Aim,
-    pub(super) flood: Flood,
+pub(crate) struct Watched {
+    pub(crate) unit: Name,
+    pub(crate) aim: Aim,
+    pub(crate) flood: Flood,
     /// Of a timer.
-    pub(super) due: Due,
+    pub(crate) due: Due,
     /// Of paths at which a look may block.
-    apart: Option<Post>,
+    pub(crate) apart: Option<Post>,
     /// Its paths have not answered.
     #[serde(skip)]
-    pub(super) asked: Option<Asked>,
+    pub(crate) asked: Option<Asked>,
 }
 
 /// Paths that were asked for.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Since when they have not answered.
-    pub(super) at: Time,
+    pub(crate) at: Time,
     /// By which order last.
-    by: By,
+    pub(crate) by: By,
     /// That they do not was said.
-    pub(super) is_said: bool,
+    pub(crate) is_said: bool,
 }
 
 impl Watched {
-    fn post(&self) -> Post {
+    pub(crate) fn post(&self) -> Post {
         match self.aim {
             Aim::Timer(_, _) => Post::Clock,
             Aim::Paths(_, _) => self.apart.unwrap_or(Post::Paths),
@@ -71,7 +63,7 @@ impl Watched {
     }
 
     /// The answer to this order is the one that counts.
-    fn asked_by(&mut self, by: By, now: Time) {
+    pub(crate) fn asked_by(&mut self, by: By, now: Time) {
         match &mut self.asked {
             Some(asked) => asked.by = by,
             // To rest asks for nothing.
@@ -81,342 +73,20 @@ impl Watched {
     }
 }
 
-impl Init {
-    pub(super) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
-        if self.mode == Mode::Container {
-            // The machine was booted long before the container was.
-            timer.startup.append(&mut timer.boot);
-        }
-        let machine = &self.machine;
-        let trigger = machine.generation().find_unit(unit.as_str());
-        let activated = trigger.and_then(|trigger| machine.activates(trigger));
-        let up = activated.filter(|unit| machine.is_up(*unit));
-        let history = History {
-            startup: self.booted,
-            active: self.now,
-            active_wall: micros(clock::wall()),
-            unit_active: up.map(|unit| machine.since(unit)),
-            ..History::default()
-        };
-        self.begin_watching(run, unit, Aim::Timer(Box::new(timer), Box::new(history)));
-    }
-
-    pub(super) fn watch_paths(&mut self, unit: &Name, run: RunId, watch: Watch) {
-        self.begin_watching(run, unit, Aim::Paths(watch, false));
-    }
-
-    fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
-        let (unit, flood, due) = (unit.clone(), Flood::default(), Due::default());
-        let watched = Watched { unit, aim, flood, due, apart: None, asked: None };
-        let post = watched.post();
-        self.triggers.watched.insert(run, watched);
-        self.hand_to_lookout(run, post);
-    }
-
-    fn hand_to_lookout(&mut self, run: RunId, post: Post) {
-        if !self.triggers.lookout(post).is_there() {
-            // That tells it of all there is.
-            return self.start_lookout(post);
-        }
-        self.tell_of(run);
-    }
-
-    /// The common lookout has dropped this run: it gets a lookout apart.
-    fn watch_apart(&mut self, run: RunId) {
-        let free = self.triggers.free_apart();
-        let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
-        if watched.apart.is_some() {
-            return;
-        }
-        let Some(post) = free else {
-            let Aim::Paths(watch, _) = &watched.aim else { return };
-            let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
-            self.stop_watching(run);
-            return self.trigger_failed(run, Stage::Listen, libc::EBUSY, path);
-        };
-        watched.apart = Some(post);
-        if self.triggers.watched_at(Post::Paths).is_empty() {
-            self.triggers.dismiss(Post::Paths);
-        }
-        self.hand_to_lookout(run, post);
-    }
-
-    fn start_lookout(&mut self, post: Post) {
-        let (now, token) = (self.now, self.tokens.next().0);
-        match self.triggers.start(post, now) {
-            Ok(socket) => {
-                if token::watch_both(self.poll.registry(), socket, token).is_err() {
-                    // Nobody would hear it.
-                    self.triggers.lookout(post).give_up();
-                }
-                let all = &mut self.triggers.by_token;
-                all.retain(|_, subject| !matches!(subject, Subject::Lookout(of) if *of == post));
-                all.insert(token, Subject::Lookout(post));
-            }
-            Err(error) => {
-                return self.say(
-                    Level::Error,
-                    format_args!("cannot start the lookout of timers or paths: {error}"),
-                );
-            }
-        }
-        for run in self.triggers.watched_at(post) {
-            self.tell_of(run);
-        }
-    }
-
-    /// Tells its lookout all about one of them.
-    fn tell_of(&mut self, run: RunId) {
-        let seed = self.triggers.seed;
-        let state_dir = self.paths.state_dir(&self.machine.generation().settings);
-        let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
-        let (post, unit) = (watched.post(), watched.unit.clone());
-        let order = match &mut watched.aim {
-            Aim::Timer(timer, history) => {
-                let stamp = timer.persistent.then(|| format!("{state_dir}/timers/{unit}"));
-                let (timer, history) = ((**timer).clone(), (**history).clone());
-                Order::Keep(run, Box::new(Alarm { unit, timer, history, stamp, seed }))
-            }
-            Aim::Paths(watch, looking) => {
-                *looking = false;
-                Order::Watch(run, watch.clone())
-            }
-        };
-        self.triggers.unsettled = true;
-        self.order(post, run, &order);
-    }
-
-    /// Says so once of each path unit whose paths do not answer.
-    pub(super) fn say_silent(&mut self) {
-        let now = self.now;
-        if self.triggers.silent_at().is_none_or(|at| at > now) {
-            return;
-        }
-        let mut silent = Vec::new();
-        for watched in self.triggers.watched.values_mut() {
-            if let Some(asked) = &mut watched.asked
-                && !asked.is_said
-                && asked.at.after(limit::PATHS_ANSWER) <= now
-                && let Aim::Paths(watch, _) = &watched.aim
-            {
-                asked.is_said = true;
-                silent.push((watched.unit.clone(), paths(watch)));
-            }
-        }
-        for (unit, paths) in silent {
-            let text = "whoever answers for that, a network or FUSE, may be gone";
-            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
-        }
-    }
-
-    /// What can not be told its lookout is not watched: it has failed.
-    fn order(&mut self, post: Post, run: RunId, order: &Order) {
-        let by = match order {
-            Order::Watch(_, _) => Some(By::Watch),
-            Order::Look(_, since) => Some(By::Look(*since)),
-            Order::Rest(_) => Some(By::Rest),
-            Order::Keep(_, _) | Order::Past(_, _) | Order::End(_) => None,
-        };
-        let by = by.filter(|_| self.triggers.lookout(post).tells_of_answers());
-        if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
-            watched.asked_by(by, self.now);
-        }
-        if self.triggers.lookout(post).order(order).is_ok() {
-            return;
-        }
-        let Some(unit) = self.triggers.watched.get(&run).map(|one| one.unit.to_string()) else {
-            return;
-        };
-        self.stop_watching(run);
-        self.trigger_failed(run, Stage::Listen, libc::E2BIG, unit);
-    }
-
-    /// It ends. False: it is none of these.
-    pub(super) fn stop_watching(&mut self, run: RunId) -> bool {
-        let Some(watched) = self.triggers.watched.remove(&run) else { return false };
-        let post = watched.post();
-        if self.triggers.watched_at(post).is_empty() {
-            self.triggers.dismiss(post);
-        } else {
-            self.order(post, run, &Order::End(run));
-        }
-        true
-    }
-
-    /// The lookout has said something, or takes more.
-    pub(super) fn lookout_ready(&mut self, post: Post) {
-        if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
-            lookout.flush();
-        }
-        self.hear_lookout(post, limit::REPORTS_A_TURN);
-    }
-
-    /// Those that said more than a turn's share in the last turn.
-    pub(super) fn hear_lookouts(&mut self) {
-        if !self.triggers.has_more() {
-            return;
-        }
-        for post in std::mem::take(&mut self.triggers.unheard) {
-            self.hear_lookout(post, limit::REPORTS_A_TURN);
-        }
-    }
-
-    fn hear_lookout(&mut self, post: Post, most: usize) {
-        for _ in 0..most {
-            let lookout = self.triggers.lookouts.get_mut(&post);
-            let Some(report) = lookout.and_then(Lookout::hear) else { return };
-            self.reported(report);
-        }
-        self.triggers.unheard.insert(post);
-    }
-
-    fn reported(&mut self, report: Report) {
-        let now = self.now;
-        match report {
-            Report::Fired(run, wall) => {
-                let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
-                let unit = watched.unit.clone();
-                match &mut watched.aim {
-                    Aim::Timer(_, history) => {
-                        (history.fired, history.fired_wall) = (Some(now), Some(wall));
-                    }
-                    Aim::Paths(_, looking) => *looking = false,
-                }
-                if watched.flood.fired(now) && matches!(watched.aim, Aim::Paths(_, _)) {
-                    let rest = watched.flood.rest().as_secs();
-                    self.say(
-                        Level::Warning,
-                        format_args!(
-                            "{unit}: fires too often: what it activates leaves the reason in place; it rests for {rest} s"
-                        ),
-                    );
-                }
-                self.triggers.unsettled = true;
-                self.facts.push_back(Event::Fire(unit));
-            }
-            Report::Due(run, due, fired) => {
-                let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
-                watched.due = due;
-                if let Aim::Timer(_, history) = &mut watched.aim {
-                    history.fired_wall = fired;
-                }
-            }
-            Report::Looked(run, by) => {
-                if let Some(watched) = self.triggers.watched.get_mut(&run) {
-                    watched.asked.take_if(|asked| asked.by == by);
-                }
-            }
-            Report::MayBlock(run) => self.watch_apart(run),
-            Report::Broken(run, what, errno) => {
-                if self.triggers.watched.contains_key(&run) {
-                    self.stop_watching(run);
-                    self.trigger_failed(run, Stage::Listen, errno, what);
-                }
-            }
-        }
-    }
-
-    /// A lookout has ended. False: it was none.
-    pub(super) fn lookout_ended(&mut self, pid: Pid) -> bool {
-        if self.triggers.leaving.remove(&pid.as_raw()).is_some() {
-            return true;
-        }
-        let mut all = self.triggers.lookouts.iter();
-        let found = all.find(|(_, lookout)| lookout.pid() == Some(pid)).map(|(post, _)| *post);
-        let Some(post) = found else { return false };
-        // It says no more than its socket holds.
-        self.hear_lookout(post, usize::MAX);
-        // What it said may have been the end of its last unit.
-        self.triggers.leaving.remove(&pid.as_raw());
-        let lookout = self.triggers.lookouts.get_mut(&post);
-        if let Some(lookout) = lookout.filter(|lookout| lookout.pid() == Some(pid)) {
-            lookout.ended(self.now);
-        }
-        true
-    }
-
-    pub(super) fn lookouts_due(&mut self) {
-        let now = self.now;
-        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
-        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
-        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
-        due.into_iter().for_each(|post| self.start_lookout(post));
-    }
-
-    /// Paths are looked at while a firing counts, and no longer.
-    pub(super) fn attend_paths(&mut self) {
-        let now = self.now;
-        let all: Vec<RunId> = self.triggers.watched.keys().copied().collect();
-        for run in all {
-            let Some(watched) = self.triggers.watched.get_mut(&run) else { continue };
-            let post = watched.post();
-            let Aim::Paths(_, looking) = &mut watched.aim else { continue };
-            let unit = self.machine.generation().find_unit(watched.unit.as_str());
-            let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
-            let activated = unit.and_then(|unit| self.machine.activates(unit));
-            let since = activated.map_or(now, |unit| self.machine.since(unit));
-            let rests_until = watched.flood.rests_until(now).filter(|_| awaited);
-            let look = awaited && rests_until.is_none();
-            if *looking != look {
-                *looking = look;
-                let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
-                self.order(post, run, &order);
-            }
-            if let Some(until) = rests_until {
-                self.triggers.rests_until(until);
-            }
-        }
-    }
-
-    /// A unit has changed its state: timers count from that.
-    pub(crate) fn timers_noted(&mut self, note: &Note) {
-        let (was, is) = (is_up(note.from), is_up(note.to));
-        if was == is || self.triggers.watched.is_empty() {
-            return;
-        }
-        let machine = &self.machine;
-        let generation = machine.generation();
-        let Some(unit) = generation.find_unit(note.unit.as_str()) else { return };
-        let mut orders = Vec::new();
-        for (run, watched) in &mut self.triggers.watched {
-            let Aim::Timer(timer, history) = &mut watched.aim else { continue };
-            let counts = !timer.unit_active.is_empty() || !timer.unit_inactive.is_empty();
-            let trigger = generation.find_unit(watched.unit.as_str());
-            let activated = trigger.and_then(|trigger| machine.activates(trigger));
-            if !counts || activated != Some(unit) {
-                continue;
-            }
-            if is {
-                (history.unit_active, history.unit_inactive) = (Some(self.now), None);
-            } else {
-                history.unit_inactive = Some(self.now);
-            }
-            orders.push((*run, Order::Past(*run, (**history).clone())));
-        }
-        for (run, order) in orders {
-            self.order(Post::Clock, run, &order);
-        }
-    }
-}
-
 /// All of them, for people.
-pub(super) fn paths(watch: &Watch) -> String {
+pub(crate) fn paths(watch: &Watch) -> String {
     let paths: Vec<&str> = watch.looks.iter().map(|(_, path)| path.as_str()).collect();
     paths.join(", ")
 }
 
-fn is_up(state: State) -> bool {
-    state.is_active() || matches!(state, State::Starting | State::Stopping)
-}
-
 impl Triggers {
     /// When it is to be said of one that it does not answer.
-    pub(super) fn silent_at(&self) -> Option<Time> {
+    pub(crate) fn silent_at(&self) -> Option<Time> {
         let asked = self.watched.values().filter_map(|watched| watched.asked);
         asked.filter(|asked| !asked.is_said).map(|asked| asked.at.after(limit::PATHS_ANSWER)).min()
     }
 
-    pub(super) fn watched_at(&self, post: Post) -> Vec<RunId> {
+    pub(crate) fn watched_at(&self, post: Post) -> Vec<RunId> {
         let at = self.watched.iter().filter(|(_, watched)| watched.post() == post);
         at.map(|(run, _)| *run).collect()
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What a lookout is for. One process each: a path on a dead file system stops no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Post {
+pub(crate) enum Post {
     /// Timers.
     Clock,
     /// Paths.
@@ -64,15 +64,15 @@ impl Link {
 
 /// An order is longer than a message can be.
 #[derive(Debug)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 /// See the module.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Lookout {
+pub(crate) struct Lookout {
     post: Post,
     link: Option<Link>,
     /// When the next one is started, if it is to be replaced.
-    pub(super) start_at: Option<Time>,
+    pub(crate) start_at: Option<Time>,
     delay: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Lookout {
         Lookout { post, link: None, start_at: None, delay: limit::LOOKOUT_DELAY }
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.link.is_some()
     }
 
@@ -90,12 +90,12 @@ impl Lookout {
     }
 
     /// It tells when paths have answered.
-    pub(super) fn tells_of_answers(&self) -> bool {
+    pub(crate) fn tells_of_answers(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_own)
     }
 
     /// Its process.
-    pub(super) fn pid(&self) -> Option<Pid> {
+    pub(crate) fn pid(&self) -> Option<Pid> {
         self.link.as_ref().map(|link| link.pid)
     }
 
@@ -132,7 +132,7 @@ impl Lookout {
     }
 
     /// It can not be spoken with: another one is told everything anew.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         if let Some(link) = &mut self.link {
             link.give_up();
         }
@@ -144,7 +144,7 @@ impl Lookout {
     }
 
     /// It has ended: another one is started later.
-    pub(super) fn ended(&mut self, now: Time) {
+    pub(crate) fn ended(&mut self, now: Time) {
         let Some(link) = self.link.take() else { return };
         if now.since(link.since) >= limit::LOOKOUT_STEADY {
             self.delay = limit::LOOKOUT_DELAY;
@@ -154,7 +154,7 @@ impl Lookout {
 
     /// Sent now, or when it takes it. Where there is no lookout, or one that takes nothing any
     /// more, the next one is told everything anew.
-    pub(super) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
+    pub(crate) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let bytes = postcard::to_allocvec(order).map_err(|_| TooLong)?;
         if bytes.len() > MESSAGE {
@@ -171,7 +171,7 @@ impl Lookout {
     }
 
     /// Sends what waits, as far as it is taken.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(bytes) = link.unsent.front() {
             match ask_again(|| raw::send(link.socket.as_fd(), bytes, &[])) {
@@ -184,7 +184,7 @@ impl Lookout {
     }
 
     /// What it says next; None: nothing now.
-    pub(super) fn hear(&mut self) -> Option<Report> {
+    pub(crate) fn hear(&mut self) -> Option<Report> {
         let link = self.link.as_ref()?;
         let mut buffer = [0; 8192];
         loop {

@@ -13,272 +13,37 @@
 pub(crate) mod images;
 pub(crate) mod switch_root;
 
-use crate::base::Level;
-use crate::base::limit;
-use crate::base::reexec::{arguments, arguments_in, environment};
-use crate::control::handlers::{Answered, failed};
-use crate::event_loop::Init;
-use crate::fd;
+use crate::base::reexec::{arguments, environment};
 use crate::loader::Asker;
-use crate::output::console_log;
-use crate::state::store::Store;
-use crate::sys::signal_pipe::Bell;
-use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
-use crate::upgrade::images::Begins;
+use crate::sys::{Pid, inherit, process, socket};
 use groundstate_units::control::answer::Failure;
-use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a trial has shown to be good.
-struct Passed {
-    binary: OwnedFd,
-    root: Option<OwnedFd>,
+pub(crate) struct Passed {
+    pub(crate) binary: OwnedFd,
+    pub(crate) root: Option<OwnedFd>,
 }
 
 /// A binary that is being tried.
 pub(crate) struct Upgrade {
-    asker: Asker,
-    child: Pid,
-    said: OwnedFd,
+    pub(crate) asker: Asker,
+    pub(crate) child: Pid,
+    pub(crate) said: OwnedFd,
     pub(crate) until: Time,
     /// Another root is to be entered.
-    to_root: bool,
-    passed: Option<Passed>,
+    pub(crate) to_root: bool,
+    pub(crate) passed: Option<Passed>,
 }
 
 impl Upgrade {
     /// It can be gone on as.
     pub(crate) fn has_passed(&self) -> bool {
         self.passed.is_some()
-    }
-}
-
-impl Init {
-    /// From now on a crash is survived: after `row` crashes in a row so far.
-    pub(crate) fn arm(&mut self, row: u32) {
-        self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.lineage.row, self.lineage.given) = (row, self.own_limits.given.clone());
-        self.arm_again();
-    }
-
-    fn arm_again(&mut self) {
-        if let Err(error) = self.lineage.arm() {
-            self.say(Level::Warning, format_args!("a crash will not be survived: {error}"));
-        }
-    }
-
-    /// A panic discards what this image knows: the next one begins with what was kept.
-    pub(crate) fn guarded_turn(&mut self) {
-        if catch_unwind(AssertUnwindSafe(|| self.turn())).is_err() {
-            fault::by_panic();
-        }
-    }
-
-    /// Commits what has changed. The next image finds this state, and the inbox is empty from here on.
-    pub(crate) fn commit(&mut self) {
-        let inputs = inbox::last();
-        self.store_changes();
-        // Also where nothing can be stored: a full inbox would keep inputs in the kernel for ever.
-        inbox::committed(inputs);
-        if let Some(logger) = &mut self.logger {
-            logger.unmarked().committed();
-        }
-        self.closing.clear();
-        self.forget_answers();
-    }
-
-    fn store_changes(&mut self) {
-        let Some(mut store) = self.lineage.store.take() else { return };
-        let staged = self.stage(&mut store);
-        let committed = match staged {
-            true => store.commit().map_err(|error| error.to_string()),
-            false => Err("a record cannot be written".to_string()),
-        };
-        let was_committed = store.is_committed();
-        if committed.is_err() {
-            store.invalidate();
-        }
-        self.lineage.store = Some(store);
-        match committed {
-            Ok(()) => self.loader.unmarked().origin.committed(),
-            Err(why) if was_committed => {
-                let then = "services would run on after a crash of init, unsupervised";
-                self.say(Level::Warning, format_args!("the state cannot be stored: {why}; {then}"));
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Begins to try another binary here.
-    pub(crate) fn upgrade(&mut self, asker: Asker, binary: Option<String>) -> Answered {
-        self.begin_upgrade(asker, Wanted::Here(binary))
-    }
-
-    /// Begins to try a binary. Answered later.
-    pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
-        if self.lineage.upgrade.is_some() {
-            return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
-        }
-        let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
-        let state = self.state_copy().map_err(fail)?;
-        let (said, theirs) = socket::pair().map_err(fail)?;
-        let to_root = matches!(wanted, Wanted::InRoot(..));
-        let child = process::fork_whole(|| {
-            let _ = process::die_with_parent(9);
-            try_it(&wanted, &state, &theirs)
-        });
-        let child = child.map_err(fail)?;
-        let until = self.now.after(limit::UPGRADE_TRIAL);
-        self.lineage.upgrade = Some(Upgrade { asker, child, said, until, to_root, passed: None });
-        self.remember(asker);
-        Ok(None)
-    }
-
-    /// The state of this moment, for a binary that is tried.
-    fn state_copy(&mut self) -> io::Result<OwnedFd> {
-        self.commit();
-        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
-        store.ok_or_else(|| io::Error::other("the state cannot be stored"))?.copy()
-    }
-
-    /// It takes too long; or the image before this one is needed no more.
-    pub(crate) fn upgrade_due(&mut self) {
-        let now = self.now;
-        let proven = self.lineage.previous.take_if(|(_, until)| *until <= now).is_some();
-        let steady = self.lineage.steady_at.take_if(|at| *at <= now).is_some();
-        if proven || steady {
-            self.arm(0);
-        }
-        if let Some(upgrade) = self.lineage.upgrade.as_ref().filter(|upgrade| upgrade.until <= now)
-        {
-            // Where its binary is on a file system that does not answer it may never end.
-            let _ = wait::kill_made(upgrade.child, 9);
-            self.keep_present("the new binary did not say in time that it can read the state");
-        }
-    }
-
-    /// A child was reaped: true if it was the one that tries a binary.
-    pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let Some(upgrade) = self.lineage.upgrade.as_mut().filter(|upgrade| upgrade.child == pid)
-        else {
-            return false;
-        };
-        let (mut brought, mut why) = (Vec::new(), String::new());
-        let mut buffer = [0u8; limit::UPGRADE_REASON];
-        while let Ok(got) = socket::receive(upgrade.said.as_fd(), &mut buffer) {
-            if got.length == 0 {
-                break;
-            }
-            let text = buffer.get(..got.length).unwrap_or_default();
-            why = String::from_utf8_lossy(text).into_owned();
-            brought.extend(got.fds);
-        }
-        let mut brought = brought.into_iter();
-        let (binary, root) = (brought.next(), brought.next());
-        let passed = if upgrade.to_root { PASSED_ROOT } else { PASSED };
-        match (exit, binary) {
-            (Exit::Code(0), Some(binary)) if why == passed => {
-                upgrade.passed = Some(Passed { binary, root });
-                upgrade.until = Time::NEVER;
-            }
-            (Exit::Code(0), _) if why == PASSED => {
-                self.keep_present("it is an init that does not know of other roots");
-            }
-            (Exit::Code(0), _) => self.keep_present("it is no init that can read the state"),
-            (Exit::Code(_), _) => self.keep_present(&why),
-            (Exit::Signal { signal, .. }, _) => {
-                self.keep_present(&format!("signal {signal} ended it when it was tried"));
-            }
-        }
-        true
-    }
-
-    /// Nothing has changed, and who asked is told.
-    fn keep_present(&mut self, why: &str) {
-        let Some(upgrade) = self.lineage.upgrade.take() else { return };
-        self.say(Level::Error, format_args!("no upgrade: {why}"));
-        if self.recall(upgrade.asker) {
-            let line = failed(upgrade.asker.id, cannot(why));
-            self.queue(upgrade.asker.client, &line);
-        }
-    }
-
-    /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
-    pub(crate) fn go_on_as_another(&mut self) {
-        let Some(upgrade) = self.lineage.upgrade.as_mut() else { return };
-        if upgrade.to_root && self.loader.is_at_work() {
-            // What it brings is of this root.
-            return;
-        }
-        let Some(passed) = upgrade.passed.take() else { return };
-        if upgrade.to_root && self.ending.is_under_way() {
-            return self.keep_present("everything is being stopped");
-        }
-        self.lineage.upgraded = self.lineage.upgrade.as_ref().map(|upgrade| upgrade.asker);
-        self.say(Level::Info, format_args!("goes on as another image of its program"));
-        self.voice.flush();
-        let (entered, error) = self.become_it(&passed);
-        self.lineage.upgraded = None;
-        match entered {
-            None => self.keep_present(&error),
-            Some(old) => {
-                self.keep_present(&format!("{error}; it goes on in the other root as it is"));
-                self.begin_in_new_root(old);
-            }
-        }
-        self.next_load();
-    }
-
-    /// The exec. What it gives is why there was none, and, where the other root was entered all the
-    /// same, what the old one was.
-    fn become_it(&mut self, passed: &Passed) -> (Option<Option<OwnedFd>>, String) {
-        // What comes from now on waits in the kernel; what has come goes along.
-        let held = signal::hold();
-        let rung = self.signals.rung();
-        let outcome = self.execute(passed, rung);
-        Bell::ring_again(rung);
-        drop(held);
-        outcome
-    }
-
-    fn connections_go_along(&mut self, go_along: bool) {
-        let clients = self.control.iter_mut().flat_map(|control| control.clients.values_mut());
-        clients.for_each(|client| client.goes_along = go_along);
-    }
-
-    fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
-        self.connections_go_along(true);
-        self.commit();
-        self.connections_go_along(false);
-        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
-        let Some(store) = store.map(Store::number) else {
-            return (None, "the state cannot be stored".to_string());
-        };
-        let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut word = format!("--resume={store},{previous},{rung}");
-        let entered = passed.root.as_ref().map(|root| {
-            let old = switch_root::memory_of_old(root.as_fd());
-            switch_root::enter(root.as_fd()).map(|()| old)
-        });
-        let entered = match entered.transpose() {
-            Ok(entered) => entered,
-            Err(why) => return (None, why),
-        };
-        if let Some(old) = &entered {
-            word.push_str(&Begins::in_root(old.as_ref()).word());
-        }
-        fd::end_closers();
-        console_log::dismiss();
-        inherit::keep_all();
-        let words = arguments_in(word, entered.is_some());
-        let error = process::execute(passed.binary.as_fd(), &words, &environment());
-        inherit::keep_none();
-        (entered, format!("it can not be executed: {error}"))
     }
 }
 
@@ -291,6 +56,7 @@ pub(crate) fn cannot(why: &str) -> Failure {
 
 /// What a binary says that can read the state.
 pub(crate) const PASSED: &str = "it can read the state";
+
 /// The same where it is to begin in another root.
 pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
 

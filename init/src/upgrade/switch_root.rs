@@ -6,17 +6,7 @@
 //! First all of it is rehearsed by the child that tries the binary, in mounts of its own: what can
 //! not be entered is refused, and nothing has changed.
 
-use crate::base::Level;
-use crate::base::Mode;
-use crate::base::kernel_cmdline::KernelLine;
 use crate::base::{limit, mount_table};
-use crate::control::handlers::{Answered, stopping};
-use crate::event_loop::Init;
-use crate::loader::Asker;
-use crate::sys::process;
-use crate::upgrade::Wanted;
-use groundstate_units::control::answer::Failure;
-use groundstate_units::control::place;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
@@ -26,10 +16,7 @@ use nix::sys::stat::{FileStat, Mode as FileMode, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, chdir, chroot, fchdir, unlinkat};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
-/// The init of a root where nobody says.
-const PROGRAM: &str = "/sbin/init";
 /// What is mounted here goes along; the last one is needed to look.
 const CARRIED: [&str; 4] = ["/run", "/sys", "/dev", "/proc"];
 
@@ -117,58 +104,6 @@ pub(crate) fn memory_of_old(new: BorrowedFd<'_>) -> Option<OwnedFd> {
     (fstat(&old).ok()?.st_dev != fstat(new).ok()?.st_dev).then_some(old)
 }
 
-impl Init {
-    /// Begins to try it. Answered later.
-    pub(crate) fn switch_root(
-        &mut self,
-        asker: Asker,
-        root: String,
-        program: Option<String>,
-    ) -> Answered {
-        if self.ending.is_under_way() {
-            return Err(stopping());
-        }
-        if self.mode == Mode::Supervisor {
-            let text = "a supervisor has no root of its own";
-            return Err(Failure::new(Failure::USAGE, text, "only PID 1 leads into another root"));
-        }
-        let program = program.unwrap_or_else(|| PROGRAM.to_string());
-        self.begin_upgrade(asker, Wanted::InRoot(root, program))
-    }
-
-    /// This image is the first in this root. What an earlier one left of the one before is given.
-    pub(crate) fn begin_in_new_root(&mut self, old: Option<OwnedFd>) {
-        self.say(Level::Info, format_args!("goes on in another root"));
-        // What was to be reached before was the initramfs's own.
-        let is_machine = self.mode == Mode::Machine;
-        self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
-        self.options.target = None;
-        self.shell_again = None;
-        self.log_files_open = false;
-        // They have the files of the old root.
-        if let Some(logger) = &mut self.logger {
-            logger.replace(self.now);
-        }
-        self.triggers.replace_lookouts();
-        let socket = self.paths.runtime_dir.as_deref().map(place::control_socket);
-        if socket.is_some_and(|path| !Path::new(&path).exists()) {
-            self.make_sockets();
-        }
-        self.boot_anew();
-        if let Some(old) = old {
-            let emptied = process::fork(&[old.as_fd()], || {
-                let _ = process::set_name(c"init: frees");
-                empty(old.as_fd());
-                0
-            });
-            if let Err(error) = emptied {
-                let text = "the initramfs stays in memory";
-                self.say(Level::Warning, format_args!("{text}: {error}"));
-            }
-        }
-    }
-}
-
 /// A folder that is being emptied.
 struct Emptied {
     own: OwnedFd,
@@ -196,7 +131,7 @@ impl Emptied {
 }
 
 /// In a child: takes away all that is in this folder and of its file system.
-fn empty(root: BorrowedFd<'_>) {
+pub(crate) fn empty(root: BorrowedFd<'_>) {
     let Ok(found) = fstat(root) else { return };
     let mut folders: Vec<Emptied> = Emptied::open(root, c".", found.st_dev).into_iter().collect();
     while let Some(last) = folders.last_mut() {
@@ -221,9 +156,11 @@ fn empty(root: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::process;
     use crate::sys::wait;
     use groundstate_units::spec::Exit;
     use std::fs;
+    use std::path::Path;
 
     #[test]
     fn what_is_emptied_ends_where_something_else_is_mounted() {

@@ -1,20 +1,97 @@
-//! What is shown of triggers: `timers`, `sockets`, and a sentence for `status` and `why`.
+//! Starts and stops trigger units, and shows them.
 
-use super::watch::{Aim, paths};
 use crate::event_loop::Init;
+use crate::sys::Pid;
+use crate::trigger::Subject;
+use crate::trigger::watch::{Aim, paths};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
 };
 use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::limit;
-use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{DependencyKind, Kind};
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::trigger::Trigger;
 use groundstate_units::trigger::timer::Due;
 use groundstate_units::unit::generation::{Dependency, Unit, UnitId};
 use std::collections::BTreeMap;
+
+impl Init {
+    /// A trigger is to begin.
+    pub(crate) fn start_trigger(&mut self, unit: &Unit, run: RunId) {
+        match Trigger::decode(&unit.run) {
+            Some(Trigger::Socket(socket)) => self.open_sockets(&unit.name, run, *socket),
+            Some(Trigger::Timer(timer)) => self.keep_timer(&unit.name, run, timer),
+            Some(Trigger::Path(watch)) => self.watch_paths(&unit.name, run, watch),
+            // Of a set that was not made from unit files: there is nothing to wait for.
+            None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
+            None => {}
+        }
+        self.triggers.unsettled = true;
+    }
+
+    /// A trigger is to end. False: this run is no trigger's.
+    pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
+        if let Some(opening) = self.opener(run) {
+            opening.give_up();
+            return true;
+        }
+        if let Some(listening) = self.triggers.listening.remove(&run) {
+            self.close_sockets(listening);
+            if !nothing_left {
+                self.facts.push_back(Event::Gone(run));
+            }
+            return true;
+        }
+        self.stop_watching(run)
+    }
+
+    /// KILL to what is still being opened.
+    pub(crate) fn kill_trigger(&mut self, run: RunId) {
+        if let Some(opening) = self.opener(run) {
+            opening.give_up();
+        }
+    }
+
+    /// The poll says that this token is ready.
+    pub(crate) fn trigger_ready(&mut self, token: usize) {
+        match self.triggers.by_token.get(&token).copied() {
+            Some(Subject::Opening(run)) => self.sockets_opened(run),
+            Some(Subject::Listening(run)) => self.socket_fired(run),
+            Some(Subject::Lookout(post)) => self.lookout_ready(post),
+            None => {}
+        }
+    }
+
+    /// A child was reaped. False: it was not one of the triggers'.
+    pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
+        let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
+        let Some(run) = opening.map(|(run, _)| *run) else {
+            return self.flush_ended(pid) || self.lookout_ended(pid);
+        };
+        self.opener_ended(run);
+        true
+    }
+
+    /// What is due by now.
+    pub(crate) fn triggers_due(&mut self) {
+        let now = self.now;
+        if self.triggers.rested_at.is_some_and(|at| at <= now) {
+            self.triggers.rested_at = None;
+            self.triggers.unsettled = true;
+        }
+        self.hear_lookouts();
+        self.say_silent();
+        self.lookouts_due();
+    }
+
+    pub(crate) fn trigger_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {
+        let failure = ExecFailure { stage, errno, path };
+        self.facts.push_back(Event::StartFailed(run, failure));
+    }
+}
 
 fn wall(micros: i64) -> String {
     WallTime::from_millis(u64::try_from(micros / 1_000).unwrap_or(0)).to_string()

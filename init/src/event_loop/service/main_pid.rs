@@ -2,12 +2,10 @@
 //! the rest are signalled. No signal ever goes to a pid that could be somebody else's: init
 //! holds either an unreaped child or a descriptor of the process.
 
-use super::run_table::Main;
-use super::sequence::{Deed, Whom};
-use crate::base::Level;
-use crate::base::procfs;
-use crate::base::token;
+use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
+use crate::service::run_table::Main;
+use crate::service::sequence::{Deed, Whom};
 use crate::sys::{Pid, inherit, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -15,13 +13,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// SIGCONT: a stopped process can not act on any other signal but KILL.
 const CONT: u8 = 18;
-/// SIGKILL.
-pub(super) const KILL: u8 = 9;
+
 /// Why a process is not made a main process.
 const FOREIGN: &str = "does not belong to the unit";
 
+/// SIGKILL.
+pub(crate) const KILL: u8 = 9;
+
 impl Init {
-    pub(super) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
+    pub(crate) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
         match whom {
             Whom::All => {
                 self.tracker.signal(run, number, None);
@@ -62,7 +62,7 @@ impl Init {
         })
     }
 
-    pub(super) fn kill_run(&mut self, run: RunId) {
+    pub(crate) fn kill_run(&mut self, run: RunId) {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
@@ -71,7 +71,7 @@ impl Init {
     }
 
     /// The main process and the lines under way; what they have left lives on.
-    pub(super) fn kill_lines(&mut self, run: RunId) {
+    pub(crate) fn kill_lines(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
@@ -80,7 +80,7 @@ impl Init {
     }
 
     /// The launcher has ended: the one child it has left to init is the main process.
-    pub(super) fn guess_main(&mut self, run: RunId) -> Vec<Deed> {
+    pub(crate) fn guess_main(&mut self, run: RunId) -> Vec<Deed> {
         if let Some(running) = self.runs.get_mut(run) {
             running.current = None;
         }

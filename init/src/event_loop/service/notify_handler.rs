@@ -4,13 +4,13 @@
 //! the processes init started, which works even when the sender has ended (a pid is
 //! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
 
-use super::run_table::Main;
-use super::sequence::{Part, Procedure};
 use crate::base::limit;
 use crate::event_loop::Init;
 use crate::fd;
 use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
+use crate::service::run_table::Main;
+use crate::service::sequence::{Part, Procedure};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::NotifyAccess;

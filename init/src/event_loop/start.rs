@@ -1,16 +1,13 @@
-//! The beginning: everything made ready before the first turn of the loop. What can not be
-//! had is said and done without.
+//! The first image of init: everything is made ready before the first turn of the loop. Init goes on
+//! without what cannot be had, and reports it.
 
-use crate::base::Level;
-use crate::base::Mode;
-use crate::base::clock;
 use crate::base::kernel_cmdline::KernelLine;
-use crate::base::limit;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::retry::{ask_again, insist};
 use crate::base::signals::Signals;
 use crate::base::token::{self, Tokens};
+use crate::base::{Level, Mode, clock, limit};
 use crate::boot;
 use crate::control::{self, Control};
 use crate::event_loop::Init;

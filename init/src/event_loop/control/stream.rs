@@ -1,10 +1,9 @@
 //! Answers that come later or do not end: the event log as it grows, and `wait`.
 
-use super::client::Client;
-use super::handlers::{Answered, line, now};
-use super::queries;
-use crate::base::clock;
-use crate::base::limit;
+use crate::base::{clock, limit};
+use crate::control::client::Client;
+use crate::control::handlers::{Answered, line, now};
+use crate::control::queries;
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
@@ -19,7 +18,7 @@ impl Init {
         control.flush(self.now);
     }
 
-    pub(super) fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
+    pub(crate) fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
         let last = self.history.last();
         let lines = self.event_lines(after, asker.id);
         self.queue(asker.client, &lines);

@@ -1,0 +1,146 @@
+//! Commits: writes what has changed since the last commit to the state store.
+
+use crate::base::clock;
+use crate::event_loop::Init;
+use crate::restore::records::Head;
+use crate::state::kind::Kind;
+use crate::state::store as records;
+use crate::state::table::Watched;
+use crate::sys::{inbox, launch, wait};
+use groundstate_units::machine::record::Changes;
+use serde::Serialize;
+use std::os::fd::AsRawFd;
+
+impl Init {
+    /// Stages what changed since the last commit. False: something cannot be written.
+    pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
+        let Some(head) = self.head() else { return false };
+        let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
+        let pending = (&self.facts, &self.orders, &self.effects, &self.reaped, inbox::last());
+        whole &= store.put(&Kind::Pending.key(), &pending);
+        whole &= self.stage_children(store) && self.stage_runs(store);
+        let tracker = self.tracker.unmarked();
+        whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
+        whole &= store.put_table(Kind::Family, &mut tracker.families);
+        whole &= store.put_watched(Kind::Tracker, &mut self.tracker);
+        if let Some(logger) = &mut self.logger {
+            whole &= store.put_table(Kind::Log, &mut logger.unmarked().runs);
+        }
+        whole &= stage_part(store, Kind::Logger, &mut self.logger);
+        let Some(ground) = self.spawner.keep() else { return false };
+        whole &= store.put(&Kind::Ground.key(), &ground);
+        let history = self.history.unmarked();
+        whole &= store.put_table(Kind::Event, &mut history.kept);
+        whole &= store.put_table(Kind::LastEvent, &mut history.of_run);
+        whole &= store.put_watched(Kind::History, &mut self.history);
+        whole &= store.put_table(Kind::Start, &mut self.timings.of);
+        whole &= store.put_table(Kind::FirstStart, &mut self.timings.first);
+        whole &= store.put_table(Kind::Restarts, &mut self.timings.restarts);
+        whole &= stage_part(store, Kind::Control, &mut self.control);
+        whole &= stage_part(store, Kind::Notify, &mut self.notify);
+        whole
+            && store.put_watched(Kind::Store, &mut self.runs.store)
+            && store.put_watched(Kind::Loader, &mut self.loader)
+            && store.put_watched(Kind::Triggers, &mut self.triggers)
+            && store.put_watched(Kind::Ending, &mut self.ending)
+            && store.put_watched(Kind::Looks, &mut self.runs.looks)
+            && store.put_watched(Kind::Suspects, &mut self.lineage.suspects)
+    }
+
+    fn stage_children(&self, store: &mut records::Store) -> bool {
+        let mut whole = true;
+        for (pid, is_there) in wait::take_made_changes() {
+            let key = Kind::Child.key_of(&pid);
+            match is_there {
+                true => whole &= store.put(&key, &()),
+                false => store.remove(&key),
+            }
+        }
+        whole
+    }
+
+    /// A run's definition is staged once: a change of the run writes a small record.
+    fn stage_runs(&mut self, store: &mut records::Store) -> bool {
+        let runs = self.runs.table();
+        let mut whole = true;
+        for run in runs.changes() {
+            let key = Kind::Definition.key_of(run);
+            match runs.get(run) {
+                Some(running) => whole &= store.put_once(&key, &running.definition),
+                None => store.remove(&key),
+            }
+        }
+        whole & store.put_table(Kind::Run, runs)
+    }
+
+    fn stage_machine(&mut self, store: &mut records::Store) -> bool {
+        let mut whole = store.put(&Kind::Machine.key(), &self.machine.machine_record());
+        let key = |place: u32| [&Kind::Unit.key()[..], &place.to_be_bytes()].concat();
+        let count = self.machine.record_count();
+        let changed = match self.machine.take_changes() {
+            Changes::Units(changed) => changed,
+            Changes::All => {
+                let is_there = |key: &[u8]| {
+                    let place = key.get(1..).and_then(|place| place.try_into().ok());
+                    place.is_some_and(|place| u32::from_be_bytes(place) < count)
+                };
+                store.retain(Kind::Unit as u8, is_there);
+                (0..count).collect()
+            }
+        };
+        for place in changed.into_iter().filter(|place| *place < count) {
+            whole &= store.put(&key(place), &self.machine.unit_record(place));
+        }
+        whole
+    }
+
+    fn head(&mut self) -> Option<Head> {
+        let generation = self.machine.generation().clone();
+        let number = generation.number;
+        if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
+            return None;
+        }
+        let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
+        Some(Head {
+            generation: generation.number,
+            exit_with: generation.settings.exit_with.clone(),
+            policy: generation.policy.clone(),
+            booted: self.booted,
+            on_the_wall: self.on_the_wall.clone(),
+            tokens: self.tokens,
+            reports: self.reports.clone(),
+            own_limits: self.own_limits.clone(),
+            log_is_finished: self.log_is_finished,
+            log_files_open: self.log_files_open,
+            record,
+            idle: self.idle.clone(),
+            helper_outputs: self.helper_outputs,
+            unheard: self.dropped.messages_refused,
+            wakeups: self.wakeups,
+            said: self.said,
+            shell: self.shell.map(|pid| pid.as_raw()),
+            shell_again: self.shell_again,
+            kernel_target: self.kernel_target.clone(),
+            crashes: self.lineage.crashes,
+            resumed: self.lineage.resumed,
+            kept: clock::ticks(),
+            upgraded: self.lineage.upgraded,
+            no_joining: launch::die_at_birth(),
+        })
+    }
+}
+
+/// Stages a component that may be missing. False: as in [`records::Store::put`].
+fn stage_part<T: Serialize>(
+    store: &mut records::Store,
+    kind: Kind,
+    part: &mut Option<Watched<T>>,
+) -> bool {
+    match part {
+        Some(part) => store.put_watched(kind, part),
+        None => {
+            store.remove(&kind.key());
+            true
+        }
+    }
+}

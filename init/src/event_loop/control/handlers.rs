@@ -1,0 +1,397 @@
+//! Carries out the requests of the control socket and answers them. Answers are read from the machine;
+//! changes are events, which the machine decides.
+
+use crate::base::Level;
+use crate::control::client::{Caller, Client};
+use crate::control::handlers::{Answered, failed, instances_of, line, now, refused};
+use crate::control::queries::stopping;
+use crate::control::source;
+use crate::event_loop::Init;
+use crate::fd::Foreign;
+use crate::loader::{Asker, Purpose};
+use crate::shutdown::Haste;
+use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};
+use groundstate_units::control::request::{Role, Verb};
+use groundstate_units::control::view;
+use groundstate_units::graph::Provider;
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
+use groundstate_units::text::diagnostic::Diagnostic;
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// SIGTERM, the signal of `kill` where none is named.
+const TERM: u8 = 15;
+
+impl Init {
+    /// Before the first load nobody provides anything: that is no mistake of who asks.
+    pub(crate) fn too_early(&self, failure: Failure) -> Failure {
+        if failure.kind != Failure::UNKNOWN_TARGET || self.machine.generation().number > 0 {
+            return failure;
+        }
+        let text = "the unit files are still being read";
+        Failure::new(Failure::BUSY, text, "ask again in a moment")
+    }
+
+    /// Who made this connection.
+    pub(crate) fn caller(&self, number: usize) -> Option<Caller> {
+        self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
+    }
+
+    pub(crate) fn client(&mut self, number: usize) -> Option<&mut Client> {
+        self.control.as_mut()?.clients.get_mut(&number)
+    }
+
+    pub(crate) fn queue(&mut self, number: usize, line: &[u8]) {
+        if let Some(client) = self.client(number) {
+            client.queue(line);
+        }
+    }
+
+    /// Who may: the role of the verb against who connected.
+    fn allowed(&mut self, caller: Caller, verb: &Verb) -> Result<(), Failure> {
+        let settings = &self.machine.generation().settings;
+        let may = match verb.role() {
+            Role::Read => true,
+            Role::Source => caller.trusted || source::is_owner(settings, caller, verb),
+            Role::Logs | Role::Control => caller.trusted,
+        };
+        if may {
+            return Ok(());
+        }
+        let hint = match (caller.is_proven, verb.role()) {
+            (false, _) => {
+                "init cannot prove that the caller is in its user namespace: \
+                 ask from within its container or namespaces"
+            }
+            (true, Role::Source) => {
+                "only root, the user init runs as and the uid that the settings name"
+            }
+            (true, Role::Read | Role::Logs | Role::Control) => {
+                "only root and the user init runs as may do that"
+            }
+        };
+        let (word, uid, pid) = (verb.word(), caller.uid, caller.pid);
+        self.say(Level::Warning, format_args!("{word} refused to uid {uid} (pid {pid})"));
+        Err(Failure::new(Failure::DENIED, format!("{word} is not allowed to uid {uid}"), hint))
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        asker: Asker,
+        caller: Caller,
+        verb: Verb,
+        passed: Vec<Foreign>,
+    ) -> Answered {
+        self.allowed(caller, &verb)?;
+        match verb {
+            Verb::Ping {} => now(self.pong()),
+            Verb::Status { targets } => now(self.show_status(&targets)?),
+            Verb::Why { target } => now(self.show_why(&target)?),
+            Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
+            Verb::Plan { targets, want, drop, .. } => {
+                let want = want.into_iter().map(|name| (name, None)).collect();
+                self.plan_change(asker, Event::SetGoal(Goal { targets, want, drop }))
+            }
+            Verb::Graph {} => now(view::graph(&self.machine, &self.shown_by())),
+            Verb::Timers {} => now(self.show_timers()),
+            Verb::Sockets {} => now(self.show_sockets()),
+            Verb::Blame {} => now(self.show_blame()),
+            Verb::Events { follow, after } => self.answer_events(asker, follow, after),
+            Verb::Wait {} => {
+                if let Some(client) = self.client(asker.client) {
+                    client.waits.push(asker.id);
+                }
+                Ok(None)
+            }
+            Verb::Cat { target } => now(view::located(&self.machine, &target)?),
+            Verb::Whose { pid } => now(self.whose(pid)),
+            Verb::Stats {} => now(self.stats()),
+            Verb::SetTarget { targets, want, drop } => {
+                Self::some_are_named(&targets)?;
+                let want = want.into_iter().map(|name| (name, None)).collect();
+                self.change(asker, Event::SetGoal(Goal { targets, want, drop }))
+            }
+            Verb::Want { target, for_ms } => {
+                let until = for_ms.map(|span| self.now.after(Duration::from_millis(span)));
+                self.change(asker, Event::Want { target, until })
+            }
+            Verb::Unwant { target } => self.change(asker, Event::Unwant(target)),
+            Verb::Policy { policy } => self.change(asker, Event::SetPolicy(policy)),
+            Verb::Reload { no_restart } => {
+                self.later(asker, Purpose::Reload { no_restart, asker: Some(asker) })
+            }
+            Verb::Restart { targets } => self.restart_units(targets),
+            Verb::ReloadUnit { targets } => {
+                let units = self.units_of(&targets)?;
+                self.tell(units, Event::ReloadUnit(targets))
+            }
+            Verb::Retry { targets } => {
+                let units = self.units_of(&targets)?;
+                self.tell(units, Event::Retry(targets))
+            }
+            Verb::Kill { targets, signal, all } => {
+                self.kill_units(&targets, signal.unwrap_or(TERM), all)
+            }
+            Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
+            Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
+            Verb::SourceList {} => now(self.list_sources(caller)),
+            Verb::Upgrade { binary } => self.upgrade(asker, binary),
+            Verb::SwitchRoot { root, init } => self.switch_root(asker, root, init),
+            Verb::Poweroff {} => self.end(Shutdown::Poweroff),
+            Verb::Reboot {} => self.end(Shutdown::Reboot),
+            Verb::Halt {} => self.end(Shutdown::Halt),
+            Verb::Exit { code } => self.end(Shutdown::Exit(code)),
+            Verb::Hasten { at_once } => self.end_sooner(at_once),
+        }
+    }
+
+    pub(crate) fn remember(&mut self, asker: Asker) {
+        if let Some(client) = self.client(asker.client) {
+            client.pending.push(asker.id);
+        }
+    }
+
+    /// Takes the answer of something that was remembered; false: nobody waits for it any more.
+    pub(crate) fn recall(&mut self, asker: Asker) -> bool {
+        let Some(client) = self.client(asker.client) else { return false };
+        let before = client.pending.len();
+        client.pending.retain(|id| *id != asker.id);
+        client.pending.len() < before
+    }
+
+    /// The loader has to be asked first.
+    pub(crate) fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
+        if self.ending.is_under_way() {
+            return Err(stopping());
+        }
+        self.remember(asker);
+        self.load(purpose);
+        Ok(None)
+    }
+
+    fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
+        self.wish(event).map_err(refused)?;
+        now(Told { schema: 1, units, ..Told::default() })
+    }
+
+    /// A new run instead of the present one. What is down and needed is tried again; for what is
+    /// down and not needed there is nothing that could be done.
+    fn restart_units(&mut self, targets: Vec<Name>) -> Answered {
+        let units = self.units_of(&targets)?;
+        let mut idle = Vec::new();
+        for (target, unit) in targets.iter().zip(&units) {
+            let id = self.unit_of(target)?;
+            if self.machine.run(id).is_some() {
+                continue;
+            }
+            if !self.machine.is_needed(id) && !self.machine.graph().is_masked(id) {
+                let text = format!("{unit} is not up, and nothing needs it");
+                let hint = format!("`initctl want {target}` starts it");
+                return Err(Failure::new("not-running", text, hint));
+            }
+            idle.push(unit.clone());
+        }
+        self.wish(Event::Restart(targets)).map_err(refused)?;
+        now(Told { schema: 1, units, idle })
+    }
+
+    /// The end, told before it comes.
+    fn end(&mut self, how: Shutdown) -> Answered {
+        self.shut_down(how);
+        now(Told { schema: 1, ..Told::default() })
+    }
+
+    fn end_sooner(&mut self, at_once: bool) -> Answered {
+        let haste = if at_once { Haste::AtOnce } else { Haste::Kill };
+        if !self.hasten(haste) {
+            let hint = "`initctl poweroff` and its kin begin one";
+            return Err(Failure::new("not-stopping", "no end is under way", hint));
+        }
+        now(Told { schema: 1, ..Told::default() })
+    }
+
+    /// A signal for the present runs of these units; all are known, or none is signalled.
+    fn kill_units(&mut self, names: &[Name], number: u8, all: bool) -> Answered {
+        if number == 0 || number > crate::sys::signal::LAST {
+            let text = format!("{number} is no signal");
+            return Err(Failure::new(Failure::USAGE, text, "`kill -l` lists them"));
+        }
+        let units = self.units_of(names)?;
+        let mut runs = Vec::new();
+        for unit in &units {
+            let latest = Name::new(unit).ok().and_then(|name| self.runs.latest(&name));
+            let Some(run) = latest.filter(|run| self.tracker.has_processes(*run)) else {
+                let text = format!("{unit} has no process");
+                return Err(Failure::new("not-running", text, "`initctl status` shows what runs"));
+            };
+            runs.push(run);
+        }
+        let mut refused = None;
+        for (unit, run) in units.iter().zip(runs) {
+            let sent = if all { None } else { self.signal_main(run, number) };
+            match sent {
+                None => self.tracker.signal(run, number, None),
+                Some(sent) => refused = refused.or(sent.err().map(|error| (unit, error))),
+            }
+        }
+        // Its others are not meant by that.
+        if let Some((unit, error)) = refused {
+            let text = format!("{unit}: its main process could not be signalled: {error}");
+            return Err(Failure::new("not-running", text, "`kill --all` signals all of it"));
+        }
+        now(Told { schema: 1, units, ..Told::default() })
+    }
+
+    /// A load that was asked for was refused.
+    pub(crate) fn refuse_load(&mut self, asker: Asker, found: &[Diagnostic], why: &str) {
+        if self.recall(asker) {
+            let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
+            failure.report = Some(Report::new(found));
+            self.queue(asker.client, &failed(asker.id, failure));
+        }
+    }
+
+    /// A new generation is taken, if the machine does not refuse it.
+    pub(crate) fn flip(
+        &mut self,
+        generation: Arc<Generation>,
+        no_restart: bool,
+        asker: Option<Asker>,
+    ) {
+        let event = Event::Reload { generation: generation.clone(), no_restart, tolerant: false };
+        // For nobody it is not worked out: of ten thousand units that takes as long as the flip.
+        let plan = asker.map_or(Ok(Plan::default()), |_| self.show_plan(event.clone()));
+        let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
+        match &outcome {
+            Ok(_) => {
+                self.settle_with(&generation);
+                self.timings.keep(&generation);
+                let (number, units) = (generation.number, generation.units.len());
+                self.say(Level::Info, format_args!("generation {number}: {units} units"));
+            }
+            Err(failure) => {
+                self.say(Level::Error, format_args!("reload refused: {}", failure.message));
+            }
+        }
+        if let Some(asker) = asker {
+            let number = generation.number;
+            let diagnostics = Report::new(&generation.diagnostics).diagnostics;
+            let changed =
+                outcome.map(|plan| Changed { schema: 1, generation: number, plan, diagnostics });
+            self.answer_load(asker, &generation, changed);
+        }
+    }
+
+    /// What a new generation would change.
+    pub(crate) fn plan_load(&mut self, asker: Asker, generation: Arc<Generation>) {
+        let event =
+            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: false };
+        let plan = self.show_plan(event);
+        self.answer_load(asker, &generation, plan);
+    }
+
+    fn answer_load<T: Serialize>(
+        &mut self,
+        asker: Asker,
+        generation: &Generation,
+        answer: Result<T, Failure>,
+    ) {
+        if !self.recall(asker) {
+            return;
+        }
+        let line = match answer {
+            Ok(answer) => line(&Line::ok(asker.id, answer)),
+            Err(mut failure) => {
+                failure.report = Some(Report::new(&generation.diagnostics));
+                failed(asker.id, failure)
+            }
+        };
+        self.queue(asker.client, &line);
+    }
+}
+
+// Wishes that name an instance of a template nobody has asked for yet. Which instances are
+// wanted is an input of the loader: it is asked for a generation that has them, and the wish
+// is granted or refused in that one; refused, or only planned, the generation is forgotten.
+
+impl Init {
+    /// What a wish names that no loader has made, or that one at work was not told of: a
+    /// generation without it may be on its way.
+    fn needs_instances(&self, wish: &Event) -> bool {
+        let (generation, graph) = (self.machine.generation(), self.machine.graph());
+        let (present, policy) = (self.machine.wish(), self.machine.policy());
+        let is_told = |name: &Name| {
+            present.want.contains_key(name)
+                || present.goal.contains(name)
+                || (matches!(wish, Event::SetPolicy(_)) && policy.enable.contains(name))
+        };
+        let is_missing = |name: &Name| {
+            graph.meant(generation, name) == Provider::Nobody
+                && generation.find_unit(name.as_str()).is_none()
+        };
+        let changes = self.loader.will_change();
+        instances_of(wish).any(|name| is_missing(name) || (changes && !is_told(name)))
+    }
+
+    /// A wish: planned, then granted or refused as a whole.
+    pub(crate) fn change(&mut self, asker: Asker, wish: Event) -> Answered {
+        if self.needs_instances(&wish) {
+            return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: false });
+        }
+        let plan = self.show_plan(wish.clone())?;
+        self.wish(wish).map_err(refused)?;
+        let generation = self.machine.generation().number;
+        now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
+    }
+
+    /// What a wish would do.
+    pub(crate) fn plan_change(&mut self, asker: Asker, wish: Event) -> Answered {
+        if self.needs_instances(&wish) {
+            return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: true });
+        }
+        now(self.show_plan(wish)?)
+    }
+
+    /// The loader has made the instances.
+    pub(crate) fn take_instances(
+        &mut self,
+        asker: Asker,
+        wish: Event,
+        dry: bool,
+        generation: Generation,
+    ) {
+        let generation = Arc::new(generation);
+        let flip =
+            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
+        let planned = self.show_plans(vec![flip.clone(), wish.clone()]);
+        let answer = match planned {
+            Err(failure) => failed(asker.id, failure),
+            Ok(plan) if dry => line(&Line::ok(asker.id, plan)),
+            Ok(plan) => match self.granted(flip, wish, &generation, plan) {
+                Ok(changed) => line(&Line::ok(asker.id, changed)),
+                Err(failure) => failed(asker.id, failure),
+            },
+        };
+        if self.recall(asker) {
+            self.queue(asker.client, &answer);
+        }
+    }
+
+    fn granted(
+        &mut self,
+        flip: Event,
+        wish: Event,
+        generation: &Arc<Generation>,
+        plan: Plan,
+    ) -> Result<Changed, Failure> {
+        self.wish(flip).map_err(refused)?;
+        self.timings.keep(generation);
+        let (number, units) = (generation.number, generation.units.len());
+        self.say(Level::Debug, format_args!("generation {number}: {units} units"));
+        self.wish(wish).map_err(refused)?;
+        Ok(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
+    }
+}

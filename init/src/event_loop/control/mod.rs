@@ -1,0 +1,7 @@
+//! Requests of the control socket.
+
+mod handlers;
+mod queries;
+mod scheduler;
+mod source;
+mod stream;

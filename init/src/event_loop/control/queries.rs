@@ -1,0 +1,202 @@
+//! Answers that only read the state of init and of the machine.
+
+use crate::base::limit;
+use crate::control::Control;
+use crate::event_loop::Init;
+use crate::fd;
+use crate::service::run_table::Running;
+use crate::sys::{Pid, listing};
+use groundstate_units::control::answer::{
+    Blame, Dropped, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
+};
+use groundstate_units::control::view::{self, Facts};
+use groundstate_units::graph::Provider;
+use groundstate_units::machine::event::{Event, RunId};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::UnitId;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+fn unknown(name: &Name) -> Failure {
+    Failure::new(
+        Failure::UNKNOWN_TARGET,
+        format!("no target and no unit is called {name}"),
+        "`initctl status` lists them",
+    )
+}
+
+impl Init {
+    /// The unit a target or unit name means.
+    pub(crate) fn unit_of(&self, name: &Name) -> Result<UnitId, Failure> {
+        let generation = self.machine.generation();
+        match self.machine.graph().meant(generation, name) {
+            Provider::Unit(unit) => Ok(unit),
+            Provider::Masked | Provider::Nobody => {
+                generation.find_unit(name.as_str()).ok_or_else(|| unknown(name))
+            }
+        }
+    }
+
+    /// A request about targets names one at least.
+    pub(crate) fn some_are_named(names: &[Name]) -> Result<(), Failure> {
+        if names.is_empty() {
+            return Err(Failure::new(Failure::USAGE, "no target is named", ""));
+        }
+        Ok(())
+    }
+
+    /// The names of the units these names mean; all are known, or it is refused.
+    pub(crate) fn units_of(&self, names: &[Name]) -> Result<Vec<String>, Failure> {
+        Self::some_are_named(names)?;
+        let generation = self.machine.generation();
+        let name_of = |unit| generation.unit(unit).map(|unit| unit.name.to_string());
+        names.iter().map(|name| Ok(name_of(self.unit_of(name)?).unwrap_or_default())).collect()
+    }
+
+    pub(crate) fn pong(&self) -> Pong {
+        let settings = &self.machine.generation().settings;
+        Pong {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            pid: std::process::id(),
+            boot: self.shown_by().wall_of(self.booted),
+            mode: self.mode.as_str().to_string(),
+            seq: self.history.last(),
+            seq_mono_us: self.booted.as_nanos() / 1000,
+            paths: Paths {
+                config: self.paths.config.0.clone(),
+                policy: self.paths.policy.clone(),
+                runtime_policy: self
+                    .paths
+                    .runtime_dir
+                    .is_some()
+                    .then(|| self.paths.runtime_policy()),
+                runtime_dir: self.paths.runtime_dir.clone(),
+                log_dir: self.paths.log_dir(settings),
+                unit_dirs: self.paths.unit_dirs(settings),
+            },
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        // Of /proc/self/statm the second number is the resident pages, proc_pid_statm(5).
+        let pages = std::fs::read_to_string("/proc/self/statm")
+            .ok()
+            .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
+            .unwrap_or(0);
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let mut fds = 0u64;
+        let names = |entry: listing::Entry<'_>| fds += u64::from(!entry.name.starts_with(b"."));
+        // Without /proc there is nothing to count.
+        let _ = File::open("/proc/self/fd").and_then(|dir| listing::list(dir.as_fd(), names));
+        // Connections that were closed at the other end go with the end of this turn.
+        let gone = count(self.control.as_deref().map_or(0, Control::gone));
+        Stats {
+            schema: SCHEMA,
+            crashes: self.lineage.crashes,
+            // One of them is the directory being read.
+            fds: fds.saturating_sub(1).saturating_sub(gone),
+            rss: pages.saturating_mul(limit::PAGE),
+            wakeups: self.wakeups,
+            units: count(self.machine.generation().units.len()),
+            runs: count(self.runs.len()),
+            tracking: self.tracker.tracking().as_str().to_string(),
+            dropped: self.dropped(),
+        }
+    }
+
+    fn dropped(&self) -> Dropped {
+        let control = self.control.as_ref();
+        Dropped {
+            callers_turned_away: control.map_or(0, |control| control.turned_away),
+            callers_cut_off: control.map_or(0, |control| control.cut_off),
+            messages_unusable: self.notify.as_ref().map_or(0, |notify| notify.dropped),
+            descriptors_closed: fd::all_dropped(),
+            lines_not_said: self.voice.not_said,
+            ..self.dropped.clone()
+        }
+    }
+
+    pub(crate) fn show_plan(&self, wish: Event) -> Result<Plan, Failure> {
+        self.show_plans(vec![wish])
+    }
+
+    /// What these would do, one after the other.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
+    pub(crate) fn show_plans(&self, wishes: Vec<Event>) -> Result<Plan, Failure> {
+        let brought = wishes.iter().filter_map(|wish| match wish {
+            Event::Reload { generation, .. } => Some(generation.clone()),
+            _ => None,
+        });
+        let next: Vec<_> = brought.collect();
+        let mut generations = vec![self.machine.generation().as_ref()];
+        generations.extend(next.iter().map(AsRef::as_ref));
+        let plan = self.machine.plan_all(self.now, wishes);
+        plan.map(|plan| view::plan(&plan, &generations))
+            .map_err(|r| Failure::new(&r.kind, r.message, r.hint))
+    }
+
+    pub(crate) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
+        let mut status = view::status(&self.machine, &self.shown_by(), names)?;
+        self.show_suspects(&mut status);
+        Ok(status)
+    }
+
+    pub(crate) fn show_why(&self, name: &Name) -> Result<Why, Failure> {
+        view::why(&self.machine, &self.shown_by(), name)
+    }
+
+    pub(crate) fn show_blame(&self) -> Blame {
+        Blame { schema: SCHEMA, units: self.timings.shown() }
+    }
+
+    /// What the machine does not know and a view wants.
+    pub(crate) fn shown_by(&self) -> Facts {
+        // Before its exec the process is still a copy of init: nothing anybody wants to see.
+        let main = |running: &Running| {
+            let pid = running.main.as_ref()?.pid();
+            let is_itself = !running.reports.iter().any(|started| started.pid == pid);
+            u32::try_from(pid).ok().filter(|_| is_itself)
+        };
+        let mut facts = Facts {
+            now: self.now,
+            wall: self.on_the_wall.at(self.now),
+            booted: self.booted,
+            crashes: self.lineage.crashes,
+            resumed: self.lineage.resumed,
+            tracking: self.tracker.tracking().as_str().to_string(),
+            main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
+            waits: std::collections::BTreeMap::new(),
+        };
+        facts.waits = self.trigger_words(&facts);
+        facts
+    }
+
+    /// Whose process this is.
+    fn owner(&self, pid: i32) -> Option<RunId> {
+        self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
+    }
+
+    pub(crate) fn whose(&self, pid: i32) -> Whose {
+        let run = self.owner(pid);
+        let running = run.and_then(|run| self.runs.get(run));
+        let role = running.map(|running| {
+            if running.main.as_ref().is_some_and(|main| main.pid() == pid) {
+                "main"
+            } else if running.line(pid).is_some() {
+                "helper"
+            } else {
+                "child"
+            }
+        });
+        let targets = running.into_iter().flat_map(|running| running.targets.iter());
+        Whose {
+            schema: 1,
+            pid: u32::try_from(pid).unwrap_or(0),
+            unit: running.map(|running| running.name.to_string()),
+            targets: targets.map(Name::to_string).collect(),
+            run: run.map(|run| run.0),
+            role: role.map(str::to_string),
+        }
+    }
+}

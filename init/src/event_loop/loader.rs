@@ -1,0 +1,546 @@
+//! Loads of unit files: when one is needed, which request it answers, and what its result changes. The
+//! loader itself is [`crate::loader`].
+
+#[cfg(debug_assertions)]
+use crate::base::token;
+use crate::base::{Level, Mode, crash_test, limit};
+use crate::control::handlers::instances_of;
+use crate::event_loop::Init;
+use crate::loader::boot_load::send_without;
+use crate::loader::child::{Errand, Part};
+use crate::loader::failed_load::{Death, LeftOut};
+use crate::loader::queue::{Asker, Rank};
+use crate::loader::transfer::{Delivery, Parcel};
+use crate::loader::{Purpose, Working, send};
+use crate::spawn::{Base, Passed};
+use crate::sys::{Pid, wait};
+use crate::{fd, logger};
+use groundstate_units::graph::Provider;
+use groundstate_units::machine::event::Event;
+use groundstate_units::spec::Exit;
+use groundstate_units::text::diagnostic::{Diagnostic, Severity};
+use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::settings::{Echo, Settings};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Init {
+    /// SIGHUP.
+    pub(crate) fn reload_by_signal(&mut self) {
+        self.load(Purpose::Reload { no_restart: false, asker: None });
+    }
+
+    /// Begins a load, or lets it wait for the one under way.
+    pub(crate) fn load(&mut self, purpose: Purpose) {
+        if self.loader.working.is_some() {
+            let rank = self.rank_of(&purpose);
+            self.let_root_pass(rank);
+            self.drop_unasked_loads();
+            if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+                && let Some(asker) = purpose.asker()
+            {
+                self.turn_away(asker);
+            }
+            return;
+        }
+        if let Some(why) = self.source_must_wait(&purpose) {
+            return self.not_loaded(purpose, Vec::new(), &why);
+        }
+        self.loader.left_out = LeftOut::default();
+        self.send_for(purpose);
+    }
+
+    /// Forks the child for a load whose turn it is.
+    fn send_for(&mut self, purpose: Purpose) {
+        if self.loader.stragglers.are_many() {
+            let why = "earlier loads wait for a file system that does not answer";
+            return self.loaded(purpose, Err(why.to_string()));
+        }
+        let part = match &purpose {
+            Purpose::Put { source, body, .. } => {
+                Part::Source(source, body.as_ref().map(AsFd::as_fd))
+            }
+            Purpose::Instances { .. } => Part::Instances,
+            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
+        };
+        let previous = Some(self.machine.generation().clone());
+        let wanted = self.wanted_for(&purpose);
+        let left_out = self.loader.left_out.clone();
+        let errand =
+            Errand { previous, part, wanted, left_out, ..Errand::of(&self.paths, self.mode) };
+        let sent = send(self.poll.registry(), &errand);
+        self.loading(purpose, sent);
+    }
+
+    fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
+        match sent {
+            Ok((pid, parcel)) => {
+                let deadline = self.now.after(self.patience_with(&purpose));
+                let (killed, gives_way) = (false, false);
+                self.loader.policy_edited = Some(false);
+                self.loader.working =
+                    Some(Working { pid, parcel, deadline, purpose, killed, gives_way });
+            }
+            Err(error) => {
+                self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
+            }
+        }
+    }
+
+    /// A child was reaped: if it was the loader, what it brought is looked at.
+    pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
+        let Some(working) = self.loader.working.take_if(|working| working.pid == pid) else {
+            return self.loader.stragglers.ended(pid);
+        };
+        if exit == Exit::Code(0) {
+            let brought = working.parcel.open();
+            let brought = brought.map_err(|error| format!("the loader's work: {error}"));
+            self.loaded(working.purpose, brought);
+        } else {
+            self.loader_failed(working, exit);
+        }
+        self.next_load();
+        true
+    }
+
+    pub(crate) fn next_load(&mut self) {
+        self.drop_unasked_loads();
+        if self.lineage.waits_for_loader() {
+            return;
+        }
+        // One that can not begin is answered at once, and no end of it brings the next one.
+        while self.loader.working.is_none()
+            && let Some(next) = self.loader.waiting.pop()
+        {
+            self.load(next);
+        }
+    }
+
+    fn rank_of(&self, purpose: &Purpose) -> Rank {
+        let Some(asker) = purpose.asker() else { return Rank::Trusted };
+        // A client that has gone has no claim to a place before others.
+        let (trusted, uid) = self
+            .caller(asker.client)
+            .map_or((false, u32::MAX), |caller| (caller.trusted, caller.uid));
+        match purpose {
+            _ if trusted => Rank::Trusted,
+            Purpose::Put { .. } => Rank::Owner(uid),
+            Purpose::Boot
+            | Purpose::Reload { .. }
+            | Purpose::Plan { .. }
+            | Purpose::Instances { .. } => Rank::Reader(uid),
+        }
+    }
+
+    fn drop_unasked_loads(&mut self) {
+        let Init { loader, control, .. } = self;
+        let clients = control.as_ref().map(|control| &control.clients);
+        let waits = |asker: Asker| {
+            let client = clients.and_then(|clients| clients.get(&asker.client));
+            client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
+        };
+        loader.waiting.drop_unasked(waits);
+    }
+
+    fn loaded(&mut self, purpose: Purpose, brought: Result<Delivery, String>) {
+        let delivery = match brought {
+            Ok(delivery) => delivery,
+            Err(why) => {
+                self.say(Level::Error, format_args!("{why}"));
+                return self.not_loaded(purpose, Vec::new(), &why);
+            }
+        };
+        self.loader.left_out = LeftOut::default();
+        let Delivery { notes, refused, refusal, mut generation, memory } = delivery;
+        for note in &notes {
+            self.say(Level::Warning, format_args!("{note}"));
+        }
+        if refused && !matches!(purpose, Purpose::Boot) {
+            return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
+        }
+        let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
+        let in_force = self.machine.generation().number;
+        generation.number = in_force.saturating_add(1);
+        self.loader.origin.delivered(in_force, generation.number, memory);
+        if self.options.exit_with.is_some() {
+            generation.settings.exit_with.clone_from(&self.options.exit_with);
+        }
+        match purpose {
+            Purpose::Boot => {
+                self.say_diagnostics(&generation.diagnostics);
+                self.boot(generation);
+            }
+            Purpose::Reload { no_restart, asker } => {
+                self.say_diagnostics(&generation.diagnostics);
+                self.flip(Arc::new(generation), no_restart, asker);
+            }
+            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
+            Purpose::Put { asker, source, plan, .. } => match refusal {
+                Some(refusal) => self.refuse_source(asker, refusal),
+                None => {
+                    self.loader.slow.forget(&source);
+                    self.take_source(asker, &source, plan, generation);
+                }
+            },
+            Purpose::Instances { asker, wish, dry } => match refusal {
+                Some(refusal) => self.refuse_source(asker, refusal),
+                None => self.take_instances(asker, *wish, dry, generation),
+            },
+        }
+    }
+
+    fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
+        match purpose {
+            Purpose::Boot => self.not_booted(),
+            Purpose::Reload { asker, .. } => {
+                self.say_diagnostics(&diagnostics);
+                self.say(Level::Error, format_args!("{why}: nothing has changed"));
+                if let Some(asker) = asker {
+                    self.refuse_load(asker, &diagnostics, why);
+                }
+            }
+            Purpose::Plan { asker }
+            | Purpose::Put { asker, .. }
+            | Purpose::Instances { asker, .. } => {
+                self.refuse_load(asker, &diagnostics, why);
+            }
+        }
+    }
+
+    fn say_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
+        for diagnostic in diagnostics {
+            let level = match diagnostic.severity {
+                Severity::Error => Level::Error,
+                Severity::Warning => Level::Warning,
+                Severity::Note => Level::Debug,
+            };
+            let (at, fact) = (&diagnostic.at, &diagnostic.message);
+            self.say(level, format_args!("{at}: {}: {fact}", diagnostic.severity));
+        }
+    }
+
+    /// The settings of a generation that is taken; what they name and nobody provides is told.
+    pub(crate) fn settle_with(&mut self, generation: &Generation) {
+        self.settle_in(&generation.settings);
+        self.mind_targets(generation);
+    }
+
+    /// What the settings say about init itself.
+    pub(crate) fn settle_in(&mut self, settings: &Settings) {
+        let machine = self.mode == Mode::Machine;
+        let every = || vec!["*".to_string()];
+        let pass = settings.env_pass.clone().unwrap_or(if machine { Vec::new() } else { every() });
+        self.base = Base {
+            passed: Passed::new(&pass, std::env::vars_os()),
+            env: settings.env.clone(),
+            limits: self.own_limits.of_children(),
+            score: self.own_limits.score(),
+        };
+        self.settle_watchdog();
+        let log = self.log_settings(settings);
+        let now = self.now;
+        match &mut self.logger {
+            Some(logger) => logger.set(log, now),
+            None => self.start_logger(log),
+        }
+    }
+
+    fn log_settings(&self, settings: &Settings) -> logger::Settings {
+        let machine = self.mode == Mode::Machine;
+        logger::Settings {
+            log_dir: self.paths.log_dir(settings),
+            log_size: settings.log_size,
+            log_keep: settings.log_keep,
+            log_readers: settings.log_readers.clone(),
+            echo: settings.echo.unwrap_or(if machine { Echo::No } else { Echo::Yes }),
+        }
+    }
+
+    /// The logger is made while the loader is at work, when there is time, and before this
+    /// process has grown: it is a copy of it. What it is to do it is told later.
+    pub(crate) fn start_logger_early(&mut self) {
+        let log = self.log_settings(&Settings::default());
+        self.start_logger(log);
+    }
+
+    fn start_logger(&mut self, log: logger::Settings) {
+        let now = self.now;
+        let listener = self.log_listener();
+        match logger::Handle::new(log, listener) {
+            Ok(mut logger) => {
+                if let Err(error) = logger.start(now) {
+                    self.say(Level::Error, format_args!("cannot start the logger: {error}"));
+                }
+                self.logger = Some(logger.into());
+                self.watch_logger();
+            }
+            Err(error) => self.say(Level::Error, format_args!("there is no logger: {error}")),
+        }
+    }
+
+    /// The logger has a new socket.
+    pub(crate) fn watch_logger(&mut self) {
+        let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
+        // Unwatched, it is still told at each turn.
+        let _ = token::watch_both(self.poll.registry(), socket, token::LOGGER);
+    }
+
+    /// A child was reaped that is no unit's.
+    pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
+        let now = self.now;
+        if !self.loader_ended(pid, exit)
+            && !fd::closer_ended(pid)
+            && !self.shell_ended(pid, exit)
+            && !self.trial_ended(pid, exit)
+            && !self.trigger_child_ended(pid)
+            && let Some(logger) = &mut self.logger
+        {
+            logger.ended(pid, now);
+        }
+    }
+
+    /// A policy edit was granted. The client has written the file before: what a loader at work has
+    /// read of it may be older.
+    pub(crate) fn policy_edited(&mut self) {
+        self.loader.policy_edited = Some(true);
+    }
+
+    /// Gives the generation the policy that it is to be taken with. None: which one that is can
+    /// not be known, and it is loaded once more.
+    fn with_present_policy(
+        &mut self,
+        purpose: Purpose,
+        generation: &mut Generation,
+    ) -> Option<Purpose> {
+        let present = self.machine.policy();
+        match (&purpose, self.loader.policy_edited) {
+            (Purpose::Put { .. } | Purpose::Instances { .. }, _) | (_, Some(true)) => {
+                generation.policy.clone_from(present);
+            }
+            // Of the next one it is known: this happens once.
+            (Purpose::Reload { .. } | Purpose::Plan { .. }, None)
+                if generation.policy != *present =>
+            {
+                self.load(purpose);
+                return None;
+            }
+            (Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. }, _) => {}
+        }
+        Some(purpose)
+    }
+
+    /// Names that are asked for outside the unit files: the loader makes those that are instances of
+    /// templates.
+    fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
+        let wish = self.machine.wish();
+        let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
+        if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
+            // The others read the policy anew.
+            wanted.extend(self.machine.policy().enable.iter().cloned());
+        }
+        if let Purpose::Instances { wish, .. } = purpose {
+            wanted.extend(instances_of(wish).cloned());
+        }
+        wanted
+    }
+
+    /// Settings that name nobody's target are told: init whose end is to be that of one goes on for
+    /// ever, and a key does nothing.
+    fn mind_targets(&mut self, generation: &Generation) {
+        let settings = &generation.settings;
+        let is_missing = |name: &Name| {
+            let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
+            target.is_none_or(|target| target.candidates.is_empty())
+                && generation.find_unit(name.as_str()).is_none()
+        };
+        if let Some(name) = settings.exit_with.as_ref().filter(|name| is_missing(name)) {
+            let what = "nobody provides it, so nothing ends init by itself";
+            self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
+        }
+        if self.mode != Mode::Machine {
+            return;
+        }
+        for (setting, name) in settings.reactions.goals().filter(|(_, name)| is_missing(name)) {
+            let what = "nobody provides it, so the key does nothing";
+            self.say(Level::Warning, format_args!("{setting} {name}: {what}"));
+        }
+    }
+}
+
+impl Init {
+    /// The first load has begun, or could not. Without a child there is an empty generation, and
+    /// so the emergency.
+    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
+        self.loader.since.get_or_insert(self.now);
+        self.loading(Purpose::Boot, sent);
+    }
+
+    /// The same once more, in another root.
+    pub(crate) fn boot_anew(&mut self) {
+        self.loader.boots = 0;
+        self.loader.left_out = LeftOut::default();
+        self.loader.since = None;
+        self.first_load_again();
+    }
+
+    fn targets(&self) -> [Option<&Name>; 2] {
+        [self.options.target.as_ref(), self.kernel_target.as_ref()]
+    }
+
+    /// It brought nothing.
+    pub(crate) fn not_booted(&mut self) {
+        // One that took all its time would take it again.
+        let late = self.loader.since.is_some_and(|since| self.now.since(since) >= limit::LOADER);
+        let often = self.loader.boots >= limit::BOOT_LOADS;
+        if late || often {
+            return self.boot(Generation::default());
+        }
+        self.loader.boots += 1;
+        self.first_load_again();
+    }
+
+    pub(crate) fn first_load_again(&mut self) {
+        let (registry, paths) = (self.poll.registry(), &self.paths);
+        let left_out = self.loader.left_out.clone();
+        let sent = send_without(registry, paths, self.mode, self.targets(), left_out);
+        self.loading_at_boot(sent);
+    }
+
+    /// The first generation: the logger, and the goal.
+    pub(crate) fn boot(&mut self, generation: Generation) {
+        let generation = Arc::new(generation);
+        self.settle_with(&generation);
+        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
+        let targets = targets.into_iter().collect();
+        // Of another root's nothing is known any more.
+        self.timings.keep(&generation);
+        self.facts.push_back(Event::Boot { generation, targets });
+        self.settle();
+        #[cfg(debug_assertions)]
+        crash_test::strike_in("boot", self.lineage.crashes == 0);
+        if !self.machine.wish().goal.contains(&asked) {
+            let why = self.why_not(&asked);
+            let emergency = self.machine.generation().settings.emergency_target.clone();
+            self.say(
+                Level::Error,
+                format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
+            );
+        }
+    }
+
+    /// Why a target can not be the goal.
+    pub(crate) fn why_not(&self, target: &Name) -> &'static str {
+        match self.machine.graph().meant(self.machine.generation(), target) {
+            Provider::Nobody => "nobody provides it",
+            Provider::Masked => "it is masked",
+            Provider::Unit(_) => "its unit can not be used",
+        }
+    }
+}
+
+impl Init {
+    /// How long a load may take.
+    pub(crate) fn patience_with(&self, purpose: &Purpose) -> Duration {
+        let is_put = matches!(purpose, Purpose::Put { .. });
+        if is_put && self.rank_of(purpose) != Rank::Trusted {
+            limit::LOADER_SOURCE
+        } else {
+            limit::LOADER
+        }
+    }
+
+    /// Root asks for a load: one by another user that is at work ends soon.
+    pub(crate) fn let_root_pass(&mut self, rank: Rank) {
+        let Some(working) = &self.loader.working else { return };
+        let is_passed = rank == Rank::Trusted
+            && !matches!(working.purpose, Purpose::Boot)
+            && self.rank_of(&working.purpose) != Rank::Trusted;
+        let until = self.now.after(limit::LOADER_GIVES_WAY);
+        if let Some(working) = self.loader.working.as_mut().filter(|working| !working.killed)
+            && is_passed
+            && working.deadline > until
+        {
+            (working.deadline, working.gives_way) = (until, true);
+        }
+    }
+
+    /// Why the source may not be loaded yet.
+    pub(crate) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
+        let Purpose::Put { source, .. } = purpose else { return None };
+        let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
+        let is_slow = self.rank_of(purpose) != Rank::Trusted;
+        let seconds = until.since(self.now).as_secs() + 1;
+        is_slow.then(|| {
+            format!("source {source} took too long to load: it may be loaded again in {seconds} s")
+        })
+    }
+
+    /// The loader ended, or was given up, and has brought nothing.
+    pub(crate) fn loader_failed(&mut self, working: Working, exit: Exit) {
+        let Working { parcel, purpose, killed, gives_way, .. } = working;
+        if killed && gives_way {
+            return self.load_later(purpose);
+        }
+        let death = Death::of(exit, killed, self.patience_with(&purpose));
+        let files = parcel.files_at_work();
+        let why = death.of_load(&files);
+        if let Purpose::Put { source, .. } = &purpose {
+            if !matches!(death, Death::Other(_)) {
+                let (source, now) = (source.clone(), self.now);
+                self.loader.slow.add(&source, now);
+            }
+        } else if self.loader.left_out.learn(&death, files) {
+            self.say(Level::Error, format_args!("{why}: loading begins again"));
+            return if matches!(purpose, Purpose::Boot) {
+                self.first_load_again();
+            } else {
+                self.send_for(purpose);
+            };
+        }
+        self.loaded(purpose, Err(why));
+    }
+
+    /// It has given way.
+    fn load_later(&mut self, purpose: Purpose) {
+        let rank = self.rank_of(&purpose);
+        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+            && let Some(asker) = purpose.asker()
+        {
+            self.turn_away(asker);
+        }
+    }
+}
+
+impl Init {
+    /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
+    /// the machine goes on without it.
+    pub(crate) fn loader_due(&mut self) {
+        let now = self.now;
+        if !self.loader.is_at_work() {
+            return;
+        }
+        let Some(working) = &mut self.loader.working else { return };
+        working.parcel.read_some();
+        if working.deadline > now {
+            return;
+        }
+        if !working.killed {
+            (working.killed, working.deadline) = (true, now.after(limit::LOADER_DYING));
+            let _ = wait::kill_made(working.pid, 9);
+            return;
+        }
+        let Some(working) = self.loader.working.take() else { return };
+        self.loader.stragglers.add(working.pid);
+        let pid = working.pid;
+        self.say(
+            Level::Error,
+            format_args!("not even a kill has ended the loader (process {pid})"),
+        );
+        self.loader_failed(working, Exit::Signal { signal: 9, core: false });
+        self.next_load();
+    }
+}

@@ -1,0 +1,437 @@
+//! One line of a unit becomes a process: prepared, cloned, watched until it is known
+//! whether the program was executed.
+
+use crate::base::{Level, limit, token};
+use crate::event_loop::Init;
+use crate::logger;
+use crate::process_tracking::{Place, Wish};
+use crate::service::command::run_log;
+use crate::service::monitor::exit_words;
+use crate::service::run_table::{Main, ReadyPipe, Started};
+use crate::service::sequence::{Deed, Part, Procedure};
+use crate::spawn::{Child, Prepared, Request, Verdict};
+use crate::sys::Pid;
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
+use groundstate_units::text::name::Name;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Init {
+    /// Prepares the start of a line. Its pipes and its cgroup are part of the next commit, and the child is
+    /// cloned after it ([`super::effects`]).
+    pub(crate) fn prepare_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
+        match self.prepared(run, part) {
+            Ok(Some(prepared)) => {
+                self.effects.push_start(run, part, prepared);
+                Vec::new()
+            }
+            Ok(None) => Vec::new(),
+            Err(failure) => self.not_started(run, part, failure),
+        }
+    }
+
+    /// Starts a line that was prepared. After a crash its child may be there already.
+    pub(crate) fn start_line(&mut self, run: RunId, part: Part, serial: u64) -> Vec<Deed> {
+        let prepared = self.effects.take_prepared(serial);
+        let Some(running) = self.runs.get(run) else { return Vec::new() };
+        let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
+        let child = match prepared {
+            Some(prepared) => self.spawner.spawn(prepared, serial),
+            None => match self.spawner.adopt(serial, name.as_str()) {
+                Some(child) => {
+                    self.effects.has_adopted = true;
+                    Ok(child)
+                }
+                None => match self.prepared(run, part) {
+                    Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
+                    Ok(None) => return Vec::new(),
+                    Err(failure) => Err(failure),
+                },
+            },
+        };
+        let child = match child {
+            Ok(child) => child,
+            Err(failure) => return self.not_started(run, part, failure),
+        };
+        let is_last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
+        if is_last {
+            self.connection_handed(&name);
+        }
+        if let Some(running) = self.runs.get_mut(run) {
+            running.has_started = true;
+            if is_last {
+                (running.output, running.spec) = (None, None);
+            }
+        }
+        self.keep(run, part, &spec, child);
+        Vec::new()
+    }
+
+    fn not_started(&mut self, run: RunId, part: Part, failure: ExecFailure) -> Vec<Deed> {
+        self.say_not_executed(run, part, &failure);
+        match self.runs.get_mut(run) {
+            Some(running) => {
+                running.has_started = true;
+                running.procedure.not_executed(part, failure)
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Of a reload's command nothing else says why.
+    pub(crate) fn say_not_executed(&mut self, run: RunId, part: Part, failure: &ExecFailure) {
+        let Some(running) = self.runs.get(run) else { return };
+        let (name, key) = (running.name.clone(), part.key());
+        if matches!(part, Part::Reload(_)) {
+            self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
+        }
+    }
+
+    /// What has failed and does not end the run.
+    pub(crate) fn say_failed_command(&mut self, run: RunId, event: &Event) {
+        let Some(running) = self.runs.get(run) else { return };
+        let name = running.name.clone();
+        if let Event::Reloaded(_, false) = event {
+            self.say(Level::Warning, format_args!("{name}: its reload has failed"));
+        } else if let Event::StopFailed(_, reason) = event {
+            let text = format_args!("{name}: a command of its stop has failed: {reason}");
+            self.say(Level::Warning, text);
+        }
+    }
+
+    /// Everything that the child of a line needs. None: there is no such line.
+    fn prepared(&mut self, run: RunId, part: Part) -> Result<Option<Prepared>, ExecFailure> {
+        let Some(running) = self.runs.get(run) else { return Ok(None) };
+        let Some(spec) = running.spec() else { return Ok(None) };
+        let Some(line) = part.of(&spec) else { return Ok(None) };
+        let name = running.name.clone();
+        let fail = |stage, error: &std::io::Error| ExecFailure {
+            stage,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+            path: name.to_string(),
+        };
+        let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
+        let starts = matches!(part, Part::Start(_));
+        let first = !running.has_started;
+        let targets = running.targets.clone();
+        // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
+        // signal that.
+        let signals = matches!(part, Part::Stop(_) | Part::Reload(_));
+        let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
+        let main = running.main.as_ref().filter(is_it);
+        let main_pid = main.map(|main| Pid::from_raw(main.pid()));
+        let mut extra = extra(run, &running.procedure, part);
+        extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
+        let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
+        let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
+        // The main process alone is to take them, and each start of it.
+        let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
+        if starts && listen.is_empty() && self.is_place(&name) {
+            // Asked for by somebody who has no connection for it.
+            return Err(fail(Stage::Listen, &std::io::Error::from_raw_os_error(libc::ENOTCONN)));
+        }
+        let stdio =
+            self.stdio(&name, &targets, &spec, log, starts.then_some(&listen)).map_err(stdio)?;
+        let mut listen = listen;
+        if starts {
+            listen.extend(self.kept_for(&name, run));
+        }
+        let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
+        let place = self.place(run, &name, &spec, part.is_helper())?;
+        (self.base.limits, self.base.score) =
+            (self.own_limits.of_children(), self.own_limits.score());
+        self.base.limits.extend(self.tracker.mark(run, &spec.limits));
+        let prepared = Prepared::new(Request {
+            unit: name.as_str(),
+            run: &spec,
+            line,
+            first,
+            main_pid,
+            base: &self.base,
+            notify_socket: notify.as_deref().filter(|_| spec.notify_access != NotifyAccess::None),
+            extra: &extra,
+            stdio,
+            listen,
+            ready,
+            place,
+            take_terminal: false,
+            is_awaited: starts
+                && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
+                    || spec.particular.is_some()
+                    || !spec.exec_start_post.is_empty()),
+        })?;
+        Ok(Some(prepared))
+    }
+
+    fn place(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        spec: &Run,
+        helper: bool,
+    ) -> Result<Option<Place>, ExecFailure> {
+        let ids = spec.credentials.as_ref().and_then(|c| c.ids.as_ref().ok());
+        let owner = (ids.and_then(|ids| ids.uid), ids.and_then(|ids| ids.gid));
+        let wish = Wish { particular: spec.particular.as_deref(), owner, helper };
+        let place = self.tracker.place(run, name.as_str(), wish);
+        for complaint in self.tracker.complaints() {
+            self.say(Level::Warning, format_args!("{complaint}"));
+        }
+        place
+    }
+
+    /// The child is looked after from now on.
+    pub(crate) fn keep(&mut self, run: RunId, part: Part, spec: &Run, child: Child) {
+        let (pid, token) = (child.pid.as_raw(), self.tokens.next());
+        self.tracker.started(run, child.pid);
+        self.runs.own(pid, run, part);
+        self.runs.watch(token.0, run);
+        if let Some(pipe) = child.report.pipe() {
+            // Without the poll the verdict comes with the exit.
+            let _ = token::watch(self.poll.registry(), pipe, token.0);
+        }
+        if let Some(running) = self.runs.get_mut(run) {
+            let report = child.report;
+            running.report(Started { token: token.0, pid, part, report });
+            if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_) | Part::Post(_)) {
+                running.current = Some(pid);
+            }
+            let foreground =
+                matches!(spec.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised);
+            if foreground && matches!(part, Part::Start(_)) {
+                running.main = Some(Main::Child(pid));
+                running.last_main = pid;
+            }
+        }
+        self.remember_report(token.0);
+    }
+
+    /// The write end of the run's log. It is kept for the lines of the start alone: a table of
+    /// descriptors that grew with the number of units would make each clone dearer.
+    fn log_pipe(&mut self, run: RunId, part: Part, spec: &Run) -> std::io::Result<Rc<OwnedFd>> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
+        let (name, targets) = (running.name.clone(), running.targets.clone());
+        let is_start = matches!(part, Part::Start(_));
+        match running.output.as_deref().cloned() {
+            Some(output) => Ok(output),
+            None => self.helper_output(&name, &targets, spec, spec.log, is_start),
+        }
+    }
+
+    fn helper_output(
+        &mut self,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+        log: Log,
+        of_a_start: bool,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        let aside = self.next_aside(of_a_start);
+        self.output_to(aside, name, targets, spec, log)
+    }
+
+    /// The number of one more pipe aside.
+    pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
+        let number = self.helper_outputs;
+        self.helper_outputs = number.saturating_sub(1);
+        logger::aside(number, of_a_start)
+    }
+
+    /// What becomes 0, 1 and 2; files and terminals are opened by the child.
+    fn stdio(
+        &mut self,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+        log: Rc<OwnedFd>,
+        listen: Option<&Vec<(String, Rc<OwnedFd>)>>,
+    ) -> std::io::Result<[Rc<OwnedFd>; 3]> {
+        let null = self.null.clone();
+        let Some(particular) = spec.particular.as_deref() else {
+            return Ok([null.input, log.clone(), log]);
+        };
+        let asked = &particular.stdio;
+        let socket = || match listen.map(|listen| listen.first()) {
+            Some(Some((_, fd))) => Ok(fd.clone()),
+            // Not the main process: it has nothing to do with it.
+            None => Ok(null.output.clone()),
+            Some(None) => Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)),
+        };
+        let input = match asked.input {
+            Input::Socket => socket()?,
+            Input::Null | Input::Terminal { .. } | Input::File(_) => null.input,
+        };
+        let mut place = |output: &Output| match output {
+            Output::Log => Ok(log.clone()),
+            Output::As(log) => self.helper_output(name, targets, spec, *log, listen.is_some()),
+            Output::Terminal | Output::File { .. } => Ok(null.output.clone()),
+            Output::Socket => socket(),
+        };
+        let output = place(&asked.output)?;
+        let error = if asked.error == asked.output { output.clone() } else { place(&asked.error)? };
+        Ok([input, output, error])
+    }
+
+    /// A pipe whose other end becomes the program's `ready-fd`.
+    fn pipe_for_ready(&mut self, run: RunId, spec: &Run) -> std::io::Result<Option<Rc<OwnedFd>>> {
+        if spec.particular.as_ref().is_none_or(|p| p.ready_fd.is_none()) {
+            return Ok(None);
+        }
+        let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        self.hear_ready_from(run, read)?;
+        Ok(Some(Rc::new(write)))
+    }
+
+    /// What is written there says that the run is ready.
+    pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
+        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
+        let token = self.tokens.next();
+        token::watch(self.poll.registry(), &read, token.0)?;
+        let ready = ReadyPipe { token: token.0, pipe: read.into() };
+        // Of an earlier line of the same start: what it says counts no more.
+        if let Some(before) = running.ready_pipe.replace(ready) {
+            self.runs.unwatch(before.token);
+        }
+        self.runs.watch(token.0, run);
+        Ok(())
+    }
+
+    /// What a run leaves is removed by a child of init's own.
+    pub(crate) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
+        let Some(running) = self.runs.get(run) else { return Vec::new() };
+        let particular = running.spec().and_then(|spec| spec.particular.clone());
+        let Some(particular) = particular else { return vec![Deed::Look] };
+        let main = running.last_main;
+        match crate::sys::process::fork(&[], || crate::spawn::put_off(&particular, main)) {
+            Ok(pid) => {
+                self.tracker.started(run, pid);
+                self.runs.own(pid.as_raw(), run, Part::Clean);
+                Vec::new()
+            }
+            // The directories are made anew by the next run, or taken as they are.
+            Err(_) => vec![Deed::Look],
+        }
+    }
+
+    /// A report of a child is readable: whether it became its program. False: not known yet.
+    pub(crate) fn report_ready(&mut self, token: usize) -> bool {
+        let Some(run) = self.runs.watched(token) else { return true };
+        let Some(running) = self.runs.get_mut(run) else { return true };
+        let found = running.reports.iter_mut().find(|started| started.token == token);
+        let Some(started) = found else { return true };
+        let part = started.part;
+        match started.report.verdict() {
+            Verdict::Pending => return false,
+            Verdict::Executed => {
+                self.executed(run, part, token);
+            }
+            // Its process has not been reaped: the failure is told with its end.
+            Verdict::Failed(_) => {}
+        }
+        true
+    }
+
+    /// The child with this report has become its program.
+    pub(crate) fn executed(&mut self, run: RunId, part: Part, token: usize) {
+        if let Some(running) = self.runs.get_mut(run) {
+            running.reported(|started| started.token == token);
+        }
+        self.runs.unwatch(token);
+        self.course(run, |procedure| procedure.executed(part));
+    }
+
+    /// In a burst of starts the first children have become their programs long before the
+    /// last is cloned. Looking after them on the way keeps small what is kept for each child,
+    /// and the table of descriptors, which each clone copies.
+    fn remember_report(&mut self, latest: usize) {
+        self.reports.push_back(latest);
+        if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
+            && let Some(notify) = &mut self.notify
+        {
+            notify.fetch();
+        }
+        if self.reports.len() > limit::CHILDREN_UNKNOWN {
+            self.look_at_reports(limit::CHILDREN_LOOKED_AT);
+        }
+    }
+
+    /// Looks at the oldest that are not known: nobody need tell of most of them.
+    pub(crate) fn look_at_reports(&mut self, most: usize) {
+        self.effects.has_adopted &= !self.reports.is_empty();
+        for _ in 0..most.min(self.reports.len()) {
+            let Some(token) = self.reports.pop_front() else { return };
+            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
+                self.reports.push_back(token);
+            }
+        }
+    }
+
+    /// What says that it is ready has been executed: that comes first.
+    pub(crate) fn ready(&mut self, run: RunId) {
+        let reports = self.runs.get(run).map(|running| running.reports.as_slice());
+        let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
+        for token in tokens {
+            self.report_ready(token);
+        }
+        self.course(run, Procedure::ready);
+    }
+}
+
+/// The variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the number of the
+/// run, as the log and MONITOR_INVOCATION_ID have it.
+fn extra(run: RunId, procedure: &Procedure, part: Part) -> Vec<(String, String)> {
+    let mut said = vec![("INVOCATION_ID".to_string(), format!("{:032x}", run.0))];
+    if !matches!(part, Part::StopPost(_) | Part::Stop(_)) {
+        return said;
+    }
+    let outcome = procedure.outcome();
+    said.push(("SERVICE_RESULT".to_string(), outcome.result.to_string()));
+    let Some(exit) = outcome.exit else { return said };
+    let (code, status) = exit_words(exit);
+    said.push(("EXIT_CODE".to_string(), code.to_string()));
+    said.push(("EXIT_STATUS".to_string(), status));
+    said
+}
+
+// Where the output of a run goes: to the logger by a pipe, to nobody, to init's own output. How it is
+// read: [`crate::logger`].
+
+impl Init {
+    /// Where a run's output goes.
+    pub(crate) fn output(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        self.output_to(run, name, targets, spec, spec.log)
+    }
+
+    pub(crate) fn output_to(
+        &mut self,
+        run: RunId,
+        name: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+        log: Log,
+    ) -> std::io::Result<Rc<OwnedFd>> {
+        match (log, &mut self.logger) {
+            (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+                let told = run_log(run, name, targets, spec, log);
+                let pipe = logger.pipe_for(told)?;
+                logger.hold();
+                Ok(Rc::new(pipe))
+            }
+            (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {
+                Ok(self.null.output.clone())
+            }
+        }
+    }
+}

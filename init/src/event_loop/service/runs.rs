@@ -1,0 +1,408 @@
+//! Carries out the orders of the machine about runs, and tells it what becomes of them.
+
+use crate::base::retry::ask_again;
+use crate::base::{Level, limit};
+use crate::event_loop::Init;
+use crate::logger;
+use crate::service::run_table::Running;
+use crate::service::sequence::{Alarm, Deed, Part, Procedure};
+use crate::sys::inbox;
+use crate::sys::inbox_layout::unit;
+use groundstate_units::machine::action::StopReason;
+use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::spec::{Kind, Run};
+use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
+use groundstate_units::unit::generation::UnitId;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, SpliceFFlags, tee};
+use nix::unistd::pipe2;
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Init {
+    /// Starts a run of a unit of the present generation.
+    pub(crate) fn start_run(&mut self, unit: UnitId, name: &Name, run: RunId) {
+        let generation = self.machine.generation().clone();
+        let Some(unit) = generation.unit(unit) else { return };
+        if unit.kind.is_trigger() {
+            return self.start_trigger(unit, run);
+        }
+        if unit.kind.is_instant() {
+            return;
+        }
+        let fail = |stage, errno| {
+            let path = name.to_string();
+            Event::StartFailed(run, ExecFailure { stage, errno, path })
+        };
+        let Some(spec) = Run::decode(&unit.run) else {
+            self.facts.push_back(fail(Stage::ExecLine, libc::EBADMSG));
+            return;
+        };
+        let is_unheard = spec.kind == Kind::ForegroundNotified && self.notify.is_none();
+        if is_unheard {
+            self.facts.push_back(fail(Stage::Notify, libc::EROFS));
+            return;
+        }
+        self.forget_runs_of(name);
+        let target = |id| generation.target(id).map(|target| target.name.clone());
+        let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
+        let procedure = Procedure::new(run, &spec, &unit.live);
+        let output = match self.output(run, name, &targets, &spec) {
+            Ok(output) => output,
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                self.facts.push_back(fail(Stage::Stdio, errno));
+                return;
+            }
+        };
+        let running =
+            Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
+        self.runs.insert(run, running);
+        self.course(run, Procedure::begin);
+    }
+
+    /// Runs of this unit that are over, and were kept for a stop that never came.
+    fn forget_runs_of(&mut self, name: &Name) {
+        let Some(run) = self.runs.latest(name) else { return };
+        if self.runs.get(run).is_some_and(|running| running.procedure.has_ended()) {
+            self.follow(run, vec![Deed::Forget]);
+        }
+    }
+
+    /// Puts a question or a fact to a run's procedure, and does what it says.
+    pub(crate) fn course(&mut self, run: RunId, ask: impl FnOnce(&mut Procedure) -> Vec<Deed>) {
+        let Some(running) = self.runs.get_mut(run) else { return };
+        let before = inbox::about(unit(running.name.as_str()));
+        let deeds = ask(&mut running.procedure);
+        self.follow(run, deeds);
+        inbox::about(before);
+    }
+
+    /// Does these deeds and those that they lead to. Behind an effect that waits for a commit the deeds of the
+    /// same run wait too.
+    pub(crate) fn follow(&mut self, run: RunId, deeds: Vec<Deed>) {
+        let mut deeds = VecDeque::from(deeds);
+        while let Some(deed) = deeds.pop_front() {
+            if self.effects.has(run) {
+                self.effects.push(run, deed);
+            } else {
+                deeds.extend(self.carry(run, deed));
+            }
+        }
+    }
+
+    /// Does one deed, and gives those that it leads to at once.
+    fn carry(&mut self, run: RunId, deed: Deed) -> Vec<Deed> {
+        match deed {
+            Deed::Spawn(Part::Clean) => return self.clean_up(run),
+            Deed::Spawn(part) => return self.prepare_line(run, part),
+            Deed::Signal(..) | Deed::Kill | Deed::KillMain => self.effects.push(run, deed),
+            Deed::GuessMain => return self.guess_main(run),
+            Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
+            Deed::Tell(event) => {
+                self.say_failed_command(run, &event);
+                if matches!(
+                    event,
+                    Event::Exited(..) | Event::Ended(..) | Event::Gone(_) | Event::StartFailed(..)
+                ) {
+                    self.note_end(run);
+                }
+                self.facts.push_back(event);
+            }
+            Deed::RemovePidFile => return self.remove_pid_file(run),
+            Deed::SeekPidFile => self.seek_pid_file(run),
+            Deed::RereadPidFile(well) => return self.reread_pid_file(run, well),
+            Deed::Drain => return self.drain(run),
+            Deed::Look => {
+                let something = !self.tracker.is_empty(run);
+                let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+                let lines = !running.lines.is_empty();
+                return running.procedure.looked(something, lines);
+            }
+            Deed::Forget => self.forget_run(run),
+        }
+        Vec::new()
+    }
+
+    /// The run is over.
+    pub(crate) fn forget_run(&mut self, run: RunId) {
+        self.idle.remove(&run);
+        if self.runs.remove(run).is_some() {
+            self.tracker.forget(run);
+            self.history.forget(run);
+        }
+    }
+
+    fn drain(&mut self, run: RunId) -> Vec<Deed> {
+        let now = self.now;
+        let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
+        let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
+        if !asked {
+            return running.procedure.drained();
+        }
+        running.drains_until = Some(now.after(limit::LAST_LINES));
+        self.runs.time(run);
+        Vec::new()
+    }
+
+    /// What the logger has said.
+    pub(crate) fn logger_reports(&mut self) {
+        let now = self.now;
+        let logger = self.logger.as_mut().filter(|logger| logger.may_report());
+        let Some(logger) = logger else { return };
+        for report in logger.reports(now) {
+            match report {
+                logger::Report::Ready(run) => self.ready(run),
+                logger::Report::Drained(run) => self.drained(run),
+                logger::Report::Ended(_) | logger::Report::Pong(_) => {}
+                logger::Report::Finished => self.log_is_finished = true,
+                logger::Report::Lost(lines) => {
+                    let lost = &mut self.dropped.lines_not_shown;
+                    *lost = lost.saturating_add(lines);
+                }
+                logger::Report::Trouble(unit, why) => {
+                    let text = format_args!("log files are not written (first {unit}'s): {why}");
+                    self.say(Level::Warning, text);
+                }
+                logger::Report::Crowded(unit) => {
+                    let text = "somebody has the output of many ended runs still open";
+                    let then = "that of the oldest is closed";
+                    self.say(Level::Warning, format_args!("{unit}: {text}: {then}"));
+                }
+            }
+        }
+    }
+
+    /// When it is time.
+    pub(crate) fn logger_due(&mut self) {
+        let now = self.now;
+        let is_due = self.logger.as_ref().and_then(|logger| logger.deadline());
+        let is_due = is_due.is_some_and(|at| at <= now);
+        match self.logger.as_mut().filter(|_| is_due).map(|logger| logger.tick(now)) {
+            Some(logger::Ticked::Started) => self.watch_logger(),
+            Some(logger::Ticked::DoesNotEnd(pid)) => {
+                let dir = self.paths.log_dir(&self.machine.generation().settings);
+                let what = format!("the logger (pid {pid}) was killed and does not end");
+                let why =
+                    format!("the disk of {dir} may not answer: `cat /proc/{pid}/task/*/stack`");
+                let then = "until it ends nothing reads the output of services, and a service that fills its pipe waits";
+                self.say(Level::Error, format_args!("{what}: {why}; {then}"));
+            }
+            Some(logger::Ticked::Nothing) | None => {}
+        }
+    }
+
+    fn drained(&mut self, run: RunId) {
+        if let Some(running) = self.runs.get_mut(run) {
+            running.drains_until = None;
+        }
+        self.course(run, Procedure::drained);
+    }
+
+    /// When a run has something due that the machine does not know of.
+    pub(crate) fn runs_deadline(&self) -> Option<Time> {
+        let idle = self.nobody_is_before_the_idle().then_some(self.now);
+        idle.or_else(|| self.runs.next_due())
+    }
+
+    /// Does it.
+    pub(crate) fn runs_due(&mut self) {
+        self.looks_due();
+        let now = self.now;
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let due = self.runs.due(now);
+        for run in &due {
+            let search = self.runs.get(*run).and_then(|running| running.search.as_ref());
+            if is_due(search.map(|search| search.at)) {
+                self.look_for_pid_file(*run);
+            }
+        }
+        for run in due {
+            if is_due(self.runs.get(run).and_then(|running| running.drains_until)) {
+                self.drained(run);
+            }
+        }
+        self.alarms_due();
+    }
+
+    /// The machine tells a run to stop.
+    pub(crate) fn stop_run(&mut self, run: RunId, reason: &StopReason, nothing_left: bool) {
+        if self.stop_trigger(run, nothing_left) {
+            return;
+        }
+        if let Some(running) = self.runs.get_mut(run) {
+            running.search = None;
+            // One that was being stopped already says nothing more: its end is the end of that.
+            if !nothing_left && !running.procedure.is_told_to_stop() {
+                unsay_end(&mut self.facts, run);
+            }
+        }
+        self.course(run, |procedure| procedure.stop(reason, nothing_left));
+    }
+}
+
+/// That it has ended, or that nothing of a script is left, was not heard yet as it was decided to stop it.
+/// Heard now, it would be the end of the stop, beside which the next run could begin; the stop tells its
+/// own end, and with the last that is told of a run the run is forgotten.
+fn unsay_end(facts: &mut VecDeque<Event>, run: RunId) {
+    facts.retain(|event| !matches!(event, Event::Ended(of, _) | Event::Gone(of) if *of == run));
+}
+
+// What runs wait for in time, and with each other: `ready-wait` before an exec-start-post,
+// the next ready-exec, run-timeout, a last signal's patience, start-idle. And the line a
+// program writes to its `ready-fd`.
+
+/// Bytes of a `ready-fd` that are read at a time.
+const READ: usize = 1024;
+
+impl Init {
+    /// A crashed image had read the line by which the run is ready, and had not committed that.
+    pub(crate) fn ready_before(&mut self, run: RunId) {
+        let pipe = self.runs.get_mut(run).and_then(|running| running.ready_pipe.take());
+        if let Some(pipe) = pipe {
+            self.runs.unwatch(pipe.token);
+        }
+        self.ready(run);
+    }
+
+    fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
+        let at = self.now.after(span);
+        if alarm == Alarm::Idle {
+            self.idle.insert(run);
+        }
+        if let Some(running) = self.runs.get_mut(run) {
+            running.alarms.insert(alarm, at);
+            self.runs.time(run);
+        }
+    }
+
+    /// Those that have come, and those that let others start first where none does any more.
+    fn alarms_due(&mut self) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for run in self.runs.due(now) {
+            let Some(running) = self.runs.get(run) else { continue };
+            let come = running.alarms.iter().filter(|(_, at)| **at <= now);
+            due.extend(come.map(|(alarm, _)| (run, *alarm)));
+        }
+        due.extend(self.idle_due());
+        for (run, alarm) in due {
+            if let Some(running) = self.runs.get_mut(run) {
+                running.alarms.remove(&alarm);
+            }
+            if alarm == Alarm::Idle {
+                self.idle.remove(&run);
+            }
+            self.course(run, |procedure| procedure.alarm(alarm));
+            self.settle_if_full();
+        }
+    }
+
+    /// Some run waits for others to start first, and none does any more.
+    fn nobody_is_before_the_idle(&self) -> bool {
+        !self.idle_due().is_empty()
+    }
+
+    fn idle_due(&self) -> Vec<(RunId, Alarm)> {
+        let idle = self
+            .idle
+            .iter()
+            .filter(|run| self.runs.get(**run).is_some_and(|running| running.procedure.is_idle()));
+        let idle: Vec<_> = idle.map(|run| (*run, Alarm::Idle)).collect();
+        let busy = || self.runs.iter().any(|(_, running)| running.procedure.is_starting());
+        if idle.is_empty() || busy() { Vec::new() } else { idle }
+    }
+
+    /// Something stands in the pipe of a ready-fd, or it was closed.
+    pub(crate) fn ready_pipe(&mut self, token: usize) {
+        let Some(run) = self.runs.watched(token) else { return };
+        let Some(running) = self.runs.get_mut(run) else { return };
+        let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
+        // Before the line is gone from the pipe: the program writes it once.
+        let is_stored = shows_line(&ready.pipe);
+        if is_stored {
+            inbox::ready(run);
+        }
+        match line_in(&ready.pipe) {
+            Some(true) => {
+                if !is_stored {
+                    inbox::ready(run);
+                }
+                self.runs.unwatch(token);
+                self.course(run, Procedure::ready);
+            }
+            // Closed without a line: it will never be ready by this, and its timeout tells.
+            Some(false) => self.runs.unwatch(token),
+            None => {
+                // Told anew of what was left in it; of nothing, if there is nothing.
+                let source = &mut SourceFd(&ready.pipe.as_raw_fd());
+                let registry = self.poll.registry();
+                let _ = ask_again(|| registry.reregister(source, Token(token), Interest::READABLE));
+                running.ready_pipe = Some(ready);
+            }
+        }
+    }
+}
+
+/// There is the end of a line in it, which nobody has read yet. False where that can not be told, too.
+fn shows_line(pipe: &OwnedFd) -> bool {
+    let Ok((copy, to)) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK) else { return false };
+    let most = limit::READY_READS_A_TURN.saturating_mul(READ);
+    let copied = tee(pipe, &to, most, SpliceFFlags::SPLICE_F_NONBLOCK);
+    copied.is_ok() && line_in(&copy) == Some(true)
+}
+
+/// Whether there was the end of a line; None: not yet. The poll tells of each arrival once, so
+/// that what is there is read to its end, but for a share of a turn.
+fn line_in(pipe: &OwnedFd) -> Option<bool> {
+    let mut bytes = [0u8; READ];
+    for _ in 0..limit::READY_READS_A_TURN {
+        match nix::unistd::read(pipe, &mut bytes) {
+            Ok(0) => return Some(false),
+            Ok(length) if bytes.get(..length).is_some_and(|read| read.contains(&b'\n')) => {
+                return Some(true);
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundstate_units::spec::Exit;
+    use std::io::Write;
+
+    #[test]
+    fn an_end_that_was_not_heard_before_the_stop_is_not_the_end_of_that() {
+        let ended = |run| Event::Ended(RunId(run), Exit::Code(0));
+        let (gone, executed) = (|run| Event::Gone(RunId(run)), Event::Executed(RunId(7)));
+        let mut facts: VecDeque<Event> =
+            [gone(7), ended(7), executed.clone(), ended(8), gone(8)].into();
+        unsay_end(&mut facts, RunId(7));
+        assert_eq!(facts, [executed, ended(8), gone(8)]);
+    }
+
+    #[test]
+    fn a_line_is_found_however_long_what_stands_before_it() {
+        let (read, mut write) = std::io::pipe().unwrap();
+        let read = OwnedFd::from(read);
+        nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))
+            .unwrap();
+        assert_eq!(line_in(&read), None);
+        write.write_all(&[b'x'; 3_000]).unwrap();
+        write.write_all(b"\n").unwrap();
+        assert_eq!(line_in(&read), Some(true));
+        write.write_all(&[b'x'; 3_000]).unwrap();
+        assert_eq!(line_in(&read), None);
+        drop(write);
+        assert_eq!(line_in(&read), Some(false));
+    }
+}
