@@ -18,7 +18,7 @@ const LIMITS: usize = 4096;
 /// Bytes of /proc/PID/cgroup that are read.
 const CGROUP: usize = 16 * 1024;
 /// Bytes of the list of our children that are read: some 60,000 of them.
-const CHILDREN: usize = 512 * 1024;
+const CHILDREN: u64 = 512 * 1024;
 /// Processes looked at in one snapshot.
 const PROCESSES: usize = 65_536;
 /// PF_KTHREAD of linux/sched.h, in the flags of a process.
@@ -163,15 +163,14 @@ pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
 /// The children of this process, those it was left by others too. Empty without /proc.
 pub(crate) fn children() -> Vec<i32> {
     let own = std::process::id();
-    let mut text = vec![0; CHILDREN];
     if !is_proc_ours() {
         return Vec::new();
     }
-    match read(&format!("/proc/self/task/{own}/children"), &mut text) {
-        Ok(length) => {
-            let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
-            text.unwrap_or_default().split_ascii_whitespace().flat_map(str::parse).collect()
-        }
+    let mut text = String::new();
+    let read = File::open(format!("/proc/self/task/{own}/children"))
+        .and_then(|file| file.take(CHILDREN).read_to_string(&mut text));
+    match read {
+        Ok(_) => text.split_ascii_whitespace().flat_map(str::parse).collect(),
         // A kernel without CONFIG_PROC_CHILDREN.
         Err(_) => {
             let is_child = |stat: &&Stat| u32::try_from(stat.parent).is_ok_and(|p| p == own);

@@ -171,6 +171,11 @@ impl Control {
         listens || self.owes_events || self.clients.values().any(may)
     }
 
+    /// Nothing is to be done for a client, and none may connect before the poll says so.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.clients.is_empty() && !self.ready && !self.owes_events && self.rests_until.is_none()
+    }
+
     /// When something is due even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let stuck = self

@@ -9,6 +9,7 @@ use crate::state::table::Watched;
 use crate::sys::{inbox, launch, wait};
 use groundstate_units::machine::record::Changes;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::os::fd::AsRawFd;
 
 impl Init {
@@ -16,8 +17,10 @@ impl Init {
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
         let Some(head) = self.head() else { return false };
         let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
-        let pending = (&self.facts, &self.orders, &self.effects, &self.reaped, inbox::last());
+        let position = (inbox::last(), self.wakeups, clock::ticks());
+        let pending = (&self.facts, &self.effects, &self.reaped, position);
         whole &= store.put(&Kind::Pending.key(), &pending);
+        whole &= store.put_table(Kind::Order, self.orders.table());
         whole &= self.stage_children(store) && self.stage_runs(store);
         let tracker = self.tracker.unmarked();
         whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
@@ -94,36 +97,34 @@ impl Init {
         whole
     }
 
-    fn head(&mut self) -> Option<Head> {
-        let generation = self.machine.generation().clone();
-        let number = generation.number;
+    fn head(&mut self) -> Option<Head<'_>> {
+        let number = self.machine.generation().number;
         if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
             return None;
         }
         let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
+        let generation = self.machine.generation();
         Some(Head {
             generation: generation.number,
-            exit_with: generation.settings.exit_with.clone(),
-            policy: generation.policy.clone(),
+            exit_with: Cow::Borrowed(&generation.settings.exit_with),
+            policy: Cow::Borrowed(&generation.policy),
             booted: self.booted,
-            on_the_wall: self.on_the_wall.clone(),
+            on_the_wall: Cow::Borrowed(&self.on_the_wall),
             tokens: self.tokens,
-            reports: self.reports.clone(),
-            own_limits: self.own_limits.clone(),
+            reports: Cow::Borrowed(&self.reports),
+            own_limits: Cow::Borrowed(&self.own_limits),
             log_is_finished: self.log_is_finished,
             log_files_open: self.log_files_open,
             record,
-            idle: self.idle.clone(),
+            idle: Cow::Borrowed(&self.idle),
             helper_outputs: self.helper_outputs,
             unheard: self.dropped.messages_refused,
-            wakeups: self.wakeups,
             said: self.said,
             shell: self.shell.map(|pid| pid.as_raw()),
             shell_again: self.shell_again,
-            kernel_target: self.kernel_target.clone(),
+            kernel_target: Cow::Borrowed(&self.kernel_target),
             crashes: self.lineage.crashes,
             resumed: self.lineage.resumed,
-            kept: clock::ticks(),
             upgraded: self.lineage.upgraded,
             no_joining: launch::die_at_birth(),
         })

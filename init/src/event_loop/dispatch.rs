@@ -20,27 +20,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Init {
     /// Puts facts through the machine and carries out its orders until nothing is left. Effects on processes
-    /// wait for a commit, and what they lead to is committed before the next input is taken. Everything that
-    /// is left to do here is part of the state, so a commit may come between any two steps.
+    /// wait for a commit. Everything that is left to do here is part of the state, so a commit may come between
+    /// any two steps.
     pub(crate) fn settle(&mut self) {
-        let mut has_effects = false;
         loop {
             if self.effects.is_full() {
                 self.carry_out_effects();
-                has_effects = true;
             } else if let Some(order) = self.orders.pop_front() {
                 self.carry_out(order);
             } else if let Some(event) = self.facts.pop_front() {
                 self.step(event);
             } else if !self.effects.is_empty() {
                 self.carry_out_effects();
-                has_effects = true;
             } else {
-                break;
+                return;
             }
-        }
-        if has_effects {
-            self.commit();
         }
     }
 
@@ -86,7 +80,7 @@ impl Init {
             self.record = None;
             self.say(Level::Warning, format_args!("the record ends here: {error}"));
         }
-        self.triggers.unsettled = true;
+        self.triggers.unmarked().unsettled = true;
         let Outcome { actions, refused } = outcome;
         if let Some(wished) = wished.filter(|_| refused.is_none()) {
             self.clear_suspects(&wished);

@@ -40,7 +40,7 @@ use crate::service::run_table::Runs;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
-use crate::state::table::Watched;
+use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
 use crate::sys::signal_pipe::Bell;
 use crate::sys::{Pid, memory, signal};
@@ -78,7 +78,7 @@ pub(crate) struct Init {
     /// Facts that the machine has not been told.
     pub(crate) facts: VecDeque<Event>,
     /// Orders that are not carried out yet.
-    pub(crate) orders: VecDeque<Order>,
+    pub(crate) orders: Queue<Order>,
     /// Starts and signals that wait for a commit.
     pub(crate) effects: Effects,
     /// Processes that were reaped and whose runs are not told yet.
@@ -235,7 +235,7 @@ impl Init {
             match event.token() {
                 Token(token::NOTIFY) => {
                     if let Some(notify) = &mut self.notify {
-                        notify.ready = true;
+                        notify.unmarked().ready = true;
                     }
                 }
                 Token(token::LOGGER | token::LOADER | token::TRACKER) => {}

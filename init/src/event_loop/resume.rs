@@ -147,7 +147,7 @@ impl Init {
             return Err(io::Error::other(format!("it has crashed {row} times in a row")));
         }
         let mut lineage = Lineage::after_crash(store, file, crashed);
-        lineage.kept = state.head.kept;
+        lineage.kept = state.pending.kept;
         fd::close_rest();
         let mut init = Init::of(state, options, mode, lineage)?;
         init.lineage.resumed = Some(init.now);
@@ -248,7 +248,7 @@ impl Init {
     fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, pending, .. } = state;
+        let State { suspects, pending, orders, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = Voice::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options.paths);
@@ -266,19 +266,19 @@ impl Init {
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now: clock::now(),
             booted: head.booted,
-            on_the_wall: head.on_the_wall,
+            on_the_wall: head.on_the_wall.into_owned(),
             machine,
             runs,
             facts: pending.facts,
-            orders: pending.orders,
+            orders,
             effects: pending.effects,
             reaped: pending.reaped,
             closing: Vec::new(),
             spawner,
-            reports: head.reports,
+            reports: head.reports.into_owned(),
             null,
             base: Base::default(),
-            own_limits: head.own_limits,
+            own_limits: head.own_limits.into_owned(),
             tracker: tracker.into(),
             signals,
             control: control.map(Watched::from),
@@ -293,17 +293,17 @@ impl Init {
             record,
             reserve: None,
             ending: ending.into(),
-            idle: head.idle,
+            idle: head.idle.into_owned(),
             ends: std::collections::BTreeMap::new(),
             more_to_reap: true,
             helper_outputs: head.helper_outputs,
             dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
-            wakeups: head.wakeups,
+            wakeups: pending.wakeups,
             boot_turns: limit::BOOT_TURNS,
             said: head.said,
             shell: head.shell.map(Pid::from_raw),
             shell_again: head.shell_again,
-            kernel_target: head.kernel_target,
+            kernel_target: head.kernel_target.into_owned(),
             watchdog: Watch::default(),
             lineage,
             options,

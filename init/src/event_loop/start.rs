@@ -24,7 +24,7 @@ use crate::service::effects::Effects;
 use crate::service::run_table::Runs;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
-use crate::state::table::Watched;
+use crate::state::table::{Queue, Watched};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Lineage;
 use groundstate_units::control::answer::Dropped;
@@ -73,7 +73,7 @@ impl Init {
             machine: new_machine(mode),
             runs: Runs::default(),
             facts: VecDeque::new(),
-            orders: VecDeque::new(),
+            orders: Queue::default(),
             effects: Effects::default(),
             reaped: VecDeque::new(),
             closing: Vec::new(),

@@ -55,6 +55,7 @@ impl Init {
             logger.unmarked().committed();
         }
         self.closing.clear();
+        self.effects.committed();
         self.forget_answers();
     }
 

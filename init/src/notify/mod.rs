@@ -49,12 +49,16 @@ pub(crate) struct Notify {
     #[serde(skip)]
     former: Option<OwnedFd>,
     path: String,
-    /// There may be more to read.
+    /// There may be more to read. So it is for the next image.
+    #[serde(skip)]
     pub(crate) ready: bool,
     /// Datagrams that said nothing usable: too long, without credentials.
     pub(crate) dropped: u64,
     /// Read and not heard yet, at most a turn's worth.
     waiting: VecDeque<Datagram>,
+    /// How often `waiting` was added to or taken from.
+    #[serde(skip)]
+    moves: u64,
     #[serde(skip)]
     allowance: Allowance,
     /// The path goes with this value; not with what was only read of another image's state.
@@ -107,7 +111,8 @@ impl Notify {
     fn with(socket: OwnedFd, path: String) -> Notify {
         let (waiting, former) = (VecDeque::new(), None);
         let (socket, allowance) = (socket.into(), Allowance::default());
-        Notify { socket, former, path, ready: true, dropped: 0, waiting, allowance, is_ours: true }
+        let (ready, is_ours) = (true, true);
+        Notify { socket, former, path, ready, dropped: 0, waiting, moves: 0, allowance, is_ours }
     }
 
     /// A new socket at the same path, which somebody may have removed or replaced. The one before
@@ -146,7 +151,10 @@ impl Notify {
                 return;
             }
             match self.once() {
-                Ok(Some(datagram)) => self.waiting.push_back(datagram),
+                Ok(Some(datagram)) => {
+                    self.waiting.push_back(datagram);
+                    self.moves = self.moves.wrapping_add(1);
+                }
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
                 Err(_) => return,
             }
@@ -183,6 +191,7 @@ impl Notify {
     fn receive(&mut self) -> Option<Datagram> {
         let fetched = self.waiting.pop_front();
         if fetched.is_some() {
+            self.moves = self.moves.wrapping_add(1);
             return fetched;
         }
         // Heard to the end: what it took to keep them goes.
@@ -202,6 +211,11 @@ impl Notify {
             }
         }
         None
+    }
+
+    /// What [`Notify::fetch`] and the calls that receive change of its record.
+    pub(crate) fn taken(&self) -> (u64, u64) {
+        (self.dropped, self.moves)
     }
 
     /// So many of what comes next were read in the turn before.

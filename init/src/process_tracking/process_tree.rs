@@ -33,8 +33,10 @@ impl Tracker {
         }
         // What is begun after a kill, an exec-stop-post, is not killed.
         self.killed.remove(&run);
-        for (_, family) in self.families.iter_mut().filter(|(of, _)| **of != run) {
-            family.not_ours(pid);
+        let had = |(of, family): &(&RunId, &Family)| **of != run && family.names(pid.as_raw());
+        let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
+        for of in before {
+            self.families.get_mut(&of).into_iter().for_each(|family| family.not_ours(pid));
         }
         // Or it is one that had been started, and is known.
         if wait::is_made(pid) {
@@ -147,6 +149,11 @@ impl Family {
         self.heads.get(&stat.pid) == Some(&stat.began)
             || self.bands.contains(&stat.session)
             || self.bands.contains(&stat.group)
+    }
+
+    /// It is one of them, or one of their sessions or groups has its number.
+    fn names(&self, pid: i32) -> bool {
+        self.heads.contains_key(&pid) || self.bands.contains(&pid)
     }
 
     /// This child of init is one of them.

@@ -240,8 +240,12 @@ impl Tracker {
         if self.hierarchy.is_none() {
             self.look_again = true;
             self.reaped.insert(pid.as_raw());
-            let mut families = self.families.iter_mut();
-            self.parted.extend(families.find_map(|(run, of)| Some((*run, of.remove(pid)?))));
+            let of = self.families.iter().find(|(_, family)| family.leads(pid.as_raw()));
+            if let Some(of) = of.map(|(run, _)| *run)
+                && let Some(began) = self.families.get_mut(&of).and_then(|of| of.remove(pid))
+            {
+                self.parted.push((of, began));
+            }
         }
         run
     }

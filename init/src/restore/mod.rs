@@ -70,7 +70,7 @@ pub(crate) fn helper(pid: Pid, since: u64) -> Option<String> {
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
     if let Some(logger) = &mut state.logger {
-        end_unknown_logger(logger, state.head.kept);
+        end_unknown_logger(logger, state.pending.kept);
     }
     Ok(state)
 }

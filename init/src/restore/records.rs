@@ -22,7 +22,7 @@ use crate::spawn::{KeptGround, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::kind::Kind;
 use crate::state::store as records;
-use crate::state::table::Table;
+use crate::state::table::{Queue, Table};
 use crate::sys::{inherit, launch, wait};
 use crate::trigger::Triggers;
 use groundstate_units::control::answer::System;
@@ -36,6 +36,7 @@ use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::policy::Policy;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -44,33 +45,30 @@ use std::sync::Arc;
 
 /// What is small.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct Head<'a> {
     /// The generation in force; its bytes are the loader's.
     pub(crate) generation: u32,
     /// What of it was set after it was loaded.
-    pub(crate) exit_with: Option<Name>,
-    pub(crate) policy: Policy,
+    pub(crate) exit_with: Cow<'a, Option<Name>>,
+    pub(crate) policy: Cow<'a, Policy>,
     /// As in [`Init`].
     pub(crate) booted: Time,
-    pub(crate) on_the_wall: OnTheWall,
+    pub(crate) on_the_wall: Cow<'a, OnTheWall>,
     pub(crate) tokens: Tokens,
-    pub(crate) reports: VecDeque<usize>,
-    pub(crate) own_limits: OwnLimits,
+    pub(crate) reports: Cow<'a, VecDeque<usize>>,
+    pub(crate) own_limits: Cow<'a, OwnLimits>,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
     pub(crate) record: Option<RawFd>,
-    pub(crate) idle: BTreeSet<RunId>,
+    pub(crate) idle: Cow<'a, BTreeSet<RunId>>,
     pub(crate) helper_outputs: u64,
     pub(crate) unheard: u64,
-    pub(crate) wakeups: u64,
     pub(crate) said: Option<System>,
     pub(crate) shell: Option<i32>,
     pub(crate) shell_again: Option<Time>,
-    pub(crate) kernel_target: Option<Name>,
+    pub(crate) kernel_target: Cow<'a, Option<Name>>,
     pub(crate) crashes: u32,
     pub(crate) resumed: Option<Time>,
-    /// When this is, as [`clock::ticks`] has it.
-    pub(crate) kept: u64,
     /// Who is to be told that init has gone on.
     pub(crate) upgraded: Option<Asker>,
     /// The kernel kills a child that is cloned into a cgroup.
@@ -86,20 +84,24 @@ pub(crate) enum Order {
     LetGo(RunId),
 }
 
-/// Work that is left, and the last entry of the inbox that the state knows.
+/// What changes with each commit: work that is left, and how far the commit is.
 #[derive(Deserialize)]
 pub(crate) struct Pending {
     pub(crate) facts: VecDeque<Event>,
-    pub(crate) orders: VecDeque<Order>,
     pub(crate) effects: Effects,
     pub(crate) reaped: VecDeque<Reaped>,
+    /// The last entry of the inbox that the state knows.
     pub(crate) inputs: u64,
+    pub(crate) wakeups: u64,
+    /// The time of the commit, as [`clock::ticks`] has it.
+    pub(crate) kept: u64,
 }
 
 /// Everything that stands in the records, each thing by itself: nothing of it fits another yet.
 pub(crate) struct Parts {
-    head: Head,
+    head: Head<'static>,
     pending: Pending,
+    orders: BTreeMap<u64, Order>,
     machine: Records,
     /// Children of init's own making.
     children: BTreeMap<i32, ()>,
@@ -122,8 +124,9 @@ pub(crate) struct Parts {
 
 /// Everything, decoded, with every descriptor it names taken over.
 pub(crate) struct State {
-    pub(crate) head: Head,
+    pub(crate) head: Head<'static>,
     pub(crate) pending: Pending,
+    pub(crate) orders: Queue<Order>,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     pub(crate) tracker: Tracker,
@@ -169,6 +172,7 @@ impl Parts {
         Ok(Parts {
             head: of(store, Kind::Head)?,
             pending: of(store, Kind::Pending)?,
+            orders: store.read_table(Kind::Order)?,
             machine: Records { machine: of(store, Kind::Machine)?, units },
             children: store.read_table(Kind::Child)?,
             runs,
@@ -199,7 +203,7 @@ impl Parts {
     fn generation(&self) -> Result<Arc<Generation>, String> {
         let mut generation = self.loader.origin.generation(self.head.generation)?;
         generation.settings.exit_with.clone_from(&self.head.exit_with);
-        generation.policy = self.head.policy.clone();
+        generation.policy = (*self.head.policy).clone();
         Ok(Arc::new(generation))
     }
 }
@@ -227,6 +231,7 @@ impl State {
         wait::made_before(parts.children.into_keys());
         Ok(State {
             pending: parts.pending,
+            orders: Queue::of(parts.orders),
             machine,
             runs,
             tracker: parts.tracker,

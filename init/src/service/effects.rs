@@ -33,6 +33,9 @@ pub(crate) struct Effects {
     /// Children of a crashed image were adopted: no pipe tells when they become their programs.
     #[serde(skip)]
     pub(crate) has_adopted: bool,
+    /// Children were cloned that the committed state does not know.
+    #[serde(skip)]
+    pub(crate) has_cloned: bool,
 }
 
 impl Effects {
@@ -72,6 +75,11 @@ impl Effects {
         self.latest = self.latest.saturating_add(1);
         self.prepared.insert(self.latest, prepared);
         self.queue.push_back(Effect { run, deed: Deed::Spawn(part), serial: self.latest });
+    }
+
+    /// All that was carried out is committed.
+    pub(crate) fn committed(&mut self) {
+        self.has_cloned = false;
     }
 
     /// The prepared start with this number. None: a crashed image had prepared it.

@@ -108,16 +108,23 @@ impl Draft {
         let words = expand(&self.line, &lookup, self.main_pid)
             .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
         let path = self.env.get("PATH").unwrap_or(super::environment::PATH);
-        let pairs = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         let nul = |_| (Step::ExecLine, libc::EINVAL, 0);
         let texts = |texts: Vec<String>| {
             texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>().map_err(nul)
         };
+        let pairs = self.env.iter().map(|(name, value)| {
+            // With room for the NUL, a pair is allocated once.
+            let mut pair = Vec::with_capacity(name.len() + value.len() + 2);
+            pair.extend_from_slice(name.as_bytes());
+            pair.push(b'=');
+            pair.extend_from_slice(value.as_bytes());
+            CString::new(pair)
+        });
         let program = words.first().cloned().unwrap_or_default();
         let is_named = self.line.prefixes.has(Prefixes::NAMED) && words.len() > 1;
         let words = words.into_iter().skip(usize::from(is_named)).collect();
         self.orders.programs = texts(candidates(&program, path))?;
-        self.orders.envp = texts(pairs.collect())?;
+        self.orders.envp = pairs.collect::<Result<_, _>>().map_err(nul)?;
         self.orders.argv = texts(words)?;
         Ok(self.orders)
     }

@@ -55,12 +55,14 @@ pub(crate) enum Kind {
     Looks = 23,
     /// Units whose event was in progress at a crash.
     Suspects = 24,
-    /// Facts, orders, effects and reaped processes that are not dealt with yet.
+    /// Facts, effects and reaped processes that are not dealt with yet.
     Pending = 25,
     /// One child of init's own making, by its pid.
     Child = 26,
     /// The definition that a run was started with; it never changes.
     Definition = 27,
+    /// One order of the machine that is not carried out yet, by its number.
+    Order = 28,
 }
 
 impl Kind {

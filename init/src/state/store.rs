@@ -21,7 +21,8 @@ use super::table::Watched;
 use crate::sys::shared_memory::SharedMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -42,6 +43,8 @@ const SECOND: u64 = 1 << 63;
 
 /// Where the value of a record is: offset in its half, and length.
 type Place = (usize, usize);
+/// The committed records. Each commit looks up each changed record, so this is no tree.
+type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ pub(crate) struct Store {
     active: usize,
     /// The end of its log.
     end: usize,
-    index: BTreeMap<Box<[u8]>, Place>,
+    index: Index,
     /// Bytes of the frames that count.
     live: usize,
     staged: Staged,
@@ -79,7 +82,7 @@ impl Store {
     fn of_size(half: usize) -> io::Result<Store> {
         let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
         memory.put(0, &MAGIC);
-        let (index, staged) = (BTreeMap::new(), Staged::default());
+        let (index, staged) = (Index::default(), Staged::default());
         let (is_incomplete, is_behind) = (false, false);
         Ok(Store { memory, active: 0, end: 0, index, live: 0, staged, is_incomplete, is_behind })
     }
@@ -102,7 +105,7 @@ impl Store {
         }
         let active = usize::from(word & SECOND != 0);
         let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
-        let (index, staged) = (BTreeMap::new(), Staged::default());
+        let (index, staged) = (Index::default(), Staged::default());
         let (is_incomplete, is_behind) = (false, false);
         let mut store =
             Store { memory, active, end, index, live: 0, staged, is_incomplete, is_behind };
@@ -113,7 +116,7 @@ impl Store {
     /// Fills the index from the log. The error is the offset of the first frame that is damaged.
     fn read_log(&mut self, half: usize) -> Result<(), usize> {
         let log = self.memory.get(HEADER + self.active * half, self.end).ok_or(0usize)?;
-        let (mut at, mut index, mut live) = (0, BTreeMap::new(), 0usize);
+        let (mut at, mut index, mut live) = (0, Index::default(), 0usize);
         while at < self.end {
             let (key, place) = frame(log, at).ok_or(at)?;
             let size = FRAME + key.len() + place.1;
@@ -154,11 +157,10 @@ impl Store {
 
     /// All committed records whose key begins with this byte, in the order of keys.
     pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let range = self
-            .index
-            .range::<[u8], _>((std::ops::Bound::Included(&[kind][..]), std::ops::Bound::Unbounded));
-        let of_kind = range.take_while(move |(key, _)| key.first() == Some(&kind));
-        of_kind.map(|(key, place)| (&**key, self.value(*place)))
+        let of_kind = self.index.iter().filter(|(key, _)| key.first() == Some(&kind));
+        let mut found: Vec<_> = of_kind.map(|(key, place)| (&**key, self.value(*place))).collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        found.into_iter()
     }
 
     /// Stages a record. One that equals the committed record costs nothing more. False: the value
@@ -171,7 +173,7 @@ impl Store {
         let at = bytes.len();
         // A value of no bytes would say that the record is gone.
         bytes.push(0);
-        match postcard::to_extend(value, std::mem::take(bytes)) {
+        match encode(value, std::mem::take(bytes)) {
             Ok(encoded) => *bytes = encoded,
             Err(_) => {
                 // The staged bytes went with the failed encoder.
@@ -206,7 +208,7 @@ impl Store {
     /// The committed record of this kind is of this value.
     fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
         let committed = self.get(&kind.key()).and_then(|bytes| bytes.get(1..));
-        self.is_behind || postcard::to_extend(value, Vec::new()).ok().as_deref() == committed
+        self.is_behind || encode(value, Vec::new()).ok().as_deref() == committed
     }
 
     /// Stages a value that never changes, unless it is committed. False: as in [`Store::put`].
@@ -378,6 +380,31 @@ impl Store {
         memory.put(0, all);
         memory.file().try_clone()
     }
+}
+
+/// Appends to a buffer by slices; postcard's own appends byte by byte.
+struct Appended(Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Appended {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
+}
+
+fn encode(value: &impl Serialize, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
+    postcard::serialize_with_flavor(value, Appended(to))
 }
 
 fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! A map that knows which of its entries may have changed since its last commit.
+//! Values that know what of them may have changed since the last commit: a map, a queue, and a whole component.
 
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,6 +126,19 @@ impl<T> Watched<T> {
         &mut self.value
     }
 
+    /// Calls `act`, and marks the value as changed if `record` of it differs afterwards. For calls that most
+    /// often change nothing. `record` tells all changes that the call can make.
+    pub(crate) fn watch<R: PartialEq, S>(
+        &mut self,
+        record: impl Fn(&T) -> R,
+        act: impl FnOnce(&mut T) -> S,
+    ) -> S {
+        let before = record(&self.value);
+        let result = act(&mut self.value);
+        self.is_changed |= record(&self.value) != before;
+        result
+    }
+
     /// The value may have changed since the last call.
     pub(crate) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
@@ -166,6 +179,51 @@ impl<T: Serialize> Serialize for Watched<T> {
     }
 }
 
+/// A first-in, first-out queue.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    entries: Table<u64, T>,
+    /// The number of the next entry, higher than that of each entry in the queue.
+    next: u64,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { entries: Table::default(), next: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    /// The entries of a store, in the order of their numbers; none of them is a change.
+    pub(crate) fn of(entries: BTreeMap<u64, T>) -> Queue<T> {
+        let next = entries.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        Queue { entries: Table::of(entries), next }
+    }
+
+    /// Adds an entry at the end.
+    pub(crate) fn push_back(&mut self, value: T) {
+        self.entries.insert(self.next, value);
+        self.next = self.next.saturating_add(1);
+    }
+
+    /// Takes the oldest entry.
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        let (&first, _) = self.entries.first_key_value()?;
+        self.entries.remove(&first)
+    }
+
+    /// The entries as a table of records.
+    pub(crate) fn table(&mut self) -> &mut Table<u64, T> {
+        &mut self.entries
+    }
+}
+
+impl<T> Extend<T> for Queue<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, all: I) {
+        all.into_iter().for_each(|value| self.push_back(value));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +250,21 @@ mod tests {
         assert_eq!(value.len(), 1);
         value.unmarked().clear();
         assert!(!value.take_change());
+        value.watch(Vec::len, |value| value.truncate(9));
+        assert!(!value.take_change());
+        value.watch(Vec::len, |value| value.push(1));
+        assert!(value.take_change());
         value.push(2);
         assert!(value.take_change() && !value.take_change());
+    }
+
+    #[test]
+    fn a_queue_of_stored_entries_goes_on_in_their_order() {
+        let mut queue = Queue::of(BTreeMap::from([(7, 'a'), (9, 'b')]));
+        queue.extend(['c']);
+        assert_eq!(queue.table().take_changes().into_iter().collect::<Vec<_>>(), [10]);
+        let all: Vec<char> = std::iter::from_fn(|| queue.pop_front()).collect();
+        assert_eq!(all, ['a', 'b', 'c']);
+        assert_eq!(queue.table().take_changes().len(), 3, "each removal is a change");
     }
 }

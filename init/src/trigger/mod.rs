@@ -63,7 +63,8 @@ pub(crate) struct Triggers {
     pub(crate) by_token: BTreeMap<usize, Subject>,
     /// Lookouts that may have more to say than was heard in one turn.
     pub(crate) unheard: BTreeSet<Post>,
-    /// Which sockets are to be polled may have changed.
+    /// Which sockets are to be polled may have changed. So it is for the next image.
+    #[serde(skip)]
     pub(crate) unsettled: bool,
     /// When the next trigger that fired too often has rested.
     pub(crate) rested_at: Option<Time>,
@@ -127,10 +128,6 @@ impl Triggers {
             self.leaving.insert(pid.as_raw(), post);
         }
         self.by_token.retain(|_, of| !matches!(of, Subject::Lookout(of) if *of == post));
-    }
-
-    pub(crate) fn rests_until(&mut self, until: Time) {
-        self.rested_at = Some(self.rested_at.map_or(until, |at| at.min(until)));
     }
 }
 

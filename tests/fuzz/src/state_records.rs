@@ -82,8 +82,8 @@ fn least() -> &'static Vec<Vec<u8>> {
     static LEAST: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     LEAST.get_or_init(|| {
         let mut bodies = vec![Vec::new(); KINDS.len()];
-        let machine = Machine::new(Duration::from_secs(90)).machine_record();
-        bodies[1] = postcard::to_allocvec(&machine).expect("it can be written");
+        let machine = Machine::new(Duration::from_secs(90));
+        bodies[1] = postcard::to_allocvec(&machine.machine_record()).expect("it can be written");
         while let Err(wrong) = read(&bodies) {
             let begins = |kind: &Kind| wrong.starts_with(&format!("{kind:?}:"));
             let at = KINDS.iter().position(begins).expect("the error names a kind");

@@ -27,6 +27,7 @@ use crate::text::time::Time;
 use crate::unit::generation::Generation;
 use crate::unit::policy::Policy;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,20 +36,20 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Records {
     /// The machine as a whole.
-    pub machine: MachineRecord,
+    pub machine: MachineRecord<'static>,
     /// Each unit of the generation, and each removed unit whose run was not over.
     pub units: Vec<UnitRecord>,
 }
 
 /// What concerns no single unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineRecord {
+pub struct MachineRecord<'a> {
     /// The generation that all records are about.
     generation: u32,
     /// The present policy, with the operator's masks and preferences.
-    policy: Policy,
+    policy: Cow<'a, Policy>,
     /// Goal and overlay. The ends of `--for` are points on CLOCK_MONOTONIC.
-    wish: Wish,
+    wish: Cow<'a, Wish>,
     /// The machine has booted; before that it has no units.
     booted: bool,
     /// How long a shutdown may take if the settings do not say; a span.
@@ -141,7 +142,11 @@ impl Machine {
 
     /// The record of the machine as a whole with these unit records, in the order of their places.
     pub fn records_with(&self, units: Vec<UnitRecord>) -> Records {
-        let records = Records { machine: self.machine_record(), units };
+        let machine = self.machine_record();
+        let (policy, wish) = (machine.policy.into_owned(), machine.wish.into_owned());
+        let machine =
+            MachineRecord { policy: Cow::Owned(policy), wish: Cow::Owned(wish), ..machine };
+        let records = Records { machine, units };
         #[cfg(feature = "sim")]
         let records = match self.mutant {
             Some(Mutant::NotRecorded(field)) => field.left_out(records),
@@ -151,11 +156,11 @@ impl Machine {
     }
 
     /// The record of the machine as a whole.
-    pub fn machine_record(&self) -> MachineRecord {
+    pub fn machine_record(&self) -> MachineRecord<'_> {
         MachineRecord {
             generation: self.generation.number,
-            policy: self.policy.clone(),
-            wish: self.wish.clone(),
+            policy: Cow::Borrowed(&self.policy),
+            wish: Cow::Borrowed(&self.wish),
             booted: self.booted,
             shutdown_deadline: self.shutdown_deadline,
             ending: self.ending,
@@ -203,8 +208,8 @@ impl Machine {
         let (graph, faults) = Graph::resolve(&machine.generation, &effective);
         machine.graph = Arc::new(graph);
         machine.faults = Arc::new(faults);
-        machine.policy = policy;
-        machine.wish = wish;
+        machine.policy = policy.into_owned();
+        machine.wish = wish.into_owned();
         machine.booted = booted;
         machine.ending = ending;
         machine.next_run = next_run;
@@ -326,8 +331,8 @@ impl Field {
     fn left_out(self, mut records: Records) -> Records {
         let machine = &mut records.machine;
         match self {
-            Field::Policy => machine.policy = Policy::default(),
-            Field::Wish => machine.wish = Wish::default(),
+            Field::Policy => machine.policy = Cow::default(),
+            Field::Wish => machine.wish = Cow::default(),
             Field::Booted => machine.booted = false,
             Field::ShutdownDeadline => machine.shutdown_deadline = Duration::ZERO,
             Field::Ending => machine.ending = None,

@@ -21,7 +21,9 @@ impl Init {
         let now = self.now;
         let settings = &self.machine.generation().settings;
         let owners: Vec<u32> = settings.sources.values().copied().collect();
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+            return;
+        };
         control.accept(self.poll.registry(), now);
         let mut until = None;
         for number in control.order() {

@@ -11,7 +11,9 @@ use groundstate_units::control::answer::{End, Line, Settled};
 impl Init {
     /// Answers go out; whoever reads one finds what was said before it already said.
     pub(crate) fn send_answers(&mut self) {
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+            return;
+        };
         if control.has_unsent() {
             self.voice.flush();
         }
@@ -44,7 +46,9 @@ impl Init {
     /// that are the farthest behind first. What is left over is sent in the next turn.
     pub(crate) fn stream_events(&mut self) {
         let last = self.history.last();
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+            return;
+        };
         control.owes_events = false;
         let follows = |(number, client): (&usize, &Client)| {
             client.follows.map(|(id, seq)| (!client.caller.trusted, seq, *number, id))

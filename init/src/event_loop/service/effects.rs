@@ -7,6 +7,14 @@ use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 
 impl Init {
+    /// The committed state knows all children that were cloned. The end of one that it does not know would be
+    /// lost by a crash: its run would wait for it for ever.
+    pub(super) fn commit_clones(&mut self) {
+        if self.effects.has_cloned {
+            self.commit();
+        }
+    }
+
     /// Commits, and carries out the effects that the commit asks for.
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();
@@ -21,7 +29,10 @@ impl Init {
             let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
             let before = inbox::about(name);
             let deeds = match deed {
-                Deed::Spawn(part) if serial > 0 => self.start_line(run, part, serial),
+                Deed::Spawn(part) if serial > 0 => {
+                    self.effects.has_cloned = true;
+                    self.start_line(run, part, serial)
+                }
                 Deed::Signal(whom, number) => {
                     self.signal_run(run, whom, number);
                     Vec::new()

@@ -89,7 +89,7 @@ impl Init {
         let (mut heard, mut read) = (Heard::default(), 0u64);
         while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
             let useless = notify.dropped;
-            let Some(datagram) = receive(notify) else { break };
+            let Some(datagram) = notify.watch(Notify::taken, &mut receive) else { break };
             read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
             self.take_in(datagram, &mut heard);
         }

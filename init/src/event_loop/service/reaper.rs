@@ -15,6 +15,7 @@ use groundstate_units::spec::Exit;
 impl Init {
     /// Reaps children that have ended, and tells their runs.
     pub(crate) fn reap(&mut self) {
+        self.commit_clones();
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {

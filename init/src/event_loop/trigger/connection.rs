@@ -101,8 +101,8 @@ impl Init {
         let stays = |place: &Name| {
             generation.find_unit(place.as_str()).is_some_and(|unit| machine.has_connection(unit))
         };
-        let connections = &mut self.triggers.connections;
-        if !connections.keys().all(stays) {
+        if !self.triggers.connections.keys().all(stays) {
+            let connections = &mut self.triggers.connections;
             impatiently(|| connections.retain(|place, _| stays(place)));
         }
     }

@@ -8,6 +8,7 @@ use crate::trigger::listening::Listening;
 use crate::trigger::{Subject, open};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -18,34 +19,47 @@ impl Init {
         if !self.triggers.unsettled {
             return;
         }
-        self.triggers.unsettled = false;
+        self.triggers.unmarked().unsettled = false;
         let now = self.now;
         let runs: Vec<RunId> = self.triggers.listening.keys().copied().collect();
         for run in runs {
-            let Some(mut listening) = self.triggers.listening.remove(&run) else { continue };
+            let Some(listening) = self.triggers.listening.get(&run) else { continue };
             let unit = self.machine.generation().find_unit(listening.unit.as_str());
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
             let rests_until = listening.rests(now).filter(|_| awaited);
+            let is_wanted = awaited && rests_until.is_none() && listening.flushing.is_none();
+            let is_watched = !listening.tokens.is_empty();
             if let Some(until) = rests_until {
-                self.triggers.rests_until(until);
+                self.triggers_rest(until);
             }
-            if !awaited || rests_until.is_some() || listening.flushing.is_some() {
+            if is_wanted == is_watched {
+                continue;
+            }
+            let Some(mut listening) = self.triggers.listening.remove(&run) else { continue };
+            if !is_wanted {
                 self.unwatch(&mut listening);
             } else if let Err(failure) = self.watch(&mut listening) {
                 if !failure.is_transient() {
-                    // The run is over with that: whoever opens them anew finds nobody there.
+                    // The run is over with that: a service that opens them again finds no data.
                     self.facts.push_back(Event::StartFailed(run, failure));
                     self.close_sockets(listening);
                     continue;
                 }
                 let until = now.after(limit::ACCEPT_REST);
                 listening.rests_until = Some(until);
-                self.triggers.rests_until(until);
+                self.triggers_rest(until);
             }
             self.triggers.listening.insert(run, listening);
         }
         self.forget_connections();
         self.attend_paths();
+    }
+
+    /// A trigger that fired too often rests until then.
+    pub(super) fn triggers_rest(&mut self, until: Time) {
+        if self.triggers.rested_at.is_none_or(|at| until < at) {
+            self.triggers.rested_at = Some(until);
+        }
     }
 
     /// An error: none of them is polled.
@@ -101,9 +115,11 @@ impl Init {
 
     /// A child was reaped. False: it flushed nothing.
     pub(crate) fn flush_ended(&mut self, pid: Pid) -> bool {
-        let mut all = self.triggers.listening.values_mut();
-        let Some(listening) = all.find(|one| one.flushing == Some(pid)) else { return false };
-        listening.flushing = None;
+        let mut all = self.triggers.listening.iter();
+        let found = all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run);
+        let Some(run) = found else { return false };
+        let listening = self.triggers.listening.get_mut(&run);
+        listening.into_iter().for_each(|one| one.flushing = None);
         self.triggers.unsettled = true;
         true
     }

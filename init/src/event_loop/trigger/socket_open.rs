@@ -22,6 +22,9 @@ impl Init {
     /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
     /// came with it open.
     pub(crate) fn forget_answers(&mut self) {
+        if !self.triggers.opening.values().any(|opening| opening.has_answer) {
+            return;
+        }
         for opening in self.triggers.opening.values_mut() {
             if std::mem::take(&mut opening.has_answer) {
                 let _ = raw::receive_some(opening.answers.as_fd(), &mut [0], 0);
@@ -104,7 +107,8 @@ impl Init {
 
     /// The child that still opens the sockets of this run.
     pub(crate) fn opener(&mut self, run: RunId) -> Option<&mut Opening> {
-        self.triggers.opening.get_mut(&run).filter(|opening| !opening.answered)
+        self.triggers.opening.get(&run).filter(|opening| !opening.answered)?;
+        self.triggers.opening.get_mut(&run)
     }
 
     /// The child has answered, or closed its end.

@@ -38,7 +38,9 @@ impl Init {
             opening.give_up();
             return true;
         }
-        if let Some(listening) = self.triggers.listening.remove(&run) {
+        if self.triggers.listening.contains_key(&run)
+            && let Some(listening) = self.triggers.listening.remove(&run)
+        {
             self.close_sockets(listening);
             if !nothing_left {
                 self.facts.push_back(Event::Gone(run));

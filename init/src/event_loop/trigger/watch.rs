@@ -167,6 +167,9 @@ impl Init {
 
     /// It ends. False: it is none of these.
     pub(crate) fn stop_watching(&mut self, run: RunId) -> bool {
+        if !self.triggers.watched.contains_key(&run) {
+            return false;
+        }
         let Some(watched) = self.triggers.watched.remove(&run) else { return false };
         let post = watched.post();
         if self.triggers.watched_at(post).is_empty() {
@@ -252,7 +255,8 @@ impl Init {
 
     /// A lookout has ended. False: it was none.
     pub(crate) fn lookout_ended(&mut self, pid: Pid) -> bool {
-        if self.triggers.leaving.remove(&pid.as_raw()).is_some() {
+        if self.triggers.leaving.contains_key(&pid.as_raw()) {
+            self.triggers.leaving.remove(&pid.as_raw());
             return true;
         }
         let mut all = self.triggers.lookouts.iter();
@@ -282,22 +286,26 @@ impl Init {
         let now = self.now;
         let all: Vec<RunId> = self.triggers.watched.keys().copied().collect();
         for run in all {
-            let Some(watched) = self.triggers.watched.get_mut(&run) else { continue };
+            let Some(watched) = self.triggers.watched.get(&run) else { continue };
             let post = watched.post();
-            let Aim::Paths(_, looking) = &mut watched.aim else { continue };
+            let Aim::Paths(_, looking) = watched.aim else { continue };
             let unit = self.machine.generation().find_unit(watched.unit.as_str());
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
             let activated = unit.and_then(|unit| self.machine.activates(unit));
             let since = activated.map_or(now, |unit| self.machine.since(unit));
             let rests_until = watched.flood.rests_until(now).filter(|_| awaited);
             let look = awaited && rests_until.is_none();
-            if *looking != look {
-                *looking = look;
+            if looking != look {
+                if let Some(watched) = self.triggers.watched.get_mut(&run)
+                    && let Aim::Paths(_, looking) = &mut watched.aim
+                {
+                    *looking = look;
+                }
                 let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
                 self.order(post, run, &order);
             }
             if let Some(until) = rests_until {
-                self.triggers.rests_until(until);
+                self.triggers_rest(until);
             }
         }
     }
