@@ -41,7 +41,7 @@ const LAYOUTS: [Layout; 6] = [
     },
     Layout {
         folder: "init/src/",
-        circles: 16,
+        circles: 0,
         layers: &[
             "event_loop",
             "restore",

@@ -2,7 +2,7 @@
 //! low could end it or keep it from its work, whoever has started it.
 
 use crate::base::limit;
-use crate::sys::child::Limit;
+use crate::sys::child_setup::Limit;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 

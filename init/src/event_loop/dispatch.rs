@@ -1,9 +1,8 @@
 //! One event through the machine, and what the machine orders carried out.
 
-use crate::base::Level;
-use crate::base::clock;
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
+use crate::base::{Level, clock};
 use crate::event_loop::Init;
 use crate::output::event_log::{self, Occasion};
 use crate::restore::records::Order;

@@ -2,8 +2,8 @@
 //! loader itself is [`crate::loader`].
 
 #[cfg(debug_assertions)]
-use crate::base::token;
-use crate::base::{Level, Mode, crash_test, limit};
+use crate::base::crash_test;
+use crate::base::{Level, Mode, limit, token};
 use crate::control::handlers::instances_of;
 use crate::event_loop::Init;
 use crate::loader::boot_load::send_without;

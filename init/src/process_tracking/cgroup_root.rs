@@ -2,8 +2,6 @@
 //! this process is in. cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
 
 use super::group;
-use super::tracker::Tracker;
-use super::tracker::Tracking;
 use crate::base::procfs;
 use crate::state::carried::KeptFd;
 use crate::sys::launch;
@@ -20,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Where a v2 hierarchy is mounted: alone, or beside v1 ones.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
 /// Inits side by side below one cgroup.
 const NEIGHBOURS: u32 = 64;
 
@@ -169,41 +168,3 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
 
 /// Cgroups that could not be removed yet and are remembered.
 pub(super) const LEFTOVERS: usize = 4096;
-
-impl Tracker {
-    /// Removes a cgroup, now or when it tells that nothing lives in it any more.
-    pub(super) fn discard(&mut self, name: Box<str>) {
-        let Some(hierarchy) = &self.hierarchy else { return };
-        let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
-        let is_full = self.leftovers.len() >= LEFTOVERS && !self.leftovers.contains(&name);
-        if removed || is_full {
-            self.leftovers.remove(&name);
-            self.unwatch(&name);
-        } else {
-            let is_new = self.leftovers.insert(name.clone());
-            self.watch_cgroup(&name);
-            if !is_new {
-                return;
-            }
-            // It may have emptied before the watch was there.
-            let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
-            if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
-                self.leftovers.remove(&name);
-                self.unwatch(&name);
-            }
-        }
-    }
-
-    /// Which way it is.
-    pub(crate) fn tracking(&self) -> Tracking {
-        match self.hierarchy {
-            Some(_) => Tracking::Cgroup2,
-            None => Tracking::ProcessGroup,
-        }
-    }
-
-    /// Whatever is waited for is looked at in the next turn.
-    pub(crate) fn look_again(&mut self) {
-        self.look_again = true;
-    }
-}

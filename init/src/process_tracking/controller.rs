@@ -6,20 +6,15 @@
 //! insists it moves out of the way, to a cgroup of its own beside those of the runs.
 
 use super::group;
-use super::process_tree::Family;
-use super::tracker::{Tracked, Tracker};
-use crate::state::table::Table;
 use crate::sys::Pid;
-use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Cgroup, OomPolicy, Particular};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat};
 use nix::unistd::{FchownatFlags, Gid, Uid, fchownat};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// The cgroup of init itself, where others have to be rid of it.
 pub(super) const OWN: &str = "init";
@@ -173,11 +168,11 @@ fn first_number(text: &str) -> io::Result<u64> {
     number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
 }
 
-fn memory() -> io::Result<u64> {
+pub(super) fn memory() -> io::Result<u64> {
     Ok(first_number(&std::fs::read_to_string("/proc/meminfo")?)?.saturating_mul(1024))
 }
 
-fn processes() -> io::Result<u64> {
+pub(super) fn processes() -> io::Result<u64> {
     first_number(&std::fs::read_to_string("/proc/sys/kernel/pid_max")?)
 }
 
@@ -231,164 +226,6 @@ pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
         return Err(Errno::ENOTBLK.into());
     }
     Ok((libc::major(about.st_rdev), libc::minor(about.st_rdev)))
-}
-
-// What a new cgroup gets of what its unit wishes, and what the kernel tells of its memory.
-
-/// Complaints kept until somebody asks.
-const COMPLAINTS: usize = 256;
-
-impl Tracker {
-    /// Gives a new cgroup what the unit wishes of it.
-    pub(super) fn furnish(
-        &mut self,
-        run: RunId,
-        unit: &str,
-        name: &str,
-        wish: Wish<'_>,
-    ) -> Result<(), ExecFailure> {
-        let Some(hierarchy) = &self.hierarchy else { return Ok(()) };
-        let (base, own, parent) = (hierarchy.base.as_fd(), &hierarchy.name, hierarchy.as_fd());
-        let settings = wish.settings();
-        let mut failed = Vec::new();
-        let all = if wish.delegates() { available(base) } else { BTreeSet::new() };
-        for one in &all {
-            // What can not be switched on is not there for the unit.
-            let _ = enable(base, own, wish.slice(), one);
-        }
-        for one in needed(&settings) {
-            if let Err(error) = enable(base, own, wish.slice(), one) {
-                failed.push((one, error));
-            }
-        }
-        let mut refused = Vec::new();
-        for (file, text) in &settings {
-            let controller = file.split('.').next().unwrap_or_default();
-            let off = failed.iter().find(|(failed, _)| *failed == controller);
-            let set = match off {
-                Some((_, error)) => Err(io::Error::from_raw_os_error(raw(error))),
-                None => set(parent, name, file, text),
-            };
-            refused.extend(set.err().map(|error| (file.clone(), error)));
-        }
-        if wish.delegates()
-            && let Err(error) = hand_over(parent, name, wish.owner)
-        {
-            refused.push(("cgroup-delegate".to_string(), error));
-        }
-        for (file, error) in refused {
-            self.refuse(wish, unit, &file, &error)?;
-        }
-        if wish.counts_memory() {
-            self.watch_memory(run, name);
-        }
-        Ok(())
-    }
-
-    /// Something could not be set: a failure, or for an imported unit a complaint.
-    pub(super) fn refuse(
-        &mut self,
-        wish: Wish<'_>,
-        unit: &str,
-        file: &str,
-        error: &io::Error,
-    ) -> Result<(), ExecFailure> {
-        let errno = raw(error);
-        if !wish.is_lenient() {
-            return Err(ExecFailure { stage: Stage::Controller, errno, path: file.to_string() });
-        }
-        self.complain(format!("{unit}: runs weaker than asked: {file} can not be set: {error}"));
-        Ok(())
-    }
-
-    /// Init says so after the start.
-    pub(super) fn complain(&mut self, text: String) {
-        if self.complaints.len() < COMPLAINTS {
-            self.complaints.push(text);
-        }
-    }
-
-    /// The processes of a run, as they are now.
-    pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
-        let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
-        match (&self.hierarchy, &tracked.cgroup) {
-            (Some(hierarchy), Some(name)) => group::processes(hierarchy.as_fd(), name),
-            (Some(_), None) => BTreeSet::new(),
-            (None, _) => {
-                let family = self.families.get(&run);
-                family.map(|family| family.living().into_keys().collect()).unwrap_or_default()
-            }
-        }
-    }
-
-    /// What was complained of since the last time.
-    pub(crate) fn complaints(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.complaints)
-    }
-
-    fn watch_memory(&mut self, run: RunId, name: &str) {
-        let (Some(hierarchy), Some(inotify)) = (&self.hierarchy, &self.inotify) else { return };
-        let path = format!("{}/{name}/memory.events", hierarchy.path);
-        if let Ok(watch) = inotify.add_watch(path.as_str(), AddWatchFlags::IN_MODIFY) {
-            self.memory_watches.insert(watch, run);
-            if let Some(tracked) = self.runs.get_mut(&run) {
-                tracked.counts_memory = true;
-            }
-        }
-    }
-
-    /// Takes over the runs and processes that an earlier image of init has recorded.
-    pub(crate) fn know_again(
-        &mut self,
-        runs: BTreeMap<RunId, Tracked>,
-        families: BTreeMap<RunId, Family>,
-    ) {
-        for (run, tracked) in &runs {
-            self.children.extend(tracked.children.iter().map(|child| (*child, *run)));
-        }
-        (self.runs, self.families) = (Table::of(runs), Table::of(families));
-    }
-
-    /// After this init has gone on as another image: what the kernel was asked to tell is asked
-    /// anew, and what was waited for is looked at.
-    pub(crate) fn rewatch(&mut self) {
-        if let Some(hierarchy) = &mut self.hierarchy {
-            hierarchy.is_ours = true;
-        }
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        self.inotify = self.hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
-        let counting = self.runs.iter().filter(|(_, tracked)| tracked.counts_memory);
-        let counting: Vec<(RunId, Box<str>)> =
-            counting.filter_map(|(run, tracked)| Some((*run, tracked.cgroup.clone()?))).collect();
-        for (run, name) in counting {
-            self.watch_memory(run, &name);
-            self.short.insert(run);
-        }
-        for name in self.leftovers.clone() {
-            self.discard(name);
-        }
-        self.look_again = true;
-    }
-
-    /// Runs in which the kernel has killed for want of memory since the last time.
-    pub(crate) fn short_of_memory(&mut self) -> Vec<RunId> {
-        let touched = std::mem::take(&mut self.short);
-        touched.into_iter().filter(|run| self.has_killed(*run)).collect()
-    }
-
-    /// The kernel has killed a process of this run for want of memory since the last call. Needs cgroup v2.
-    pub(crate) fn has_killed(&mut self, run: RunId) -> bool {
-        let (Some(hierarchy), Some(tracked)) = (&self.hierarchy, self.runs.get_mut(&run)) else {
-            return false;
-        };
-        let Some(name) = &tracked.cgroup else { return false };
-        let kills = kills(hierarchy.as_fd(), name);
-        kills > std::mem::replace(&mut tracked.kills, kills)
-    }
-}
-
-fn raw(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 #[cfg(test)]

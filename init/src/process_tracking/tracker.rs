@@ -4,7 +4,11 @@
 //! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
 //! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
 
+mod cgroup_settings;
+mod orphans;
+
 use super::cgroup_root::Hierarchy;
+use super::cgroup_root::LEFTOVERS;
 use super::controller::Wish;
 use super::group;
 use super::process_tree::Family;
@@ -646,5 +650,43 @@ impl Tracker {
         if let Some(group::Number::Ahead(number)) = group::number_of(name) {
             self.ahead.taken.remove(&number);
         }
+    }
+}
+
+impl Tracker {
+    /// Removes a cgroup, now or when it tells that nothing lives in it any more.
+    pub(super) fn discard(&mut self, name: Box<str>) {
+        let Some(hierarchy) = &self.hierarchy else { return };
+        let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
+        let is_full = self.leftovers.len() >= LEFTOVERS && !self.leftovers.contains(&name);
+        if removed || is_full {
+            self.leftovers.remove(&name);
+            self.unwatch(&name);
+        } else {
+            let is_new = self.leftovers.insert(name.clone());
+            self.watch_cgroup(&name);
+            if !is_new {
+                return;
+            }
+            // It may have emptied before the watch was there.
+            let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
+            if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
+                self.leftovers.remove(&name);
+                self.unwatch(&name);
+            }
+        }
+    }
+
+    /// Which way it is.
+    pub(crate) fn tracking(&self) -> Tracking {
+        match self.hierarchy {
+            Some(_) => Tracking::Cgroup2,
+            None => Tracking::ProcessGroup,
+        }
+    }
+
+    /// Whatever is waited for is looked at in the next turn.
+    pub(crate) fn look_again(&mut self) {
+        self.look_again = true;
     }
 }

@@ -1,13 +1,13 @@
 //! What a unit asks for beyond the common, done in its forked child as root, before the
 //! words of its line are put together: conditions, directories, files and terminals,
 //! scheduling, the record of a login. What has to come later (chroot, capabilities) goes
-//! into the child's [`crate::sys::child::Orders`].
+//! into the child's [`crate::sys::child_setup::Orders`].
 
 use super::condition;
 use super::descriptor;
 use super::directory::{self, Owner};
 use crate::base::clock;
-use crate::sys::child::Step;
+use crate::sys::child_setup::Step;
 use crate::sys::{login, schedule};
 use groundstate_units::spec::{Particular, Stdio};
 use std::io;

@@ -6,7 +6,7 @@
 use super::request::Said;
 use crate::base::procfs;
 use crate::state::carried::{self, KeptFd};
-use crate::sys::child::Step;
+use crate::sys::child_setup::Step;
 use crate::sys::launch::{self, Shared};
 use crate::sys::spawn_slots::{Board, Progress, SlotId, Stack};
 use crate::sys::{Pid, signal};

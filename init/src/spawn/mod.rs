@@ -24,10 +24,10 @@ mod spawner;
 pub(crate) mod tests;
 
 pub(crate) use child_setup::put_off;
+pub(crate) use command_builder::Prepared;
 pub(crate) use descriptor::Null;
 pub(crate) use environment::Passed;
 pub(crate) use exec_result::{Report, Verdict};
-pub(crate) use request::Prepared;
 pub(crate) use request::{Base, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;

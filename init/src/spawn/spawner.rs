@@ -1,12 +1,12 @@
 //! Clones children, and keeps what they may still look at.
 
+use super::command_builder::{Prepared, Work};
 use super::exec_result::{Ground, Report};
 use super::request::Said;
-use super::request::{Prepared, Work};
 use crate::process_tracking::Place;
 use crate::state::carried::KeptFd;
-use crate::sys::child::Frame;
-use crate::sys::child::Step;
+use crate::sys::child_setup::Frame;
+use crate::sys::child_setup::Step;
 use crate::sys::launch::Shared;
 use crate::sys::spawn_slots::{Board, SlotId, Stack};
 use crate::sys::{Pid, inherit, launch, wait};

@@ -2,7 +2,7 @@
 //! set after it. By the rules of [`super::child`]: the kernel by [`super::raw`] alone, no
 //! allocation, nothing that can panic. capabilities(7), prctl(2), capset(2).
 
-use super::child::Rights;
+use super::child_setup::Rights;
 use super::raw;
 
 /// prctl(2).

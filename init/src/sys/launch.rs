@@ -9,8 +9,9 @@
 //! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
 //! None of them waits for the program. What each may be used for is decided in [`crate::spawn`].
 
-use super::child::{Frame, Orders};
-use super::child::{Plan, Step};
+use super::child::Plan;
+use super::child_setup::Step;
+use super::child_setup::{Frame, Orders};
 use super::spawn_slots::{Board, Slot, SlotId, Stack};
 use super::{Pid, child, inbox, raw, signal};
 use groundstate_units::spec::Exit;

@@ -39,6 +39,7 @@
 
 mod capabilities;
 pub(crate) mod child;
+pub(crate) mod child_setup;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod inbox;

@@ -4,7 +4,7 @@
 //! A slot or a stack is given out again only when no child can touch it any more; who knows
 //! when that is, is [`crate::spawn::Spawner`].
 
-use super::child::Step;
+use super::child_setup::Step;
 use super::memfd;
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;

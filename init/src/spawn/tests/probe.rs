@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::spawn::extent::turns;
-use crate::sys::child::Limit;
+use crate::sys::child_setup::Limit;
 use std::fs;
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {

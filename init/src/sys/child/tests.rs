@@ -1,7 +1,7 @@
 //! A child's plan, read as the kernel reads it, and under Miri all of its way: a pretended kernel
 //! answers, and what would end the process unwinds.
 
-use super::super::child::Rights;
+use super::super::child_setup::Rights;
 use super::*;
 use std::ffi::CStr;
 
