@@ -332,6 +332,7 @@ impl Store {
         let start = [0, 1].map(|half| HEADER + half * self.half());
         let [from, into] = if self.active == 0 { start } else { [start[1], start[0]] };
         let mut index = std::mem::take(&mut self.index);
+        #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &mut index {
             let before = FRAME + key.len();
             let size = before + place.1;
@@ -351,6 +352,7 @@ impl Store {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let mut larger = Store::of_size(half)?;
+        #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &self.index {
             let value = self.value(*place);
             let begin = larger.staged.bytes.len();
