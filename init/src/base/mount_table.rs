@@ -147,7 +147,7 @@ pub(crate) fn is_laid_over(table: &[u8]) -> bool {
 
 /// Who answers for what a descriptor leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum FsKind {
     /// The kernel alone: a pipe, a socket, `anon_inode:[eventfd]`, `net:[4026531840]` and their like, and
     /// what is in memory.
     Memory,
@@ -159,21 +159,21 @@ pub(crate) enum Ground {
 
 /// Asked of /proc, which asks nobody. None: that can not be told; the mount may be one of another
 /// namespace.
-pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<Ground> {
+pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
     let number = fd.as_raw_fd();
     let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
     if !name.as_bytes().starts_with(b"/") {
-        return Some(Ground::Memory);
+        return Some(FsKind::Memory);
     }
     ground(&table().ok()?, &mount_under(fd)?)
 }
 
 /// Of the mount of that number. None: it is not in the table.
-fn ground(table: &[u8], id: &str) -> Option<Ground> {
+fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     mounts(table).find(|mount| mount.id == id).map(|mount| match () {
-        () if mount.is_memory() => Ground::Memory,
-        () if mount.is_of_here() => Ground::Here,
-        () => Ground::Elsewhere,
+        () if mount.is_memory() => FsKind::Memory,
+        () if mount.is_of_here() => FsKind::Here,
+        () => FsKind::Elsewhere,
     })
 }
 
@@ -297,10 +297,10 @@ mod tests {
 
     #[test]
     fn who_answers_for_a_mount_is_told_by_its_type() {
-        assert_eq!(ground(TABLE, "22"), Some(Ground::Here));
-        assert_eq!(ground(TABLE, "30"), Some(Ground::Elsewhere));
-        assert_eq!(ground(TABLE, "31"), Some(Ground::Memory));
-        assert_eq!(ground(TABLE, "32"), Some(Ground::Elsewhere));
+        assert_eq!(ground(TABLE, "22"), Some(FsKind::Here));
+        assert_eq!(ground(TABLE, "30"), Some(FsKind::Elsewhere));
+        assert_eq!(ground(TABLE, "31"), Some(FsKind::Memory));
+        assert_eq!(ground(TABLE, "32"), Some(FsKind::Elsewhere));
         assert_eq!(ground(TABLE, "99"), None);
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
@@ -319,9 +319,9 @@ mod tests {
     #[test]
     fn a_descriptor_is_of_the_kernel_or_of_the_file_system_its_file_is_on() {
         let (read, _write) = std::io::pipe().unwrap();
-        assert_eq!(ground_of(read.as_fd()), Some(Ground::Memory));
+        assert_eq!(ground_of(read.as_fd()), Some(FsKind::Memory));
         let file = File::open("/proc/self/stat").unwrap();
-        assert_eq!(ground_of(file.as_fd()), Some(Ground::Here));
+        assert_eq!(ground_of(file.as_fd()), Some(FsKind::Here));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where this init reads and writes: the defaults of the user, the command line, and
 //! whether the runtime directory can be had.
 
-use crate::base::retry::insist;
+use crate::base::retry::retry_with_backoff;
 use groundstate_units::control::place::{self, Places};
 use groundstate_units::unit::settings::Settings;
 use nix::unistd::geteuid;
@@ -55,7 +55,7 @@ impl Paths {
         let asked = options.runtime_dir.clone();
         let is_asked = asked.is_some();
         let mut runtime = absolute(asked.unwrap_or_else(|| defaults.runtime_dir.clone()));
-        let mut made = insist(|| usable(&runtime, uid));
+        let mut made = retry_with_backoff(|| usable(&runtime, uid));
         if made.is_err() && is_first && !is_asked {
             let private = place::private_dir(uid, variable);
             if usable(&private, uid).is_ok() {

@@ -21,7 +21,7 @@ const PASSING: [Errno; 8] = [
 ];
 
 /// Asks a few times, without a pause: at any time.
-pub(crate) fn ask_again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn retry_now<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..limit::ASKED_AT_ONCE {
         if let Ok(got) = ask() {
             return Ok(got);
@@ -31,10 +31,10 @@ pub(crate) fn ask_again<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result
 }
 
 /// The same, and for what may pass some more with longer and longer pauses: as init begins.
-pub(crate) fn insist<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn retry_with_backoff<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut pause = limit::INSISTENCE_PAUSE;
     loop {
-        let error = match ask_again(&mut ask) {
+        let error = match retry_now(&mut ask) {
             Ok(got) => return Ok(got),
             Err(error) => error,
         };
@@ -53,7 +53,7 @@ mod tests {
 
     fn asked(fails: usize, error: Errno) -> (usize, bool) {
         let mut count = 0;
-        let got = insist(|| {
+        let got = retry_with_backoff(|| {
             count += 1;
             if count > fails { Ok(()) } else { Err(io::Error::from(error)) }
         });

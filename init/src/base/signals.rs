@@ -2,11 +2,11 @@
 //! handlers only ring the bell of [`crate::sys::signal_pipe`].
 
 use crate::base::Mode;
-use crate::base::retry::ask_again;
+use crate::base::retry::retry_now;
 use crate::base::token;
 use crate::sys::fault::FAULTS;
 use crate::sys::signal::{self, LAST};
-use crate::sys::signal_pipe::{self, Bell};
+use crate::sys::signal_pipe::{self, SignalPipe};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::{Registry, Token};
@@ -119,7 +119,7 @@ fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
 
 /// The bell they ring, and whether the poll says that it has.
 pub(crate) struct Signals {
-    bell: Bell,
+    bell: SignalPipe,
     token: Token,
     ready: bool,
 }
@@ -141,11 +141,11 @@ impl Signals {
         registry: &Registry,
         token: usize,
     ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let bell = ask_again(Bell::hang)?;
+        let bell = retry_now(SignalPipe::hang)?;
         let token = Token(token);
         token::watch(registry, bell.descriptor(), token.0)?;
         let deaf =
-            |(number, _)| ask_again(|| bell.listen(number)).err().map(|error| (number, error));
+            |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
         // A file that may grow no more says so to who writes: whoever limits that is not to end init.
         let _ = signal::ignore(signal::XFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
@@ -165,7 +165,7 @@ impl Signals {
 
     /// What was asked since the last call, each once however often the signal came.
     pub(crate) fn take(&mut self) -> Vec<Asked> {
-        if !std::mem::take(&mut self.ready) && !Bell::has_rung() {
+        if !std::mem::take(&mut self.ready) && !SignalPipe::has_rung() {
             return Vec::new();
         }
         let rung = self.bell.take();

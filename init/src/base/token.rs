@@ -1,6 +1,6 @@
 //! Tokens of the poll: connections, and what runs are watched by, come last.
 
-use super::retry::ask_again;
+use super::retry::retry_now;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ fn watch_for(
     interest: Interest,
 ) -> io::Result<()> {
     let number = fd.as_fd().as_raw_fd();
-    ask_again(|| registry.register(&mut SourceFd(&number), Token(token), interest))
+    retry_now(|| registry.register(&mut SourceFd(&number), Token(token), interest))
 }
 
 /// Numbers for what is watched for runs: each used once until they come round.

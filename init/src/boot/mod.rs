@@ -8,7 +8,7 @@ use crate::base::Level;
 use crate::base::Mode;
 use crate::base::clock;
 use crate::output::console_log;
-use crate::output::console_log::Voice;
+use crate::output::console_log::ConsoleLog;
 use crate::shutdown;
 use crate::sys::{fault, process, terminal};
 use nix::errno::Errno;
@@ -50,7 +50,8 @@ pub(crate) fn find_mode(container: bool) -> Mode {
 /// Without memory or descriptors there is no init. PID 1 of a machine stays all the same:
 /// the kernel would panic without a word.
 pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
-    let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+    let mut voice =
+        if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
     voice.say(clock::now(), Level::Error, format_args!("cannot begin: {error}"));
     voice.flush();
     if mode == Mode::Machine {
@@ -74,7 +75,8 @@ pub(crate) fn hush_panics(mode: Mode) {
 
 /// An image that can not go on says why: nobody else will know.
 pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
-    let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+    let mut voice =
+        if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
     voice.say(clock::now(), Level::Error, text);
     voice.flush();
 }

@@ -16,7 +16,7 @@ use crate::base::limit;
 use crate::base::token;
 use crate::state::carried::KeptFd;
 use crate::sys::memory;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use client::{Caller, Client};
@@ -129,7 +129,7 @@ impl Control {
         let fresh = watched(registry, &self.path)?;
         self.former.push_back(std::mem::replace(&mut *self.listener, fresh));
         while self.former.len() > limit::FORMER_LISTENERS {
-            impatiently(|| drop(self.former.pop_front()));
+            close_without_linger(|| drop(self.former.pop_front()));
         }
         (self.ready, self.doubts) = (true, true);
         Ok(())
@@ -141,7 +141,7 @@ impl Control {
             match accept_stream(former.as_fd()) {
                 Ok(stream) => return Ok(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    impatiently(|| drop(self.former.pop_front()));
+                    close_without_linger(|| drop(self.former.pop_front()));
                 }
                 Err(error) => return Err(error),
             }
@@ -200,7 +200,7 @@ impl Control {
             match self.next_connection() {
                 Ok(stream) => {
                     self.doubts = true;
-                    impatiently(|| self.admit(registry, stream, now));
+                    close_without_linger(|| self.admit(registry, stream, now));
                 }
                 // The poll tells of each once: who was overlooked would wait for the next one.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -224,7 +224,7 @@ impl Control {
         if let Ok(stream) = self.next_connection()
             && self.caller(&stream).is_ok_and(|caller| caller.trusted)
         {
-            impatiently(|| self.admit(registry, stream, now));
+            close_without_linger(|| self.admit(registry, stream, now));
         } else {
             self.turned_away = self.turned_away.saturating_add(1);
         }
@@ -313,7 +313,7 @@ impl Control {
         }
         let before = self.clients.len();
         if self.clients.values().any(|client| client.dead) {
-            impatiently(|| self.clients.retain(|_, client| !client.dead));
+            close_without_linger(|| self.clients.retain(|_, client| !client.dead));
         }
         if self.reserve.is_none() && self.clients.len() < before {
             self.reserve = File::open("/dev/null").ok().map(KeptFd::from);

@@ -12,11 +12,11 @@ use crate::base::paths::Paths;
 use crate::base::{clock, limit, procfs, signals};
 use crate::logger;
 use crate::options::Options;
-use crate::output::console_log::Voice;
+use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::End;
 use crate::shutdown::emergency_shell::Shell;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::unix_name;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, inherit, process as maker, signal, wait};
@@ -36,7 +36,7 @@ use std::{fs, io};
 
 /// Takes care of what runs until a signal asks for the end. `why`: there is no state to restore.
 pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
-    let mut voice = Voice::of(mode, None);
+    let mut voice = ConsoleLog::of(mode, None);
     let text = "init has crashed and cannot restore its state: services keep running, \
                 but init does not supervise them any more";
     let way = match mode {
@@ -61,7 +61,7 @@ fn refuse_requests(options: &Options) -> Option<OwnedFd> {
         unix_name(socket).is_some_and(|name| name.path() == Some(Path::new(&control)))
     };
     let closed = inherit::take_sockets(usize::MAX, is_control);
-    impatiently(|| drop(closed));
+    close_without_linger(|| drop(closed));
     inherit::take_socket_at(&format!("{dir}/notify.sock"))
 }
 

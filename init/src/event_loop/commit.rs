@@ -24,7 +24,7 @@ impl Init {
         whole &= self.stage_children(store) && self.stage_runs(store);
         let tracker = self.tracker.unmarked();
         whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
-        whole &= store.put_table(Kind::Family, &mut tracker.families);
+        whole &= store.put_table(Kind::ProcessTree, &mut tracker.families);
         whole &= store.put_watched(Kind::Tracker, &mut self.tracker);
         if let Some(logger) = &mut self.logger {
             whole &= store.put_table(Kind::Log, &mut logger.unmarked().runs);

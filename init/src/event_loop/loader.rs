@@ -7,10 +7,10 @@ use crate::base::{Level, Mode, limit, token};
 use crate::control::handlers::instances_of;
 use crate::event_loop::Init;
 use crate::loader::boot_load::send_without;
-use crate::loader::child::{Errand, Part};
+use crate::loader::child::{LoadRequest, Part};
 use crate::loader::failed_load::{Death, LeftOut};
 use crate::loader::queue::{Asker, Rank};
-use crate::loader::transfer::{Delivery, Parcel};
+use crate::loader::transfer::{LoadResult, Parcel};
 use crate::loader::{Purpose, Working, send};
 use crate::spawn::{Base, Passed};
 use crate::sys::{Pid, wait};
@@ -69,8 +69,13 @@ impl Init {
         let previous = Some(self.machine.generation().clone());
         let wanted = self.wanted_for(&purpose);
         let left_out = self.loader.left_out.clone();
-        let errand =
-            Errand { previous, part, wanted, left_out, ..Errand::of(&self.paths, self.mode) };
+        let errand = LoadRequest {
+            previous,
+            part,
+            wanted,
+            left_out,
+            ..LoadRequest::of(&self.paths, self.mode)
+        };
         let sent = send(self.poll.registry(), &errand);
         self.loading(purpose, sent);
     }
@@ -145,7 +150,7 @@ impl Init {
         loader.waiting.drop_unasked(waits);
     }
 
-    fn loaded(&mut self, purpose: Purpose, brought: Result<Delivery, String>) {
+    fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
         let delivery = match brought {
             Ok(delivery) => delivery,
             Err(why) => {
@@ -154,7 +159,7 @@ impl Init {
             }
         };
         self.loader.left_out = LeftOut::default();
-        let Delivery { notes, refused, refusal, mut generation, memory } = delivery;
+        let LoadResult { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }

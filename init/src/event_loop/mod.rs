@@ -28,7 +28,7 @@ use crate::loader::Loader;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log::{self, Voice};
+use crate::output::console_log::{self, ConsoleLog};
 use crate::output::event_log::History;
 use crate::output::parent_notify::Outer;
 use crate::output::recorder::Record;
@@ -42,7 +42,7 @@ use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
-use crate::sys::signal_pipe::Bell;
+use crate::sys::signal_pipe::SignalPipe;
 use crate::sys::{Pid, memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Lineage;
@@ -66,7 +66,7 @@ pub(crate) struct Init {
     pub(crate) paths: Paths,
     pub(crate) poll: Poll,
     pub(crate) tokens: Tokens,
-    pub(crate) voice: Voice,
+    pub(crate) voice: ConsoleLog,
     pub(crate) outer: Outer,
     /// The monotonic clock at this turn.
     pub(crate) now: Time,
@@ -164,7 +164,7 @@ impl Init {
         self.voice.flush();
         self.commit();
         // The signals of this turn were obeyed.
-        Bell::committed();
+        SignalPipe::committed();
         if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
             // After the commit: a pipe that the logger has is never another run's after a crash.
             logger.flush(self.now);

@@ -12,7 +12,7 @@ use crate::control::handlers::{failed, now};
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use crate::options::Options;
-use crate::output::console_log::{self, Voice};
+use crate::output::console_log::{self, ConsoleLog};
 use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
 use crate::restore::{KILL, LOGGER, helper, inherited, numbers, open_store, state};
@@ -22,8 +22,8 @@ use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
 use crate::state::table::Watched;
 use crate::sys::inbox_layout::{self, Inbox, Input};
-use crate::sys::no_linger::impatiently;
-use crate::sys::signal_pipe::Bell;
+use crate::sys::no_linger::close_without_linger;
+use crate::sys::signal_pipe::SignalPipe;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process, signal};
 use crate::upgrade::cannot;
@@ -84,7 +84,7 @@ impl Init {
         crash_test::strike_in("resume", !begins.gave_way);
         init.rewatch().map_err(|why| gives_way(mode, why))?;
         init.chase();
-        Bell::ring_again(rung);
+        SignalPipe::ring_again(rung);
         // What was held back until now comes, and finds somebody who listens.
         crate::sys::signal::unblock_all();
         // Before that a crash has nothing of this image's to go back to.
@@ -159,7 +159,7 @@ impl Init {
             crash_test::strike_in("each rescue", true);
         }
         init.rewatch().map_err(|why| gives_way(mode, why))?;
-        Bell::ring_again(found.rung);
+        SignalPipe::ring_again(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
@@ -250,7 +250,7 @@ impl Init {
         let State { loader, history, timings, triggers, ending, record, .. } = state;
         let State { suspects, pending, orders, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let voice = Voice::of(mode, kernel.level);
+        let voice = ConsoleLog::of(mode, kernel.level);
         let (paths, _) = Paths::find(&options.paths);
         let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
         let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)
@@ -358,7 +358,7 @@ impl Init {
         if let Some(control) = &mut self.control {
             // What they had asked may be half done: nobody waits for an answer in vain.
             let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
-            impatiently(|| control.clients.retain(|_, client| waits(client)));
+            close_without_linger(|| control.clients.retain(|_, client| waits(client)));
         }
         self.tracker.look_again();
     }

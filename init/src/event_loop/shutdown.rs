@@ -11,7 +11,7 @@ use crate::shutdown::Haste;
 use crate::shutdown::emergency_shell::{CONSOLE, NO_PROGRAM, begin, programs, why_none};
 use crate::shutdown::watchdog::{DEVICE, Watch, Watchdog, again};
 use crate::sys::Pid;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use groundstate_units::control::place;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::Exit;
@@ -166,7 +166,7 @@ impl Init {
         // Where this can not be armed, a crash executes the binary that was kept so far.
         std::mem::forget((self.lineage.binary.take(), self.lineage.previous.take()));
         let end = End::new(how, mode, outer, haste, watchdog);
-        impatiently(move || {
+        close_without_linger(move || {
             let whole = self;
             // The handlers stay, and write into their pipe, which keeps its reader.
             std::mem::forget(whole.signals);

@@ -4,7 +4,7 @@
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
-use crate::base::retry::{ask_again, insist};
+use crate::base::retry::{retry_now, retry_with_backoff};
 use crate::base::signals::Signals;
 use crate::base::token::{self, Tokens};
 use crate::base::{Level, Mode, clock, limit};
@@ -15,7 +15,7 @@ use crate::loader::boot_load;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log::Voice;
+use crate::output::console_log::ConsoleLog;
 use crate::output::oom_score;
 use crate::output::parent_notify::Outer;
 use crate::output::recorder::Record;
@@ -45,15 +45,15 @@ impl Init {
         let no_score = oom_score::begin(mode, options.oom_score, &mut own_limits).err();
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let voice = Voice::of(mode, kernel.level);
+        let voice = ConsoleLog::of(mode, kernel.level);
         let (paths, no_runtime) = Paths::find(&options.paths);
         complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
-        let poll = insist(Poll::new)?;
+        let poll = retry_with_backoff(Poll::new)?;
         // The rest is made while the loader is at work.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
         let loading = boot_load::send_first(poll.registry(), &paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
-        let (signals, deaf) = insist(listen)?;
+        let (signals, deaf) = retry_with_backoff(listen)?;
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
         let (record, no_record) = record(&options);
@@ -77,9 +77,9 @@ impl Init {
             effects: Effects::default(),
             reaped: VecDeque::new(),
             closing: Vec::new(),
-            spawner: insist(Spawner::new)?,
+            spawner: retry_with_backoff(Spawner::new)?,
             reports: VecDeque::new(),
-            null: insist(Null::open)?,
+            null: retry_with_backoff(Null::open)?,
             base: Base::default(),
             own_limits,
             tracker: tracker.into(),
@@ -112,7 +112,7 @@ impl Init {
             options,
         };
         init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
-        insist(|| init.watch_tracker())?;
+        retry_with_backoff(|| init.watch_tracker())?;
         init.make_sockets();
         init.loading_at_boot(loading);
         init.start_logger_early();
@@ -150,7 +150,7 @@ impl Init {
         let Some(dir) = self.paths.runtime_dir.clone() else {
             if self.notify.is_none() {
                 let bind = || Notify::bind_abstract(self.poll.registry());
-                self.notify = ask_again(bind).ok().map(Watched::from);
+                self.notify = retry_now(bind).ok().map(Watched::from);
             }
             return;
         };
@@ -159,7 +159,7 @@ impl Init {
         let reserve = &mut self.reserve;
         let made = match &mut self.control {
             Some(control) => control.listen_anew(registry),
-            None => ask_again(|| Control::listen(registry, &path, || reserve.take()))
+            None => retry_now(|| Control::listen(registry, &path, || reserve.take()))
                 .map(|control| self.control = Some(control.into())),
         };
         if let Err(error) = made {
@@ -169,7 +169,7 @@ impl Init {
         let registry = self.poll.registry();
         let made = match &mut self.notify {
             Some(notify) if notify.path() == path => notify.bind_anew(registry),
-            other => ask_again(|| Notify::bind(registry, &path))
+            other => retry_now(|| Notify::bind(registry, &path))
                 .map(|notify| *other = Some(notify.into())),
         };
         if let Err(error) = made {
@@ -192,7 +192,7 @@ impl Init {
             listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
             Ok(listener)
         };
-        match ask_again(listen_at) {
+        match retry_now(listen_at) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));

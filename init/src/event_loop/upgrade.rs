@@ -10,7 +10,7 @@ use crate::fd;
 use crate::loader::Asker;
 use crate::output::console_log;
 use crate::state::store::Store;
-use crate::sys::signal_pipe::Bell;
+use crate::sys::signal_pipe::SignalPipe;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
 use crate::upgrade::images::Begins;
 use crate::upgrade::switch_root::{self, empty};
@@ -208,7 +208,7 @@ impl Init {
         let held = signal::hold();
         let rung = self.signals.rung();
         let outcome = self.execute(passed, rung);
-        Bell::ring_again(rung);
+        SignalPipe::ring_again(rung);
         drop(held);
         outcome
     }

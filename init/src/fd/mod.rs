@@ -13,7 +13,7 @@
 //! Other children of init close their copies too, so a file that may block is never kept
 //! ([`Foreign::keepable`]). [`crate::service::fd_store`] and [`crate::control`] use the ones that are.
 
-use crate::base::mount_table::Ground;
+use crate::base::mount_table::FsKind;
 use crate::base::{limit, mount_table};
 use crate::state::carried::KeptFd;
 use crate::sys::{Pid, inherit, memfd, process, wait};
@@ -240,7 +240,7 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
 
 /// It is of a file system of this machine, or of none. False too where that can not be told.
 fn is_of_here(fd: &OwnedFd) -> bool {
-    matches!(mount_table::ground_of(fd.as_fd()), Some(Ground::Memory | Ground::Here))
+    matches!(mount_table::ground_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The first load, with which a boot goes on. One that failed for want of something is done again:
 //! there is nothing to fall back on. What the others do is in the parent module.
 
-use super::child::Errand;
+use super::child::LoadRequest;
 use super::failed_load::LeftOut;
 use super::send;
 use super::transfer::Parcel;
@@ -32,5 +32,5 @@ pub(crate) fn send_without(
 ) -> io::Result<(Pid, Parcel)> {
     let wanted: Vec<Name> = targets.into_iter().flatten().cloned().collect();
     let identity = mode == Mode::Machine;
-    send(registry, &Errand { identity, wanted, left_out, ..Errand::of(paths, mode) })
+    send(registry, &LoadRequest { identity, wanted, left_out, ..LoadRequest::of(paths, mode) })
 }

@@ -4,7 +4,7 @@
 use super::disk::Disk;
 use super::failed_load::{LeftOut, Progress};
 use super::source_put;
-use super::transfer::Delivery;
+use super::transfer::LoadResult;
 use crate::base::Mode;
 use crate::base::paths::Paths;
 use crate::loader::identity;
@@ -29,7 +29,7 @@ pub(crate) enum Part<'a> {
 }
 
 /// What the child is sent for.
-pub(crate) struct Errand<'a> {
+pub(crate) struct LoadRequest<'a> {
     /// Where the files are.
     pub(crate) paths: Paths,
     /// Files that have not changed since are not parsed again.
@@ -47,11 +47,11 @@ pub(crate) struct Errand<'a> {
     pub(crate) left_out: LeftOut,
 }
 
-impl Errand<'_> {
+impl LoadRequest<'_> {
     /// To read everything, for an init of this kind.
-    pub(crate) fn of(paths: &Paths, mode: Mode) -> Errand<'static> {
+    pub(crate) fn of(paths: &Paths, mode: Mode) -> LoadRequest<'static> {
         let strict = mode != Mode::Container;
-        Errand {
+        LoadRequest {
             paths: paths.clone(),
             previous: None,
             identity: false,
@@ -64,7 +64,7 @@ impl Errand<'_> {
 }
 
 /// All of it.
-pub(super) fn run(errand: &Errand<'_>, progress: &Progress<'_>) -> Delivery {
+pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResult {
     let notes = if errand.identity { identity::establish() } else { Vec::new() };
     let paths = &errand.paths;
     let runtime = paths.runtime();
@@ -93,11 +93,13 @@ pub(super) fn run(errand: &Errand<'_>, progress: &Progress<'_>) -> Delivery {
         (Part::Whole | Part::Source(_, _) | Part::Instances, _) => None,
     };
     match changed {
-        Some(Ok(generation)) => return Delivery { generation, ..Delivery::default() },
-        Some(Err(refusal)) => return Delivery { refusal: Some(refusal), ..Delivery::default() },
+        Some(Ok(generation)) => return LoadResult { generation, ..LoadResult::default() },
+        Some(Err(refusal)) => {
+            return LoadResult { refusal: Some(refusal), ..LoadResult::default() };
+        }
         None => {}
     }
     let disk = Disk::new(progress);
     let Loaded { refused, generation, .. } = load::load(&disk, &options, previous.as_ref());
-    Delivery { notes, refused, refusal: None, generation, memory: None }
+    LoadResult { notes, refused, refusal: None, generation, memory: None }
 }

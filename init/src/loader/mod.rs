@@ -17,7 +17,7 @@ use crate::base::limit;
 use crate::output::oom_score;
 use crate::state::carried;
 use crate::sys::{Pid, process};
-use child::{Errand, Part};
+use child::{LoadRequest, Part};
 use failed_load::SlowSources;
 use failed_load::Stragglers;
 use failed_load::{LeftOut, Progress};
@@ -95,7 +95,10 @@ impl Loader {
 }
 
 /// Forks the child.
-pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<(Pid, Parcel)> {
+pub(crate) fn send(
+    registry: &Registry,
+    errand: &LoadRequest<'_>,
+) -> std::io::Result<(Pid, Parcel)> {
     let (parcel, wrapping) = Parcel::new(registry)?;
     let body = match errand.part {
         Part::Source(_, body) => body,
@@ -103,7 +106,7 @@ pub(crate) fn send(registry: &Registry, errand: &Errand<'_>) -> std::io::Result<
     };
     let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
-        oom_score::sink();
+        oom_score::protect_from_oom();
         // Limits that can not be set leave the deadline.
         let _ = process::die_with_parent(9);
         for (resource, most) in [

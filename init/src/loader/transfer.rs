@@ -20,7 +20,7 @@ use std::os::unix::fs::FileExt;
 
 /// What the loader brings.
 #[derive(Debug, Default)]
-pub(crate) struct Delivery {
+pub(crate) struct LoadResult {
     /// What went wrong besides the units: a host name, a machine-id.
     pub(crate) notes: Vec<String>,
     /// More than single units is wrong: a boot takes it all the same, a reload does not.
@@ -57,7 +57,7 @@ pub(crate) enum Parcel {
 }
 
 /// The child's end.
-pub(crate) enum Wrapping {
+pub(crate) enum Transport {
     /// To be sealed.
     Memory(OwnedFd),
     /// Length, then bytes.
@@ -66,15 +66,15 @@ pub(crate) enum Wrapping {
 
 impl Parcel {
     /// Both ends.
-    pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Wrapping)> {
+    pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Transport)> {
         if let Ok(memory) = memfd::create(c"generation") {
             let other = memory.try_clone()?;
-            return Ok((Parcel::Memory(memory.into()), Wrapping::Memory(other)));
+            return Ok((Parcel::Memory(memory.into()), Transport::Memory(other)));
         }
         let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         token::watch(registry, &from, token::LOADER)?;
-        Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Wrapping::Pipe(to)))
+        Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Transport::Pipe(to)))
     }
 
     /// Takes what a pipe has, so that the child can go on.
@@ -92,7 +92,7 @@ impl Parcel {
     }
 
     /// What is in it, once the child has ended.
-    pub(crate) fn open(mut self) -> Result<Delivery, String> {
+    pub(crate) fn open(mut self) -> Result<LoadResult, String> {
         self.read_some();
         let bytes = match self {
             Parcel::Memory(memory) => return unwrap(memory.into_inner()),
@@ -115,16 +115,16 @@ impl Parcel {
 }
 
 /// What a sealed memfd holds.
-pub(crate) fn unwrap(memory: OwnedFd) -> Result<Delivery, String> {
+pub(crate) fn unwrap(memory: OwnedFd) -> Result<LoadResult, String> {
     if !memfd::is_sealed(&memory) {
         return Err("it is not sealed".to_string());
     }
     let memory = File::from(memory);
     let bytes = read_memory(&memory, GENERATION).map_err(|error| error.to_string())?;
-    Ok(Delivery { memory: Some(memory.into()), ..decode(&bytes)? })
+    Ok(LoadResult { memory: Some(memory.into()), ..decode(&bytes)? })
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Result<Delivery, String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
     let (wire, rest) =
         postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
     if !rest.is_empty() {
@@ -133,7 +133,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Delivery, String> {
     let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
     generation.pack();
     let Wire { notes, refused, refusal, .. } = wire;
-    Ok(Delivery { notes, refused, refusal, generation, memory: None })
+    Ok(LoadResult { notes, refused, refusal, generation, memory: None })
 }
 
 /// Read into our own memory: nothing is mapped that somebody else made.
@@ -147,24 +147,24 @@ pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Wrapping {
+impl Transport {
     /// The descriptor the child keeps.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Wrapping::Memory(fd) | Wrapping::Pipe(fd) => fd.as_fd(),
+            Transport::Memory(fd) | Transport::Pipe(fd) => fd.as_fd(),
         }
     }
 
     /// Where the child notes the files it is at work on.
     pub(super) fn memory(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Wrapping::Memory(fd) => Some(fd.as_fd()),
-            Wrapping::Pipe(_) => None,
+            Transport::Memory(fd) => Some(fd.as_fd()),
+            Transport::Pipe(_) => None,
         }
     }
 
     /// Puts it in; in the child.
-    pub(crate) fn fill(&self, delivery: &Delivery) -> io::Result<()> {
+    pub(crate) fn fill(&self, delivery: &LoadResult) -> io::Result<()> {
         let wire = Wire {
             notes: delivery.notes.clone(),
             refused: delivery.refused,
@@ -174,13 +174,13 @@ impl Wrapping {
         let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
         match self {
-            Wrapping::Memory(memory) => {
+            Transport::Memory(memory) => {
                 // The files at work stood here.
                 to.set_len(0)?;
                 to.write_all(&bytes)?;
                 memfd::seal(memory)
             }
-            Wrapping::Pipe(_) => {
+            Transport::Pipe(_) => {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 to.write_all(&length.to_le_bytes())?;
                 to.write_all(&bytes)

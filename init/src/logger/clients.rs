@@ -7,7 +7,7 @@
 use super::history::Found;
 use super::{files, limit};
 use crate::base::credentials;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::peer::{self, Peer};
 use crate::sys::socket::accept_stream;
 use groundstate_units::control::answer::{End, Failure, Line};
@@ -154,7 +154,7 @@ impl Clients {
             let Some(listener) = self.listener.as_ref().filter(|_| self.accepts) else { return };
             match accept_stream(listener.as_fd()) {
                 // Over its number, or gone again: closed by being dropped.
-                Ok(stream) => drop(impatiently(|| self.admit(registry, stream))),
+                Ok(stream) => drop(close_without_linger(|| self.admit(registry, stream))),
                 Err(error) => self.accepts = error.kind() == io::ErrorKind::Interrupted,
             }
         }
@@ -243,7 +243,7 @@ impl Clients {
 
     fn forget(&mut self, token: usize) {
         self.due.remove(&token);
-        impatiently(|| self.by_token.remove(&token));
+        close_without_linger(|| self.by_token.remove(&token));
     }
 
     /// The peer is in the group `log-readers`.
@@ -400,7 +400,7 @@ impl Client {
             }
             let mut buffer = [0; 4096];
             // Descriptors that come along are closed by the kernel, here.
-            match impatiently(|| self.stream.read(&mut buffer)) {
+            match close_without_linger(|| self.stream.read(&mut buffer)) {
                 Ok(0) => self.last = true,
                 Ok(bytes) => {
                     self.asked.extend_from_slice(buffer.get(..bytes).unwrap_or_default());

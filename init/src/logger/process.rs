@@ -47,7 +47,7 @@ pub(crate) fn run(
     // Only a name, and for `ps`.
     let _ = sys::process::set_name(c"groundstate-log");
     // The last to be killed for want of memory, as init; its memory is its own by now.
-    crate::output::oom_score::sink();
+    crate::output::oom_score::protect_from_oom();
     // A reader that goes away is an error of write(2), not the end of the logger.
     let _ = sys::signal::ignore(libc::SIGPIPE as u8);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));

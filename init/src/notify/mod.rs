@@ -12,7 +12,7 @@ use crate::base::token;
 use crate::fd;
 use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::Received;
 use crate::sys::{inbox, socket};
 use groundstate_units::text::time::Time;
@@ -121,7 +121,7 @@ impl Notify {
         let fresh = Notify::bound(registry, &self.path)?;
         self.read_ahead();
         let former = std::mem::replace(&mut *self.socket, fresh);
-        impatiently(|| self.former = Some(former));
+        close_without_linger(|| self.former = Some(former));
         self.ready = true;
         Ok(())
     }

@@ -6,10 +6,10 @@
 
 use crate::base::Level;
 use crate::base::Mode;
-use crate::base::mount_table::Ground;
+use crate::base::mount_table::FsKind;
 use crate::base::{clock, limit, mount_table};
 use crate::output::oom_score;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::{Pid, process, signal, wait};
 use groundstate_units::text::encoding::acts;
 use groundstate_units::text::time::Time;
@@ -43,7 +43,7 @@ enum Outlet {
 }
 
 /// The one mouth.
-pub(crate) struct Voice {
+pub(crate) struct ConsoleLog {
     outlet: Outlet,
     least: Level,
     allowance: u32,
@@ -56,23 +56,24 @@ pub(crate) struct Voice {
     is_terminal: bool,
 }
 
-impl Voice {
+impl ConsoleLog {
     /// Of an init of this kind, saying what matters at least this much.
-    pub(crate) fn of(mode: Mode, least: Option<Level>) -> Voice {
-        let mut voice = if mode == Mode::Machine { Voice::console() } else { Voice::stderr() };
+    pub(crate) fn of(mode: Mode, least: Option<Level>) -> ConsoleLog {
+        let mut voice =
+            if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
         voice.least = least.unwrap_or(voice.least);
         voice
     }
 
     /// To stderr.
-    pub(crate) fn stderr() -> Voice {
-        Voice::with(stderr_outlet())
+    pub(crate) fn stderr() -> ConsoleLog {
+        ConsoleLog::with(stderr_outlet())
     }
 
     /// To the console of a machine.
-    pub(crate) fn console() -> Voice {
+    pub(crate) fn console() -> ConsoleLog {
         let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        Voice::with(match open("/dev/console", how, FileMode::empty()) {
+        ConsoleLog::with(match open("/dev/console", how, FileMode::empty()) {
             Ok(fd) => Outlet::Own(fd),
             Err(_) => match open("/dev/kmsg", how, FileMode::empty()) {
                 Ok(fd) => Outlet::Kernel(fd),
@@ -81,7 +82,7 @@ impl Voice {
         })
     }
 
-    fn with(outlet: Outlet) -> Voice {
+    fn with(outlet: Outlet) -> ConsoleLog {
         let is_terminal = match &outlet {
             Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
             Outlet::Kernel(_)
@@ -91,7 +92,7 @@ impl Voice {
             | Outlet::Shared
             | Outlet::None => false,
         };
-        Voice {
+        ConsoleLog {
             outlet,
             unsaid: Vec::new(),
             is_terminal,
@@ -183,7 +184,7 @@ impl Voice {
     }
 }
 
-impl Drop for Voice {
+impl Drop for ConsoleLog {
     fn drop(&mut self) {
         self.flush();
     }
@@ -198,7 +199,7 @@ fn stderr_outlet() -> Outlet {
         return Outlet::Socket;
     }
     let ground = mount_table::ground_of(stderr.as_fd());
-    if !matches!(ground, Some(Ground::Memory | Ground::Here)) {
+    if !matches!(ground, Some(FsKind::Memory | FsKind::Here)) {
         // Opening it anew, or asking what it is, may wait by itself.
         return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
             Ok(_) => Outlet::Shared,
@@ -207,7 +208,7 @@ fn stderr_outlet() -> Outlet {
     }
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
     if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
-        return if ground == Some(Ground::Memory) { Outlet::File } else { by_scribe() };
+        return if ground == Some(FsKind::Memory) { Outlet::File } else { by_scribe() };
     }
     let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     match open("/proc/self/fd/2", how, FileMode::empty()) {
@@ -226,7 +227,7 @@ fn by_scribe() -> Outlet {
 fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
     let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
     match poll(&mut asked, PollTimeout::ZERO) {
-        Ok(1) => impatiently(|| write(fd, bytes)),
+        Ok(1) => close_without_linger(|| write(fd, bytes)),
         _ => Ok(0),
     }
 }
@@ -308,7 +309,7 @@ fn one() -> nix::Result<Scribe> {
 fn write_on(lines: &OwnedFd) -> u8 {
     // Only a name, and for `ps`.
     let _ = process::set_name(c"groundstate-say");
-    oom_score::sink();
+    oom_score::protect_from_oom();
     for number in NOT_HEEDED {
         let _ = signal::ignore(u8::try_from(number).unwrap_or_default());
     }

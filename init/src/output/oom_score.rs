@@ -5,7 +5,7 @@
 //!
 //! All who share memory have one score, so from then on each child has memory of its own, and sets its score
 //! before it is in a cgroup that may run out of memory: nobody there could be killed (see [`crate::spawn`],
-//! [`crate::sys::child`]). Where init may not, all stay as they are. Helpers take the lowest in any case ([`sink`]).
+//! [`crate::sys::child`]). Where init may not, all stay as they are. Helpers take the lowest in any case ([`protect_from_oom`]).
 
 use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
@@ -65,6 +65,6 @@ fn present() -> io::Result<i16> {
 
 /// This process, a child of init with memory of its own that runs our own code, is killed last from now on, where
 /// it may say so.
-pub(crate) fn sink() {
+pub(crate) fn protect_from_oom() {
     let _ = std::fs::write(FILE, LOWEST_SCORE.to_string());
 }

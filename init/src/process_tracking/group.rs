@@ -2,7 +2,7 @@
 //! call costs the 20 µs of the cgroup itself and nothing more.
 
 use crate::base::procfs;
-use crate::base::retry::ask_again;
+use crate::base::retry::retry_now;
 use crate::sys::listing::Entry;
 use crate::sys::{Pid, listing, signal};
 use groundstate_units::machine::event::RunId;
@@ -32,7 +32,7 @@ const ROUNDS: usize = 8;
 /// Makes it. An empty one of that name is removed first: an earlier init may have killed all
 /// processes in it by cgroup.kill, and the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    ask_again(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
+    retry_now(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
         Err(Errno::EEXIST) => match lives(parent, name)? {
             Some(true) => Err(Errno::EEXIST.into()),
             Some(false) | None => {
@@ -116,7 +116,7 @@ pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 /// missing: one that has cgroups with controllers below it takes no process itself.
 pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}/{CONTROL}");
-    ask_again(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
+    retry_now(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
         Ok(()) | Err(Errno::EEXIST) => open(parent, &name),
         Err(error) => Err(error.into()),
     })

@@ -18,14 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Family {
+pub(crate) struct ProcessTree {
     /// Children of init, started or left, each with the moment it began.
     heads: BTreeMap<i32, u64>,
     /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
     bands: BTreeSet<i32>,
 }
 
-impl Family {
+impl ProcessTree {
     /// A child of init, started for this run or left by it.
     pub(super) fn add(&mut self, pid: Pid) {
         let stat = procfs::stat(pid);

@@ -11,7 +11,7 @@ use super::cgroup_root::Hierarchy;
 use super::cgroup_root::LEFTOVERS;
 use super::controller::Wish;
 use super::group;
-use super::process_tree::Family;
+use super::process_tree::ProcessTree;
 use crate::base::{limit, procfs};
 use crate::process_tracking::Place;
 use crate::state::table::Table;
@@ -56,7 +56,7 @@ pub(crate) struct Tracker {
     pub(crate) runs: Table<RunId, Tracked>,
     /// Of each run, where there are no cgroups.
     #[serde(skip)]
-    pub(crate) families: Table<RunId, Family>,
+    pub(crate) families: Table<RunId, ProcessTree>,
     /// Of whom processes were reaped, and what they left is to be found: each with when it began.
     #[serde(skip)]
     pub(super) parted: Vec<(RunId, u64)>,
@@ -323,7 +323,7 @@ impl Tracker {
             return false;
         }
         let Some(hierarchy) = &self.hierarchy else {
-            return self.families.get(&run).is_none_or(Family::is_empty);
+            return self.families.get(&run).is_none_or(ProcessTree::is_empty);
         };
         let Some(name) = &tracked.cgroup else { return true };
         if group::remove_leaf(hierarchy.as_fd(), name) {

@@ -150,7 +150,7 @@ impl Parts {
             store.read(kind)?.ok_or_else(|| format!("{kind:?}: there is no such record"))
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
-        tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::Family)?);
+        tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
         let mut logger: Option<logger::Handle> = store.read(Kind::Logger)?;
         if let Some(logger) = &mut logger {
             logger.runs = Table::of(store.read_table(Kind::Log)?);

@@ -3,7 +3,7 @@
 //! reaped like all others and belong to nobody.
 
 use super::sequence::Part;
-use crate::spawn::Verdict;
+use crate::spawn::ExecResult;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
@@ -17,7 +17,7 @@ pub(crate) struct Reaped {
     pub(crate) run: RunId,
     pub(crate) part: Part,
     pub(crate) exit: Exit,
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<ExecResult>,
     /// To another process, before it was reaped.
     pub(crate) has_handed_on: bool,
 }

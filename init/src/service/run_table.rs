@@ -3,7 +3,7 @@
 
 use super::pid_file::Look;
 use super::reaper::Reaped;
-use super::sequence::{Alarm, Part, Procedure};
+use super::sequence::{Alarm, CommandSequence, Part};
 use crate::base::procfs;
 use crate::service::fd_store::Store;
 use crate::spawn::Report;
@@ -418,7 +418,7 @@ pub(crate) struct Running {
     /// Its unit's targets when it was started, for the log.
     pub(crate) targets: Arc<[Name]>,
     /// How far it is.
-    pub(crate) procedure: Procedure,
+    pub(crate) procedure: CommandSequence,
     /// Processes init started for it that are not reaped yet.
     pub(crate) lines: Vec<(i32, Part)>,
     /// The process of the line under way.
@@ -450,7 +450,7 @@ impl Running {
         definition: Arc<[u8]>,
         spec: Run,
         targets: Arc<[Name]>,
-        procedure: Procedure,
+        procedure: CommandSequence,
         output: Rc<OwnedFd>,
     ) -> Running {
         Running {
@@ -512,7 +512,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::sequence::Procedure;
+    use crate::service::sequence::CommandSequence;
     use groundstate_units::spec::{Kind, Live, Run};
     use groundstate_units::unit::settings::Settings;
     use std::fs::File;
@@ -530,7 +530,7 @@ mod tests {
 
     fn of_kind(kind: Kind, run: RunId, name: &str) -> Running {
         let (spec, live) = (Run::of(kind), Arc::new(Live::standard(kind, &Settings::default())));
-        let procedure = Procedure::new(run, &spec, &live);
+        let procedure = CommandSequence::new(run, &spec, &live);
         let (name, none) = (Name::new(name).unwrap(), Arc::from([]));
         Running::new(name, Arc::from([]), spec, none, procedure, Rc::new(null()))
     }

@@ -7,7 +7,7 @@ use crate::base::Mode;
 use crate::base::reexec;
 use crate::base::{clock, limit};
 use crate::fd;
-use crate::output::console_log::Voice;
+use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::watchdog::Watchdog;
 use crate::shutdown::{End, Haste};
@@ -132,7 +132,7 @@ pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
     // may start by hand.
     if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {
         // Who is to write what it says of its crash is known to the next image.
-        drop(Voice::of(mode, None));
+        drop(ConsoleLog::of(mode, None));
         arm(&end);
     }
     end.carry_out()

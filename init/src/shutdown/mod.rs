@@ -16,7 +16,7 @@ use crate::base::Mode;
 use crate::base::crash_test;
 use crate::base::{clock, limit, procfs};
 use crate::output::console_log;
-use crate::output::console_log::Voice;
+use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{Pid, process, signal, wait};
@@ -244,7 +244,7 @@ fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
 }
 
 pub(crate) fn console(text: &str) {
-    crate::output::console_log::Voice::console().say(
+    crate::output::console_log::ConsoleLog::console().say(
         clock::now(),
         Level::Info,
         format_args!("{text}"),
@@ -296,7 +296,7 @@ pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
 /// Who can not even be killed.
 fn tell_of_the_left(own: Pid, mode: Mode) {
     // A child may wait for who reads it.
-    let mut voice = Voice::of(mode, None);
+    let mut voice = ConsoleLog::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {
         if let Some((command, state)) = procfs::shown(pid) {
             let text = format_args!("pid {pid} ({command}) can not be killed: {state}");

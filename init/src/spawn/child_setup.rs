@@ -13,14 +13,14 @@ use groundstate_units::spec::{Particular, Stdio};
 use std::io;
 
 /// Where a start broke off: the step, the errno, and which of several.
-pub(super) type Broken = (Step, i32, u32);
+pub(super) type SetupError = (Step, i32, u32);
 
 /// Between two looks for a file that is waited for.
 const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Outfit {
+pub(super) struct ChildSetup {
     pub(super) particular: Particular,
     /// This is the unit's first process: its conditions are asked.
     pub(super) asks: bool,
@@ -28,9 +28,9 @@ pub(super) struct Outfit {
     pub(super) owner: Owner,
 }
 
-impl Outfit {
+impl ChildSetup {
     /// Puts it on.
-    pub(super) fn wear(&self) -> Result<(), Broken> {
+    pub(super) fn wear(&self) -> Result<(), SetupError> {
         if self.asks {
             self.await_files();
         }
@@ -62,7 +62,7 @@ impl Outfit {
         }
     }
 
-    fn make_directories(&self) -> Result<(), Broken> {
+    fn make_directories(&self) -> Result<(), SetupError> {
         let mut index = 0;
         for directories in &self.particular.directories {
             for name in &directories.names {
@@ -103,7 +103,7 @@ impl Outfit {
 pub(super) const SCHEDULING: [&str; 5] =
     ["oom-score-adjust", "nice", "io-priority", "cpu-policy", "cpu-affinity"];
 
-fn broken(step: Step, error: &io::Error, index: u32) -> Broken {
+fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
     (step, error.raw_os_error().unwrap_or(libc::EIO), index)
 }
 

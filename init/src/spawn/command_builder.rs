@@ -1,7 +1,7 @@
 //! The words and the environment of a line, and who it runs as. Made in PID 1 where nothing
 //! can make it wait, else finished in the forked child.
 
-use super::child_setup::{Broken, Outfit};
+use super::child_setup::{ChildSetup, SetupError};
 use super::directory::{self, Owner};
 use super::environment;
 use super::environment::{Environment, Passed};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 /// Orders whose words and environment are still to be made.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct CommandBuilder {
     env: Environment,
     env_files: Vec<EnvFile>,
     last: Vec<(String, String)>,
@@ -29,16 +29,16 @@ pub(super) struct Draft {
     watched: bool,
     line: ExecLine,
     main_pid: Option<u32>,
-    outfit: Option<Outfit>,
+    outfit: Option<ChildSetup>,
     orders: Orders,
 }
 
-impl Draft {
+impl CommandBuilder {
     pub(super) fn new(
         request: &Request<'_>,
         ids: Option<&Ids>,
         said: &Said,
-    ) -> Result<Draft, ExecFailure> {
+    ) -> Result<CommandBuilder, ExecFailure> {
         let particular = request.run.particular.as_deref();
         let nul = |step| said.failure((step, libc::EINVAL, 0));
         let (prefixes, limits) = (request.line.prefixes, request.run.limits.iter().map(limit));
@@ -62,12 +62,10 @@ impl Draft {
             umask: request.run.umask,
         };
         let owner = Owner { uid: ids.and_then(|ids| ids.uid), gid: ids.and_then(|ids| ids.gid) };
-        let outfit = particular.filter(|p| has_work(p, request.first)).map(|particular| Outfit {
-            particular: particular.clone(),
-            asks: request.first,
-            owner,
+        let outfit = particular.filter(|p| has_work(p, request.first)).map(|particular| {
+            ChildSetup { particular: particular.clone(), asks: request.first, owner }
         });
-        Ok(Draft {
+        Ok(CommandBuilder {
             env: environment(request, ids),
             env_files: request.run.env_file.clone(),
             last: last(request),
@@ -90,7 +88,7 @@ impl Draft {
     }
 
     /// Puts the outfit on, reads the env-files, and puts words and environment together.
-    pub(super) fn finish(mut self) -> Result<Orders, Broken> {
+    pub(super) fn finish(mut self) -> Result<Orders, SetupError> {
         if let Some(outfit) = &self.outfit {
             outfit.wear()?;
         }
@@ -253,7 +251,7 @@ pub(super) enum Work {
     /// Nothing but to do it.
     Settled(Box<Orders>),
     /// Whatever may have to wait for a file, and what follows from it.
-    Forked(Box<Draft>),
+    Forked(Box<CommandBuilder>),
 }
 
 impl Prepared {
@@ -262,7 +260,7 @@ impl Prepared {
     pub(crate) fn new(request: Request<'_>) -> Result<Prepared, ExecFailure> {
         let ids = identity(request.run)?;
         let said = Said::new(&request, ids);
-        let draft = Draft::new(&request, ids, &said)?;
+        let draft = CommandBuilder::new(&request, ids, &said)?;
         let work = if draft.waits() {
             Work::Forked(Box::new(draft))
         } else {

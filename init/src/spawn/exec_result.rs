@@ -8,7 +8,7 @@ use crate::base::procfs;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::child_setup::Step;
 use crate::sys::launch::{self, Shared};
-use crate::sys::spawn_slots::{Board, Progress, SlotId, Stack};
+use crate::sys::spawn_slots::{Progress, SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, signal};
 use groundstate_units::machine::event::ExecFailure;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 /// The memory shared with children.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    pub(super) board: Board,
+    pub(super) board: SpawnSlots,
     pub(super) stacks: Vec<Stack>,
     /// Those whose report was dropped while the child could still use them.
     pub(super) orphans: Vec<(SlotId, Pid, Option<Shared>)>,
@@ -74,7 +74,7 @@ impl Ground {
 
 /// What is known about a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Verdict {
+pub(crate) enum ExecResult {
     /// Nothing yet.
     Pending,
     /// The program runs (or ran).
@@ -120,14 +120,14 @@ impl Report {
     }
 
     /// Never waits. Anything but `Pending` is final.
-    pub(crate) fn verdict(&mut self) -> Verdict {
+    pub(crate) fn verdict(&mut self) -> ExecResult {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
             (None, Some(ground)) => ground.borrow().has_left(self.slot),
             (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
-        if decided { self.at_exit() } else { Verdict::Pending }
+        if decided { self.at_exit() } else { ExecResult::Pending }
     }
 
     /// It has left the memory of an image before this one. The kernel writes that down only where somebody else
@@ -137,22 +137,22 @@ impl Report {
     }
 
     /// The child has ended (waitid said so): never `Pending`.
-    pub(crate) fn at_exit(&mut self) -> Verdict {
+    pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
-        let Some(ground) = &self.ground else { return Verdict::Executed };
+        let Some(ground) = &self.ground else { return ExecResult::Executed };
         let progress = ground.borrow().progress(self.slot);
         match (progress.errno, progress.step) {
             (Some(errno), step) => {
-                Verdict::Failed(self.said.failure((step, errno, progress.detail)))
+                ExecResult::Failed(self.said.failure((step, errno, progress.detail)))
             }
-            (None, Step::Execve) => Verdict::Executed,
+            (None, Step::Execve) => ExecResult::Executed,
             // Killed on its way.
             (None, step) => {
                 // Where there is a bound of memory, that may have been its end.
                 if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }
-                Verdict::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
+                ExecResult::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
             }
         }
     }

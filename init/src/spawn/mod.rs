@@ -27,7 +27,7 @@ pub(crate) use child_setup::put_off;
 pub(crate) use command_builder::Prepared;
 pub(crate) use descriptor::Null;
 pub(crate) use environment::Passed;
-pub(crate) use exec_result::{Report, Verdict};
+pub(crate) use exec_result::{ExecResult, Report};
 pub(crate) use request::{Base, Request};
 pub(crate) use spawner::Child;
 pub(crate) use spawner::Kept as KeptGround;

@@ -1,6 +1,6 @@
 //! The request for a start, and the words for its failures.
 
-use super::child_setup::{Broken, SCHEDULING};
+use super::child_setup::{SCHEDULING, SetupError};
 use super::descriptor::Stream;
 use super::directory;
 use super::environment::Passed;
@@ -102,7 +102,7 @@ impl Said {
     }
 
     /// The failure at this step.
-    pub(super) fn failure(&self, (step, errno, detail): Broken) -> ExecFailure {
+    pub(super) fn failure(&self, (step, errno, detail): SetupError) -> ExecFailure {
         let index = detail as usize;
         let (stage, path) = match step {
             Step::Begin => (Stage::Fork, self.program.clone()),

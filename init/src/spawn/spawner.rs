@@ -8,7 +8,7 @@ use crate::state::carried::KeptFd;
 use crate::sys::child_setup::Frame;
 use crate::sys::child_setup::Step;
 use crate::sys::launch::Shared;
-use crate::sys::spawn_slots::{Board, SlotId, Stack};
+use crate::sys::spawn_slots::{SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, inherit, launch, wait};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
@@ -85,7 +85,7 @@ impl Spawner {
             .collect();
         launch::look_for_clone3();
         let ground = Ground {
-            board: Board::again(inherit::take(kept.memory)?, &used)?,
+            board: SpawnSlots::again(inherit::take(kept.memory)?, &used)?,
             stacks: Vec::new(),
             orphans,
         };
@@ -100,7 +100,7 @@ impl Spawner {
     /// The same with the way chosen.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
         launch::look_for_clone3();
-        let ground = Ground { board: Board::new()?, stacks: Vec::new(), orphans: Vec::new() };
+        let ground = Ground { board: SpawnSlots::new()?, stacks: Vec::new(), orphans: Vec::new() };
         let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
         Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
     }

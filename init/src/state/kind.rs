@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     /// The cgroup and the children of a run.
     Tracked = 5,
     /// The processes of a run, without cgroups.
-    Family = 6,
+    ProcessTree = 6,
     /// The output of a run.
     Log = 7,
     /// The cgroups, without the runs.

@@ -12,7 +12,7 @@
 use super::child::Plan;
 use super::child_setup::Step;
 use super::child_setup::{Frame, Orders};
-use super::spawn_slots::{Board, Slot, SlotId, Stack};
+use super::spawn_slots::{Slot, SlotId, SpawnSlots, Stack};
 use super::{Pid, child, inbox, raw, signal};
 use groundstate_units::spec::Exit;
 use std::io;
@@ -152,7 +152,7 @@ fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut
 /// with the error.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn shared(
-    board: &Board,
+    board: &SpawnSlots,
     slot: SlotId,
     stack: Stack,
     frame: Frame,
@@ -222,7 +222,7 @@ unsafe fn clone_onto(
 /// A child in its own copy of our memory. Errors are those of clone3(2); of them EBUSY, ENODEV,
 /// EOPNOTSUPP and EACCES are about the cgroup.
 pub(crate) fn copied(
-    board: &Board,
+    board: &SpawnSlots,
     slot: SlotId,
     frame: &Frame,
     orders: &Orders,
@@ -284,7 +284,7 @@ fn fork_into(slot: &Slot) -> isize {
 /// cgroup already its own), then execs what that gives. `think`'s error is the step, the errno
 /// and which of several.
 pub(crate) fn thinking(
-    board: &Board,
+    board: &SpawnSlots,
     slot: SlotId,
     frame: &Frame,
     think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     /// One that `work` is in the place of, in a thread: it has left when that has come to its end.
-    fn child(work: impl FnOnce(*mut Plan) + Send + 'static) -> (Board, SlotId, Shared) {
+    fn child(work: impl FnOnce(*mut Plan) + Send + 'static) -> (SpawnSlots, SlotId, Shared) {
         /// Handed to the one thread that uses it.
         struct Handed(*mut Plan);
         // SAFETY: as with a clone: the plan is the child's alone until it has left.
@@ -390,7 +390,7 @@ mod tests {
             }
         }
 
-        let mut board = Board::plain();
+        let mut board = SpawnSlots::plain();
         let id = board.take(0).unwrap();
         let slot = board.slot(id);
         let (bundle, plan) = laid_out(slot, frame(), orders());

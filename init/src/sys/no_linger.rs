@@ -20,7 +20,7 @@ pub(crate) struct Impatience(Option<i32>);
 
 /// Does this, and waits nowhere where a signal ends it (EINTR). Not for what clones: a timer as fast as this keeps the kernel
 /// from coming to an end with it.
-pub(crate) fn impatiently<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn close_without_linger<T>(work: impl FnOnce() -> T) -> T {
     let _impatience = Impatience::begin();
     work()
 }
@@ -109,14 +109,14 @@ pub(crate) mod tests {
     fn nobody_lingers_at_a_close_or_at_what_was_sent_and_not_taken() {
         comes_to_an_end(|| {
             let (connection, _listener) = stuck();
-            impatiently(|| drop(connection));
+            close_without_linger(|| drop(connection));
         });
         comes_to_an_end(|| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let (connection, _listener) = stuck();
             socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();
             drop(connection);
-            impatiently(|| drop(ours));
+            close_without_linger(|| drop(ours));
         });
     }
 

@@ -19,17 +19,17 @@ static ROPE: AtomicI32 = AtomicI32::new(-1);
 
 /// The bell. One in a process.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct SignalPipe {
     pipe: OwnedFd,
 }
 
-impl Bell {
+impl SignalPipe {
     /// Hangs it. EMFILE, ENFILE.
-    pub(crate) fn hang() -> io::Result<Bell> {
+    pub(crate) fn hang() -> io::Result<SignalPipe> {
         let (pipe, rope) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         // Never closed: a handler may run as long as the process does.
         ROPE.store(rope.into_raw_fd(), Ordering::SeqCst);
-        Ok(Bell { pipe })
+        Ok(SignalPipe { pipe })
     }
 
     /// From now on `signal` rings it.
@@ -70,7 +70,7 @@ impl Bell {
     }
 }
 
-/// One bit of the word [`Bell::take`] gives.
+/// One bit of the word [`SignalPipe::take`] gives.
 pub(crate) fn bit(signal: i32) -> u64 {
     let number = u32::try_from(signal).unwrap_or(0);
     if (1..=64).contains(&number) { 1 << (number - 1) } else { 0 }
@@ -102,11 +102,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
     fn what_came_is_told_once_and_the_pipe_is_empty_afterwards() {
-        let bell = Bell::hang().unwrap();
+        let bell = SignalPipe::hang().unwrap();
         let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);
         bell.listen(one).unwrap();
         bell.listen(other).unwrap();
-        assert_eq!((Bell::has_rung(), bell.take()), (false, 0));
+        assert_eq!((SignalPipe::has_rung(), bell.take()), (false, 0));
         let raise = |number: i32| {
             // To the process: whichever thread takes it has run the handler before it is asked.
             signal::kill(nix::unistd::getpid(), u8::try_from(number).unwrap()).unwrap();
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
         assert_eq!(bell.take(), 0);
         // What was taken and not dealt with wakes again.
-        Bell::ring_again(bit(other));
+        SignalPipe::ring_again(bit(other));
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
         assert_eq!(bell.take(), bit(other));

@@ -61,7 +61,7 @@ pub(crate) struct Progress {
 /// The row of slots: one shared mapping, inherited by every child. It is a file's, so that an
 /// init that goes on as another image still sees what its children write.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct SpawnSlots {
     slots: NonNull<Slot>,
     /// Never given out so far.
     free: Vec<u32>,
@@ -75,38 +75,38 @@ pub(crate) struct Board {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SlotId(u32);
 
-impl Board {
+impl SpawnSlots {
     /// Maps it. ENOMEM.
-    pub(crate) fn new() -> io::Result<Board> {
+    pub(crate) fn new() -> io::Result<SpawnSlots> {
         let memory = memfd::create(c"children").and_then(|memory| {
             ftruncate(&memory, i64::try_from(BYTES).unwrap_or(0))?;
             Ok(memory)
         });
-        Board::on(memory.ok(), &[])
+        SpawnSlots::on(memory.ok(), &[])
     }
 
     /// The one of an earlier image; these slots are in use.
-    pub(crate) fn again(memory: OwnedFd, used: &[SlotId]) -> io::Result<Board> {
+    pub(crate) fn again(memory: OwnedFd, used: &[SlotId]) -> io::Result<SpawnSlots> {
         let size = fstat(&memory)?.st_size;
         if usize::try_from(size) != Ok(BYTES) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        Board::on(Some(memory), used)
+        SpawnSlots::on(Some(memory), used)
     }
 
-    fn on(memory: Option<OwnedFd>, used: &[SlotId]) -> io::Result<Board> {
+    fn on(memory: Option<OwnedFd>, used: &[SlotId]) -> io::Result<SpawnSlots> {
         let slots = match &memory {
             Some(memory) => map_file(BYTES, memory)?.cast(),
             None => map(BYTES, libc::MAP_SHARED)?.cast(),
         };
-        Ok(Board::over(slots, memory, used))
+        Ok(SpawnSlots::over(slots, memory, used))
     }
 
     /// `slots`: [`SLOTS`] of them, which stay there.
-    fn over(slots: NonNull<Slot>, memory: Option<OwnedFd>, used: &[SlotId]) -> Board {
+    fn over(slots: NonNull<Slot>, memory: Option<OwnedFd>, used: &[SlotId]) -> SpawnSlots {
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
-        let mut board = Board { slots, free, resting: VecDeque::new(), memory };
+        let mut board = SpawnSlots { slots, free, resting: VecDeque::new(), memory };
         // Perhaps of a child nobody knows of, and which tells something still.
         let free = std::mem::take(&mut board.free).into_iter();
         let (free, resting): (Vec<u32>, Vec<u32>) =
@@ -245,10 +245,10 @@ pub(super) mod tests {
         first
     }
 
-    impl Board {
+    impl SpawnSlots {
         /// In memory of this process alone, which stays: all that is there before a child is made.
-        pub(in crate::sys) fn plain() -> Board {
-            Board::over(kept((0..SLOTS).map(|_| Slot::default()).collect()), None, &[])
+        pub(in crate::sys) fn plain() -> SpawnSlots {
+            SpawnSlots::over(kept((0..SLOTS).map(|_| Slot::default()).collect()), None, &[])
         }
     }
 
@@ -262,7 +262,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_slot_is_not_given_out_again_soon() {
-        let mut board = Board::plain();
+        let mut board = SpawnSlots::plain();
         let first = board.take(0).unwrap();
         board.give_back(first);
         let next: Vec<SlotId> = (0..RESTING).map(|_| board.take(0).unwrap()).collect();
@@ -274,7 +274,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_a_child_tells_is_read_while_it_tells_it() {
-        let mut board = Board::plain();
+        let mut board = SpawnSlots::plain();
         let id = board.take(0).unwrap();
         std::thread::scope(|scope| {
             let slot = board.slot(id);
@@ -296,7 +296,7 @@ pub(super) mod tests {
 
     #[test]
     fn whatever_stands_in_a_slot_is_read_and_a_number_of_none_is_of_the_last() {
-        let mut board = Board::plain();
+        let mut board = SpawnSlots::plain();
         let id = std::iter::from_fn(|| board.take(0)).last().unwrap();
         let slot = board.slot(id);
         slot.step.store(u32::MAX, Ordering::SeqCst);
@@ -323,10 +323,10 @@ pub(super) mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn after_a_crash_the_slots_of_children_nobody_knows_of_rest() {
-        let mut board = Board::new().unwrap();
+        let mut board = SpawnSlots::new().unwrap();
         let (known, unknown) = (board.take(0).unwrap(), board.take(0).unwrap());
         let memory = board.memory().unwrap().try_clone().unwrap();
-        let mut again = Board::again(memory, &[known]).unwrap();
+        let mut again = SpawnSlots::again(memory, &[known]).unwrap();
         let next: Vec<SlotId> = (0..RESTING).map(|_| again.take(0).unwrap()).collect();
         assert!(!next.contains(&known) && !next.contains(&unknown));
     }

@@ -4,7 +4,7 @@
 use super::message::{MESSAGE, Order, Report};
 use super::{clock, watcher_client};
 use crate::base::limit;
-use crate::base::retry::ask_again;
+use crate::base::retry::retry_now;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
 use groundstate_units::text::time::Time;
@@ -174,7 +174,7 @@ impl Lookout {
     pub(crate) fn flush(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(bytes) = link.unsent.front() {
-            match ask_again(|| raw::send(link.socket.as_fd(), bytes, &[])) {
+            match retry_now(|| raw::send(link.socket.as_fd(), bytes, &[])) {
                 Ok(_) => drop(link.unsent.pop_front()),
                 // The poll says when it takes the next.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -188,7 +188,7 @@ impl Lookout {
         let link = self.link.as_ref()?;
         let mut buffer = [0; 8192];
         loop {
-            let got = match ask_again(|| raw::receive(link.socket.as_fd(), &mut buffer)) {
+            let got = match retry_now(|| raw::receive(link.socket.as_fd(), &mut buffer)) {
                 Ok(got) => got,
                 Err(error) => {
                     // What it has said is lost, and the poll tells of nothing twice.

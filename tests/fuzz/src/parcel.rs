@@ -3,7 +3,7 @@
 //! bytes are those of a real delivery, damaged by the rest.
 
 use super::composed::Composed;
-use crate::loader::transfer::{Delivery, Wrapping, unwrap};
+use crate::loader::transfer::{LoadResult, Transport, unwrap};
 use crate::sys::memfd;
 use groundstate_units::spec::Kind;
 use groundstate_units::text::diagnostic::Place;
@@ -23,10 +23,10 @@ pub fn parcel(bytes: &[u8]) -> Option<bool> {
 }
 
 /// Whether more than single units is wrong. What is packed again, as the loader does, is the same.
-pub(crate) fn packed_again(delivery: Delivery) -> bool {
+pub(crate) fn packed_again(delivery: LoadResult) -> bool {
     let taken = delivery.generation.clone();
     // The files are packed as it is taken.
-    let delivery = Delivery { generation: taken.unpacked(), ..delivery };
+    let delivery = LoadResult { generation: taken.unpacked(), ..delivery };
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
     assert_eq!(again.generation, taken);
     assert_eq!((again.notes, again.refused), (delivery.notes, delivery.refused));
@@ -46,10 +46,10 @@ pub fn sealed(bytes: &[u8]) -> OwnedFd {
     file.into()
 }
 
-fn wrapped(delivery: &Delivery) -> OwnedFd {
+fn wrapped(delivery: &LoadResult) -> OwnedFd {
     let memory = memfd::create(c"parcel").expect("memory");
     let other = memory.try_clone().expect("a descriptor");
-    Wrapping::Memory(other).fill(delivery).expect("it can be written");
+    Transport::Memory(other).fill(delivery).expect("it can be written");
     memory
 }
 
@@ -70,7 +70,7 @@ fn real(refused: bool) -> Vec<u8> {
     };
     let generation = assemble(vec![draft("a", Kind::Virtual), draft("b", Kind::Virtual)], []);
     let notes = vec!["a".to_string()];
-    let delivery = Delivery { notes, generation, refused, ..Delivery::default() };
+    let delivery = LoadResult { notes, generation, refused, ..LoadResult::default() };
     let mut file = File::from(wrapped(&delivery));
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("it can be read");

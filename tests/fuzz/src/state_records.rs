@@ -33,7 +33,7 @@ const KINDS: [Kind; 18] = [
     Kind::Suspects,
     Kind::Pending,
     Kind::Tracked,
-    Kind::Family,
+    Kind::ProcessTree,
     Kind::LastEvent,
 ];
 
@@ -68,7 +68,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     let mut store = Store::new().map_err(|error| error.to_string())?;
     // A component that is missing has no record.
     for (kind, body) in KINDS.into_iter().zip(bodies).filter(|(_, body)| !body.is_empty()) {
-        let is_entry = [Kind::Tracked, Kind::Family, Kind::LastEvent].contains(&kind);
+        let is_entry = [Kind::Tracked, Kind::ProcessTree, Kind::LastEvent].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
         assert!(store.put(&key, &Plain(body)));

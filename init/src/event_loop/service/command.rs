@@ -8,8 +8,8 @@ use crate::process_tracking::{Place, Wish};
 use crate::service::command::run_log;
 use crate::service::monitor::exit_words;
 use crate::service::run_table::{Main, ReadyPipe, Started};
-use crate::service::sequence::{Deed, Part, Procedure};
-use crate::spawn::{Child, Prepared, Request, Verdict};
+use crate::service::sequence::{CommandSequence, Deed, Part};
+use crate::spawn::{Child, ExecResult, Prepared, Request};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
@@ -326,12 +326,12 @@ impl Init {
         let Some(started) = found else { return true };
         let part = started.part;
         match started.report.verdict() {
-            Verdict::Pending => return false,
-            Verdict::Executed => {
+            ExecResult::Pending => return false,
+            ExecResult::Executed => {
                 self.executed(run, part, token);
             }
             // Its process has not been reaped: the failure is told with its end.
-            Verdict::Failed(_) => {}
+            ExecResult::Failed(_) => {}
         }
         true
     }
@@ -378,13 +378,13 @@ impl Init {
         for token in tokens {
             self.report_ready(token);
         }
-        self.course(run, Procedure::ready);
+        self.course(run, CommandSequence::ready);
     }
 }
 
 /// The variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the number of the
 /// run, as the log and MONITOR_INVOCATION_ID have it.
-fn extra(run: RunId, procedure: &Procedure, part: Part) -> Vec<(String, String)> {
+fn extra(run: RunId, procedure: &CommandSequence, part: Part) -> Vec<(String, String)> {
     let mut said = vec![("INVOCATION_ID".to_string(), format!("{:032x}", run.0))];
     if !matches!(part, Part::StopPost(_) | Part::Stop(_)) {
         return said;

@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::fd::{self, Foreign};
 use crate::notify::message::Statement;
 use crate::service::fd_store::{Ends, Kept, Shelf, Store};
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{FdStore, Keep};
 use groundstate_units::text::name::Name;
@@ -162,7 +162,7 @@ impl Init {
             !goes
         };
         // How long a socket lingers whoever had it may have changed since it was taken.
-        impatiently(|| shelf.kept.retain(stays));
+        close_without_linger(|| shelf.kept.retain(stays));
         if shelf.kept.is_empty() {
             self.runs.store.units.remove(unit);
         }

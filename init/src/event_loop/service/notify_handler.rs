@@ -10,7 +10,7 @@ use crate::fd;
 use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
 use crate::service::run_table::Main;
-use crate::service::sequence::{Part, Procedure};
+use crate::service::sequence::{CommandSequence, Part};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::NotifyAccess;
@@ -165,7 +165,7 @@ impl Init {
     fn understand(&mut self, run: RunId, statement: &Statement) {
         let tell = match statement {
             Statement::Ready => return self.ready(run),
-            Statement::Reloading => return self.course(run, Procedure::reloading),
+            Statement::Reloading => return self.course(run, CommandSequence::reloading),
             Statement::MainPid(pid) => return self.main_named(run, *pid),
             Statement::Stopping => Event::Stopping(run),
             Statement::Status(text) => Event::Status(run, text.clone()),
@@ -191,7 +191,7 @@ impl Init {
             return;
         }
         match self.adopt(run, pid) {
-            Ok(()) => self.course(run, Procedure::main_changed),
+            Ok(()) => self.course(run, CommandSequence::main_changed),
             Err(_) => self.refuse_message(),
         }
     }

@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::event_loop::service::main_pid::KILL;
 use crate::service::pid_file::{ANSWER, By, Fault, Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Search};
-use crate::service::sequence::{Deed, Part, Procedure};
+use crate::service::sequence::{CommandSequence, Deed, Part};
 use crate::sys::{Pid, process};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -93,7 +93,7 @@ impl Init {
             Said::Wrong(how) => format!("its pid file {path} {how}"),
             Said::Pid(pid) => match self.adopt(run, pid) {
                 Ok(()) => {
-                    self.course(run, Procedure::main_found);
+                    self.course(run, CommandSequence::main_found);
                     return;
                 }
                 Err(how) => format!("process {pid} of its pid file {path} {how}"),

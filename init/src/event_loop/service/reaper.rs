@@ -6,7 +6,7 @@ use crate::base::limit;
 use crate::event_loop::Init;
 use crate::service::reaper::Reaped;
 use crate::service::sequence::{Deed, Part};
-use crate::spawn::Verdict;
+use crate::spawn::ExecResult;
 use crate::sys::wait::{self, Ended};
 use crate::sys::{Pid, inbox};
 use groundstate_units::machine::event::RunId;
@@ -93,14 +93,14 @@ impl Init {
     fn was_executed(&mut self, one: &mut Reaped) -> bool {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
-            Some(Verdict::Failed(failure)) => {
+            Some(ExecResult::Failed(failure)) => {
                 self.runs.is_told(one.pid);
                 self.say_not_executed(run, part, &failure);
                 self.course(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }
-            Some(Verdict::Executed) => self.course(run, |procedure| procedure.executed(part)),
-            Some(Verdict::Pending) | None => {}
+            Some(ExecResult::Executed) => self.course(run, |procedure| procedure.executed(part)),
+            Some(ExecResult::Pending) | None => {}
         }
         true
     }

@@ -1,11 +1,11 @@
 //! Carries out the orders of the machine about runs, and tells it what becomes of them.
 
-use crate::base::retry::ask_again;
+use crate::base::retry::retry_now;
 use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::logger;
 use crate::service::run_table::Running;
-use crate::service::sequence::{Alarm, Deed, Part, Procedure};
+use crate::service::sequence::{Alarm, CommandSequence, Deed, Part};
 use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 use groundstate_units::machine::action::StopReason;
@@ -51,7 +51,7 @@ impl Init {
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
-        let procedure = Procedure::new(run, &spec, &unit.live);
+        let procedure = CommandSequence::new(run, &spec, &unit.live);
         let output = match self.output(run, name, &targets, &spec) {
             Ok(output) => output,
             Err(error) => {
@@ -63,7 +63,7 @@ impl Init {
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
-        self.course(run, Procedure::begin);
+        self.course(run, CommandSequence::begin);
     }
 
     /// Runs of this unit that are over, and were kept for a stop that never came.
@@ -75,7 +75,11 @@ impl Init {
     }
 
     /// Puts a question or a fact to a run's procedure, and does what it says.
-    pub(crate) fn course(&mut self, run: RunId, ask: impl FnOnce(&mut Procedure) -> Vec<Deed>) {
+    pub(crate) fn course(
+        &mut self,
+        run: RunId,
+        ask: impl FnOnce(&mut CommandSequence) -> Vec<Deed>,
+    ) {
         let Some(running) = self.runs.get_mut(run) else { return };
         let before = inbox::about(unit(running.name.as_str()));
         let deeds = ask(&mut running.procedure);
@@ -201,7 +205,7 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             running.drains_until = None;
         }
-        self.course(run, Procedure::drained);
+        self.course(run, CommandSequence::drained);
     }
 
     /// When a run has something due that the machine does not know of.
@@ -334,7 +338,7 @@ impl Init {
                     inbox::ready(run);
                 }
                 self.runs.unwatch(token);
-                self.course(run, Procedure::ready);
+                self.course(run, CommandSequence::ready);
             }
             // Closed without a line: it will never be ready by this, and its timeout tells.
             Some(false) => self.runs.unwatch(token),
@@ -342,7 +346,7 @@ impl Init {
                 // Told anew of what was left in it; of nothing, if there is nothing.
                 let source = &mut SourceFd(&ready.pipe.as_raw_fd());
                 let registry = self.poll.registry();
-                let _ = ask_again(|| registry.reregister(source, Token(token), Interest::READABLE));
+                let _ = retry_now(|| registry.reregister(source, Token(token), Interest::READABLE));
                 running.ready_pipe = Some(ready);
             }
         }

@@ -3,7 +3,7 @@
 use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket as raw;
 use crate::trigger::connection::{Connection, Peer};
 use crate::trigger::listening::Listening;
@@ -24,7 +24,7 @@ impl Init {
                 match raw::accept(fd.as_fd()) {
                     Ok(connection) => {
                         listening.counts.accepted = listening.counts.accepted.saturating_add(1);
-                        let admitted = impatiently(|| self.admit(listening, connection));
+                        let admitted = close_without_linger(|| self.admit(listening, connection));
                         if let Err(why) = admitted {
                             listening.counts.refused = listening.counts.refused.saturating_add(1);
                             let unit = &listening.unit;
@@ -103,7 +103,7 @@ impl Init {
         };
         if !self.triggers.connections.keys().all(stays) {
             let connections = &mut self.triggers.connections;
-            impatiently(|| connections.retain(|place, _| stays(place)));
+            close_without_linger(|| connections.retain(|place, _| stays(place)));
         }
     }
 
@@ -140,7 +140,7 @@ impl Init {
     /// The unit's process has it: closed here, so that its end is the process's.
     pub(crate) fn connection_handed(&mut self, unit: &Name) {
         if let Some(one) = self.triggers.connections.get_mut(unit) {
-            impatiently(|| one.fd = None);
+            close_without_linger(|| one.fd = None);
         }
     }
 

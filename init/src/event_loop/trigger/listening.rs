@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, token};
 use crate::event_loop::Init;
-use crate::sys::no_linger::impatiently;
+use crate::sys::no_linger::close_without_linger;
 use crate::sys::{Pid, process, wait};
 use crate::trigger::listening::Listening;
 use crate::trigger::{Subject, open};
@@ -189,7 +189,7 @@ impl Init {
             let _ = wait::kill_made(pid, 9);
         }
         // Closed first: whoever is to bind the same path finds nobody there.
-        impatiently(|| drop(fds));
+        close_without_linger(|| drop(fds));
         if socket.remove {
             self.remove_paths(&unit, run, socket);
         }

@@ -56,7 +56,7 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
             verdict
         });
         // By the first it is found out.
-        assert_eq!(begun.last(), Some(Verdict::Executed), "{way:?}");
+        assert_eq!(begun.last(), Some(ExecResult::Executed), "{way:?}");
     }
     goes_to(path.rsplit_once('/').unwrap().0);
     assert!(tracker.is_empty(RUN));

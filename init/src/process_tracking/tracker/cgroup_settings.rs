@@ -2,7 +2,7 @@
 
 use crate::process_tracking::controller::{Wish, available, enable, hand_over, kills, needed, set};
 use crate::process_tracking::group;
-use crate::process_tracking::process_tree::Family;
+use crate::process_tracking::process_tree::ProcessTree;
 use crate::process_tracking::tracker::{Tracked, Tracker};
 use crate::state::table::Table;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
@@ -119,7 +119,7 @@ impl Tracker {
     pub(crate) fn know_again(
         &mut self,
         runs: BTreeMap<RunId, Tracked>,
-        families: BTreeMap<RunId, Family>,
+        families: BTreeMap<RunId, ProcessTree>,
     ) {
         for (run, tracked) in &runs {
             self.children.extend(tracked.children.iter().map(|child| (*child, *run)));

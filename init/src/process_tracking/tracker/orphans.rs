@@ -1,7 +1,7 @@
 //! Processes without cgroups: which run a child or an orphan is of.
 
 use crate::base::procfs::{self, Stat};
-use crate::process_tracking::process_tree::{Family, of, on};
+use crate::process_tracking::process_tree::{ProcessTree, of, on};
 use crate::process_tracking::tracker::{Tracked, Tracker};
 use crate::sys::child_setup::Limit;
 use crate::sys::{Pid, wait};
@@ -24,7 +24,7 @@ impl Tracker {
         }
         // What is begun after a kill, an exec-stop-post, is not killed.
         self.killed.remove(&run);
-        let had = |(of, family): &(&RunId, &Family)| **of != run && family.names(pid.as_raw());
+        let had = |(of, family): &(&RunId, &ProcessTree)| **of != run && family.names(pid.as_raw());
         let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
         for of in before {
             self.families.get_mut(&of).into_iter().for_each(|family| family.not_ours(pid));
@@ -61,7 +61,7 @@ impl Tracker {
             return;
         }
         for pid in procfs::children().into_iter().map(Pid::from_raw) {
-            let known = |family: &Family| family.leads(pid.as_raw());
+            let known = |family: &ProcessTree| family.leads(pid.as_raw());
             let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
             if is_new || self.families.values().any(known) {
                 continue;

@@ -4,7 +4,7 @@
 //! who and by what). An exec-stop that fails is followed by the signal. When no process
 //! is left, exec-stop-post is run, and what the unit leaves is removed.
 
-use super::{Alarm, Deed, Deeds, Part, Procedure, Step, Whom};
+use super::{Alarm, CommandSequence, Deed, Deeds, Part, Step, Whom};
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Reason;
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
     pub(crate) exit: Option<Exit>,
 }
 
-impl Procedure {
+impl CommandSequence {
     fn ending(&self) -> Ending {
         self.particular().map(|p| p.ending).unwrap_or_default()
     }

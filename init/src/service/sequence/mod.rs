@@ -53,7 +53,7 @@ enum Step {
 
 /// The course of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Procedure {
+pub(crate) struct CommandSequence {
     run: RunId,
     plan: Plan,
     stop_signal: u8,
@@ -101,10 +101,10 @@ pub(crate) struct Procedure {
 
 type Deeds = Vec<Deed>;
 
-impl Procedure {
+impl CommandSequence {
     /// Of a unit with a process.
     pub(crate) fn new(run: RunId, spec: &Run, live: &Arc<Live>) -> Self {
-        Procedure {
+        CommandSequence {
             run,
             plan: Plan::new(spec),
             stop_signal: live.stop_signal,
@@ -487,15 +487,15 @@ pub(crate) enum Deed {
     /// Look for the pid file, now and again until told a verdict.
     SeekPidFile,
     /// A reload has ended, well or not: read the pid file once more, then call
-    /// [`Procedure::reload_settled`].
+    /// [`CommandSequence::reload_settled`].
     RereadPidFile(bool),
     /// Look which process the launcher has left, then say so.
     GuessMain,
-    /// Let the logger read the last lines, then call [`Procedure::drained`].
+    /// Let the logger read the last lines, then call [`CommandSequence::drained`].
     Drain,
-    /// Look whether anything is left, then call [`Procedure::looked`].
+    /// Look whether anything is left, then call [`CommandSequence::looked`].
     Look,
-    /// Call [`Procedure::alarm`] after that long.
+    /// Call [`CommandSequence::alarm`] after that long.
     Wake(Alarm, Duration),
     /// The run is over; forget it.
     Forget,

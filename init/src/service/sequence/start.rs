@@ -1,7 +1,7 @@
 //! The start of a run: its lines one after another, until it is ready or has ended.
 
 use super::ending::result_of;
-use super::{Alarm, Deed, Deeds, Part, Procedure, Step};
+use super::{Alarm, CommandSequence, Deed, Deeds, Part, Step};
 use groundstate_units::machine::event::{Event, ExecFailure, Stage};
 use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{Exit, Kind, MainPid};
@@ -12,7 +12,7 @@ const READY_PAUSE: Duration = Duration::from_millis(250);
 /// The longest a unit with start-idle waits for others.
 const IDLE: Duration = Duration::from_secs(5);
 
-impl Procedure {
+impl CommandSequence {
     /// The beginning.
     pub(crate) fn begin(&mut self) -> Deeds {
         if self.particular().is_some_and(|p| p.start_idle) {

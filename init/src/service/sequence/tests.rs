@@ -28,14 +28,14 @@ fn live(kind: Kind) -> Arc<Live> {
     Arc::new(Live::standard(kind, &Settings::default()))
 }
 
-fn course(kind: Kind, lines: [usize; 4]) -> Procedure {
-    Procedure::new(RUN, &unit(kind, lines), &live(kind))
+fn course(kind: Kind, lines: [usize; 4]) -> CommandSequence {
+    CommandSequence::new(RUN, &unit(kind, lines), &live(kind))
 }
 
 /// One whose line at start is under way, and that has one after it.
-fn with_post(kind: Kind) -> Procedure {
+fn with_post(kind: Kind) -> CommandSequence {
     let spec = Run { exec_start_post: vec![ExecLine::default()], ..unit(kind, [0, 1, 0, 0]) };
-    let mut run = Procedure::new(RUN, &spec, &live(kind));
+    let mut run = CommandSequence::new(RUN, &spec, &live(kind));
     run.begin();
     if kind == Kind::BackgroundPidfile {
         run.exited(Part::Unlink, WELL);
@@ -45,7 +45,7 @@ fn with_post(kind: Kind) -> Procedure {
 }
 
 /// One whose only line runs and counts as ready.
-fn running(kind: Kind, lines: [usize; 4]) -> Procedure {
+fn running(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     let mut run = course(kind, lines);
     assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
     assert_eq!(run.executed(Part::Start(0)), [Deed::Tell(Event::Executed(RUN))]);
@@ -53,7 +53,7 @@ fn running(kind: Kind, lines: [usize; 4]) -> Procedure {
     run
 }
 
-fn stop(run: &mut Procedure) -> Vec<Deed> {
+fn stop(run: &mut CommandSequence) -> Vec<Deed> {
     run.stop(&StopReason::NotNeeded, false)
 }
 
@@ -168,7 +168,7 @@ fn a_script_that_has_left_nothing_and_is_stopped_tells_the_end_of_its_stop_last(
 #[test]
 fn a_script_that_leaves_nothing_behind_is_undone_once_though_its_end_is_not_heard() {
     let spec = Run { remain: false, ..unit(Kind::Oneshot, [0, 1, 1, 0]) };
-    let mut run = Procedure::new(RUN, &spec, &live(spec.kind));
+    let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
     assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
     run.executed(Part::Start(0));
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Stop(0))]);
@@ -194,7 +194,7 @@ fn a_program_that_can_not_be_executed_is_told_when_nothing_is_left() {
 fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
     let mut spec = unit(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     spec.ready_grep = Some("up".to_string());
-    let mut run = Procedure::new(RUN, &spec, &live(spec.kind));
+    let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
     run.begin();
     run.executed(Part::Start(0));
     assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Drain]);
@@ -228,7 +228,7 @@ fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_stat
         (Live { success_status: list(), ..standard() }, true),
         (standard(), false),
     ] {
-        let mut run = Procedure::new(RUN, &unit(kind, [1, 1, 0, 0]), &Arc::new(live));
+        let mut run = CommandSequence::new(RUN, &unit(kind, [1, 1, 0, 0]), &Arc::new(live));
         assert_eq!(run.begin(), [Deed::Spawn(Part::Pre(0))]);
         let deeds = run.exited(Part::Pre(0), Exit::Code(43));
         let is_told_apart = matches!(deeds[0], Deed::Tell(Event::Protocol(RUN, _)));

@@ -6,7 +6,7 @@ mod hang;
 mod probe;
 mod score;
 
-use super::{Base, Child, Null, Prepared, Report, Request, Spawner, Verdict, Way};
+use super::{Base, Child, ExecResult, Null, Prepared, Report, Request, Spawner, Way};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::ExecFailure;
 use groundstate_units::spec::{
@@ -106,20 +106,20 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(crate) fn verdict(&mut self) -> Verdict {
+    pub(crate) fn verdict(&mut self) -> ExecResult {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.report.verdict() {
-                Verdict::Pending if Instant::now() < deadline => match self.report.pipe() {
+                ExecResult::Pending if Instant::now() < deadline => match self.report.pipe() {
                     Some(pipe) => {
                         let mut fds = [PollFd::new(pipe, PollFlags::POLLIN)];
                         poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
                     }
                     None => std::thread::yield_now(),
                 },
-                Verdict::Pending => return Verdict::Pending,
-                Verdict::Executed => return Verdict::Executed,
-                Verdict::Failed(failure) => return Verdict::Failed(failure),
+                ExecResult::Pending => return ExecResult::Pending,
+                ExecResult::Executed => return ExecResult::Executed,
+                ExecResult::Failed(failure) => return ExecResult::Failed(failure),
             }
         }
     }
@@ -177,7 +177,7 @@ pub(crate) fn output(
     .unwrap();
     let mut text = String::new();
     read.read_to_string(&mut text).unwrap();
-    assert_eq!(running.verdict(), Verdict::Executed);
+    assert_eq!(running.verdict(), ExecResult::Executed);
     assert_eq!(running.end(), Exit::Code(0), "{way:?} {words:?}");
     text
 }
@@ -188,11 +188,13 @@ fn refused(way: Way, run: &Run, words: &[&str]) -> ExecFailure {
     match start(way, run, words, |_| {}) {
         Err(failure) => failure,
         Ok(mut running) => match running.verdict() {
-            Verdict::Failed(failure) => {
+            ExecResult::Failed(failure) => {
                 assert_eq!(running.end(), Exit::Code(127));
                 failure
             }
-            Verdict::Pending | Verdict::Executed => panic!("{way:?} {words:?} was not refused"),
+            ExecResult::Pending | ExecResult::Executed => {
+                panic!("{way:?} {words:?} was not refused")
+            }
         },
     }
 }

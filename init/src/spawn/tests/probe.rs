@@ -12,7 +12,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 fn sleeping(way: Way, run: &Run, shape: impl FnOnce(&mut Request<'_>)) -> Running {
     let mut running = start(way, run, &["/bin/sleep", "600"], shape).unwrap();
-    assert_eq!(running.verdict(), Verdict::Executed, "{way:?}");
+    assert_eq!(running.verdict(), ExecResult::Executed, "{way:?}");
     running
 }
 
