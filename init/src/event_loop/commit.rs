@@ -47,7 +47,7 @@ impl Init {
             && store.put_watched(Kind::Triggers, &mut self.triggers)
             && store.put_watched(Kind::Ending, &mut self.ending)
             && store.put_watched(Kind::Looks, &mut self.runs.looks)
-            && store.put_watched(Kind::Suspects, &mut self.lineage.suspects)
+            && store.put_watched(Kind::Suspects, &mut self.suspects)
     }
 
     fn stage_children(&self, store: &mut records::Store) -> bool {
@@ -123,9 +123,9 @@ impl Init {
             shell: self.shell.map(|pid| pid.as_raw()),
             shell_again: self.shell_again,
             kernel_target: Cow::Borrowed(&self.kernel_target),
-            crashes: self.lineage.crashes,
-            resumed: self.lineage.resumed,
-            upgraded: self.lineage.upgraded,
+            crashes: self.images.crashes,
+            resumed: self.images.resumed,
+            upgraded: self.images.upgraded,
             no_joining: launch::die_at_birth(),
         })
     }

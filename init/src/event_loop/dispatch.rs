@@ -82,7 +82,7 @@ impl Init {
         self.triggers.unmarked().unsettled = true;
         let Outcome { actions, refused } = outcome;
         if let Some(wished) = wished.filter(|_| refused.is_none()) {
-            self.clear_suspects(&wished);
+            event_in_progress::clear(&mut self.suspects, &wished);
         }
         if sets_goal && refused.is_none() {
             // It is the boot's goal that led to it.

@@ -113,7 +113,7 @@ impl Init {
 
     pub(crate) fn next_load(&mut self) {
         self.drop_unasked_loads();
-        if self.lineage.waits_for_loader() {
+        if self.images.waits_for_loader() {
             return;
         }
         // One that can not begin is answered at once, and no end of it brings the next one.
@@ -426,7 +426,7 @@ impl Init {
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]
-        crash_test::strike_in("boot", self.lineage.crashes == 0);
+        crash_test::strike_in("boot", self.images.crashes == 0);
         if !self.machine.wish().goal.contains(&asked) {
             let why = self.why_not(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();

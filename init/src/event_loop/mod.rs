@@ -40,12 +40,13 @@ use crate::service::run_table::Runs;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
+use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
 use crate::sys::signal_pipe::SignalPipe;
 use crate::sys::{Pid, memory, signal};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Lineage;
+use crate::upgrade::images::Images;
 use crate::{fd, logger};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
@@ -130,7 +131,11 @@ pub(crate) struct Init {
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
     /// The images of this init before, now and next.
-    pub(crate) lineage: Lineage,
+    pub(crate) images: Images,
+    /// Units whose event was in progress when an image crashed.
+    pub(crate) suspects: Watched<Suspects>,
+    /// Nothing has happened in this turn but exits of helpers.
+    pub(crate) undisturbed: bool,
     /// Fed by each turn of the loop.
     pub(crate) watchdog: Watch,
 }
@@ -187,7 +192,7 @@ impl Init {
             clock::pause(Duration::from_millis(10));
         }
         let quiet = !more && deadline.is_none_or(|at| at > clock::now());
-        self.lineage.undisturbed =
+        self.undisturbed =
             quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
     }
 
@@ -202,7 +207,7 @@ impl Init {
             self.shell_again.filter(|at| *at < Time::NEVER),
             self.outer.deadline(),
             self.triggers.deadline(),
-            self.lineage.deadline(),
+            self.images.deadline(),
             self.watchdog.deadline(),
             self.control.as_deref().and_then(Control::next_deadline),
             self.notify.as_deref().and_then(Notify::deadline),
@@ -254,7 +259,7 @@ impl Init {
 
     fn facts_of_token(&mut self, token: usize) {
         #[cfg(debug_assertions)]
-        crash_test::strike_in("sort", self.lineage.crashes == 0);
+        crash_test::strike_in("sort", self.images.crashes == 0);
         self.report_ready(token);
         self.pidfd_ready(token);
         self.trigger_ready(token);
@@ -265,7 +270,7 @@ impl Init {
     /// One turn, in the order the decisions depend on.
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
-        self.lineage.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
+        self.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
         self.settle();
         self.hear();
         self.settle();
@@ -330,7 +335,7 @@ impl Init {
         }
         self.tell_outside();
         let boots = self.said.is_some() && self.boot_turns > 0;
-        if (boots || self.lineage.undisturbed) && !self.ending.is_under_way() {
+        if (boots || self.undisturbed) && !self.ending.is_under_way() {
             // What a boot needs of the program, or a burst that has been kept, quiet does not.
             self.boot_turns = self.boot_turns.saturating_sub(1);
             memory::forget_program();

@@ -6,7 +6,7 @@ use crate::base::crash_test;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::paths::Paths;
 use crate::base::signals::{self, Signals};
-use crate::base::{Level, Mode, clock, limit, own_limits, procfs, token};
+use crate::base::{Level, Mode, clock, limit, own_limits, token};
 use crate::control::client::Client;
 use crate::control::handlers::{failed, now};
 use crate::event_loop::Init;
@@ -15,24 +15,22 @@ use crate::options::Options;
 use crate::output::console_log::{self, ConsoleLog};
 use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
-use crate::restore::{KILL, LOGGER, helper, inherited, numbers, open_store, state};
+use crate::restore::{end_helpers, inherited, numbers, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
+use crate::state::event_in_progress;
 use crate::state::table::Watched;
-use crate::sys::inbox_layout::{self, Inbox, Input};
+use crate::sys::inbox_layout::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::signal_pipe::SignalPipe;
 use crate::sys::wait::{self, Ended};
-use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process, signal};
+use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process};
 use crate::upgrade::cannot;
-use crate::upgrade::images::{Begins, Crashed, Lineage, gives_way_to};
+use crate::upgrade::images::{Begins, Crashed, Images, gives_way_to};
 use crate::{boot, fd};
-use groundstate_units::control::answer::{Cause, Dropped, Reason, Status, Told};
-use groundstate_units::machine::event::Event;
-use groundstate_units::machine::reason;
-use groundstate_units::text::name::Name;
+use groundstate_units::control::answer::{Dropped, Told};
 use mio::Poll;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -75,10 +73,10 @@ impl Init {
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         fd::close_rest();
-        let mut lineage = Lineage::with(Some(store));
-        (lineage.crashes, lineage.resumed) = (state.head.crashes, state.head.resumed);
-        let mut init = Init::of(state, options, mode, lineage)?;
-        init.lineage.previous =
+        let mut images = Images::with(Some(store));
+        (images.crashes, images.resumed) = (state.head.crashes, state.head.resumed);
+        let mut init = Init::of(state, options, mode, images)?;
+        init.images.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !begins.gave_way);
@@ -88,7 +86,7 @@ impl Init {
         // What was held back until now comes, and finds somebody who listens.
         crate::sys::signal::unblock_all();
         // Before that a crash has nothing of this image's to go back to.
-        let asker = init.lineage.upgraded.take();
+        let asker = init.images.upgraded.take();
         // One that has to wait is to be known to whoever goes on after this image.
         console_log::begin();
         init.commit();
@@ -146,11 +144,11 @@ impl Init {
             signals::raise_ends(found.rung);
             return Err(io::Error::other(format!("it has crashed {row} times in a row")));
         }
-        let mut lineage = Lineage::after_crash(store, file, crashed);
-        lineage.kept = state.pending.kept;
+        let images = Images::after_crash(store, file, crashed);
+        let kept = state.pending.kept;
         fd::close_rest();
-        let mut init = Init::of(state, options, mode, lineage)?;
-        init.lineage.resumed = Some(init.now);
+        let mut init = Init::of(state, options, mode, images)?;
+        init.images.resumed = Some(init.now);
         init.number_asides();
         init.arm(row);
         #[cfg(debug_assertions)]
@@ -164,19 +162,19 @@ impl Init {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
         };
-        let suspect = init.suspect(found.about);
+        let suspect = event_in_progress::unit_of(found.about, init.machine.generation());
         let about =
             suspect.as_ref().map_or(String::new(), |unit| format!(", at an event of {unit}"));
         let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
         init.say(Level::Error, text);
-        let inbox = init.lineage.inbox.as_ref().map(AsFd::as_fd);
+        let inbox = init.images.inbox.as_ref().map(AsFd::as_fd);
         if let Some(Err(error)) = inbox.map(|inbox| inbox::resume(inbox, &found, committed)) {
             let text = "the next crash loses the inputs of its turn";
             init.say(Level::Warning, format_args!("{text}: {error}"));
         }
-        init.take_inputs(found.inputs, row);
+        init.take_inputs(found.inputs, row, kept);
         init.chase();
-        init.lineage.suspects.extend(suspect);
+        init.suspects.extend(suspect);
         // One that has to wait is to be known to whoever goes on after this image.
         console_log::begin();
         init.commit();
@@ -187,7 +185,7 @@ impl Init {
 
     /// The inputs that the crashed image had not committed become those of the first turn, and the effects of the
     /// committed state are carried out. All inputs are part of the state before anything here commits or clones.
-    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32) {
+    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, kept: u64) {
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
                 wait::reaped_before(Pid::from_raw(*pid));
@@ -196,7 +194,7 @@ impl Init {
         let serials: Vec<u64> = self.effects.serials().collect();
         let starting: BTreeSet<i32> =
             serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
-        self.end_helpers(&starting);
+        end_helpers(&starting, kept);
         self.reconcile();
         let mut ended = Vec::new();
         for input in inputs {
@@ -241,11 +239,11 @@ impl Init {
 
     /// What the image that crashed has numbered since its state was kept, the logger knows.
     fn number_asides(&mut self) {
-        let before = u64::from(self.lineage.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
+        let before = u64::from(self.images.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
         self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
     }
 
-    fn of(state: State, options: Options, mode: Mode, lineage: Lineage) -> io::Result<Init> {
+    fn of(state: State, options: Options, mode: Mode, images: Images) -> io::Result<Init> {
         let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
         let State { loader, history, timings, triggers, ending, record, .. } = state;
         let State { suspects, pending, orders, .. } = state;
@@ -305,11 +303,12 @@ impl Init {
             shell_again: head.shell_again,
             kernel_target: head.kernel_target.into_owned(),
             watchdog: Watch::default(),
-            lineage,
+            images,
+            suspects: suspects.into(),
+            undisturbed: false,
             options,
         };
-        init.lineage.upgraded = head.upgraded;
-        init.lineage.suspects = suspects.into();
+        init.images.upgraded = head.upgraded;
         init.settle_in(&settings);
         Ok(init)
     }
@@ -346,9 +345,6 @@ impl Init {
     }
 }
 
-/// Helpers that end by themselves, once they have said or done what is left.
-const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
-
 impl Init {
     /// Once, before the first turn.
     pub(crate) fn reconcile(&mut self) {
@@ -361,46 +357,5 @@ impl Init {
             close_without_linger(|| control.clients.retain(|_, client| waits(client)));
         }
         self.tracker.look_again();
-    }
-
-    /// Kills helpers that the crashed image has forked and not committed: what they were to do is done again.
-    /// `starting`: children that effects of the committed state start.
-    pub(crate) fn end_helpers(&mut self, starting: &BTreeSet<i32>) {
-        for pid in procfs::children().into_iter().map(Pid::from_raw) {
-            let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
-            let ends = |name: String| COME_TO_AN_END.contains(&&*name);
-            if !is_known && !helper(pid, self.lineage.kept).is_none_or(ends) {
-                // It has ended already, or its end is about to be reaped.
-                let _ = signal::kill(pid, KILL);
-                // Until then it is no orphan of a run.
-                wait::made_before([pid.as_raw()]);
-            }
-        }
-    }
-}
-
-impl Init {
-    /// The one that was noted, if it is there still.
-    pub(crate) fn suspect(&self, noted: u64) -> Option<Name> {
-        let units = &self.machine.generation().units;
-        let is_it = |name: &&Name| noted != 0 && inbox_layout::unit(name.as_str()) == noted;
-        units.iter().map(|unit| &unit.name).find(is_it).cloned()
-    }
-
-    /// Somebody wants it anew.
-    pub(crate) fn clear_suspects(&mut self, event: &Event) {
-        if let Event::Restart(names) | Event::Retry(names) = event {
-            names.iter().for_each(|name| _ = self.lineage.suspects.remove(name));
-        }
-    }
-
-    /// Where nothing else is the matter with them, that is said of them.
-    pub(crate) fn show_suspects(&self, status: &mut Status) {
-        for unit in &mut status.units {
-            if unit.reason.is_none() && self.lineage.suspects.contains(unit.unit.as_str()) {
-                let text = reason::Reason::Internal.to_string();
-                unit.reason = Some(Reason { text, cause: Cause::Internal });
-            }
-        }
     }
 }

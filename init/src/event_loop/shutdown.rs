@@ -164,7 +164,7 @@ impl Init {
         let outer = std::mem::replace(&mut self.outer, Outer::at(None));
         let watchdog = self.watchdog.take();
         // Where this can not be armed, a crash executes the binary that was kept so far.
-        std::mem::forget((self.lineage.binary.take(), self.lineage.previous.take()));
+        std::mem::forget((self.images.binary.take(), self.images.previous.take()));
         let end = End::new(how, mode, outer, haste, watchdog);
         close_without_linger(move || {
             let whole = self;

@@ -26,7 +26,7 @@ use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Lineage;
+use crate::upgrade::images::Images;
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -59,7 +59,7 @@ impl Init {
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
-        let (lineage, now) = (Lineage::begins(), clock::now());
+        let (images, now) = (Images::begins(), clock::now());
         let mut init = Init {
             mode,
             paths,
@@ -107,7 +107,9 @@ impl Init {
             shell: None,
             shell_again: None,
             kernel_target: kernel.target,
-            lineage,
+            images,
+            suspects: Watched::default(),
+            undisturbed: false,
             watchdog: Watch::default(),
             options,
         };

@@ -27,13 +27,13 @@ use std::path::Path;
 impl Init {
     /// From now on a crash is survived: after `row` crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
-        self.lineage.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.lineage.row, self.lineage.given) = (row, self.own_limits.given.clone());
+        self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
+        (self.images.row, self.images.given) = (row, self.own_limits.given.clone());
         self.arm_again();
     }
 
     fn arm_again(&mut self) {
-        if let Err(error) = self.lineage.arm() {
+        if let Err(error) = self.images.arm() {
             self.say(Level::Warning, format_args!("a crash will not be survived: {error}"));
         }
     }
@@ -60,7 +60,7 @@ impl Init {
     }
 
     fn store_changes(&mut self) {
-        let Some(mut store) = self.lineage.store.take() else { return };
+        let Some(mut store) = self.images.store.take() else { return };
         let staged = self.stage(&mut store);
         let committed = match staged {
             true => store.commit().map_err(|error| error.to_string()),
@@ -70,7 +70,7 @@ impl Init {
         if committed.is_err() {
             store.invalidate();
         }
-        self.lineage.store = Some(store);
+        self.images.store = Some(store);
         match committed {
             Ok(()) => self.loader.unmarked().origin.committed(),
             Err(why) if was_committed => {
@@ -88,7 +88,7 @@ impl Init {
 
     /// Begins to try a binary. Answered later.
     pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
-        if self.lineage.upgrade.is_some() {
+        if self.images.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
@@ -101,7 +101,7 @@ impl Init {
         });
         let child = child.map_err(fail)?;
         let until = self.now.after(limit::UPGRADE_TRIAL);
-        self.lineage.upgrade = Some(Upgrade { asker, child, said, until, to_root, passed: None });
+        self.images.upgrade = Some(Upgrade { asker, child, said, until, to_root, passed: None });
         self.remember(asker);
         Ok(None)
     }
@@ -109,20 +109,19 @@ impl Init {
     /// The state of this moment, for a binary that is tried.
     fn state_copy(&mut self) -> io::Result<OwnedFd> {
         self.commit();
-        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
+        let store = self.images.store.as_ref().filter(|store| store.is_committed());
         store.ok_or_else(|| io::Error::other("the state cannot be stored"))?.copy()
     }
 
     /// It takes too long; or the image before this one is needed no more.
     pub(crate) fn upgrade_due(&mut self) {
         let now = self.now;
-        let proven = self.lineage.previous.take_if(|(_, until)| *until <= now).is_some();
-        let steady = self.lineage.steady_at.take_if(|at| *at <= now).is_some();
+        let proven = self.images.previous.take_if(|(_, until)| *until <= now).is_some();
+        let steady = self.images.steady_at.take_if(|at| *at <= now).is_some();
         if proven || steady {
             self.arm(0);
         }
-        if let Some(upgrade) = self.lineage.upgrade.as_ref().filter(|upgrade| upgrade.until <= now)
-        {
+        if let Some(upgrade) = self.images.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
             // Where its binary is on a file system that does not answer it may never end.
             let _ = wait::kill_made(upgrade.child, 9);
             self.keep_present("the new binary did not say in time that it can read the state");
@@ -131,7 +130,7 @@ impl Init {
 
     /// A child was reaped: true if it was the one that tries a binary.
     pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let Some(upgrade) = self.lineage.upgrade.as_mut().filter(|upgrade| upgrade.child == pid)
+        let Some(upgrade) = self.images.upgrade.as_mut().filter(|upgrade| upgrade.child == pid)
         else {
             return false;
         };
@@ -167,7 +166,7 @@ impl Init {
 
     /// Nothing has changed, and who asked is told.
     fn keep_present(&mut self, why: &str) {
-        let Some(upgrade) = self.lineage.upgrade.take() else { return };
+        let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("no upgrade: {why}"));
         if self.recall(upgrade.asker) {
             let line = failed(upgrade.asker.id, cannot(why));
@@ -177,7 +176,7 @@ impl Init {
 
     /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
     pub(crate) fn go_on_as_another(&mut self) {
-        let Some(upgrade) = self.lineage.upgrade.as_mut() else { return };
+        let Some(upgrade) = self.images.upgrade.as_mut() else { return };
         if upgrade.to_root && self.loader.is_at_work() {
             // What it brings is of this root.
             return;
@@ -186,11 +185,11 @@ impl Init {
         if upgrade.to_root && self.ending.is_under_way() {
             return self.keep_present("everything is being stopped");
         }
-        self.lineage.upgraded = self.lineage.upgrade.as_ref().map(|upgrade| upgrade.asker);
+        self.images.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("goes on as another image of its program"));
         self.voice.flush();
         let (entered, error) = self.become_it(&passed);
-        self.lineage.upgraded = None;
+        self.images.upgraded = None;
         match entered {
             None => self.keep_present(&error),
             Some(old) => {
@@ -222,11 +221,11 @@ impl Init {
         self.connections_go_along(true);
         self.commit();
         self.connections_go_along(false);
-        let store = self.lineage.store.as_ref().filter(|store| store.is_committed());
+        let store = self.images.store.as_ref().filter(|store| store.is_committed());
         let Some(store) = store.map(Store::number) else {
             return (None, "the state cannot be stored".to_string());
         };
-        let previous = self.lineage.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let previous = self.images.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let mut word = format!("--resume={store},{previous},{rung}");
         let entered = passed.root.as_ref().map(|root| {
             let old = switch_root::memory_of_old(root.as_fd());

@@ -11,6 +11,7 @@ use crate::restore::records::State;
 use crate::state::store::Store;
 use crate::sys::{Pid, inherit, signal, socket, wait};
 use crate::upgrade::{PASSED, PASSED_ROOT};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 
@@ -54,12 +55,14 @@ pub(crate) fn check(word: &str) -> ExitCode {
 // After a crash: what the committed state does not say. Helpers that were forked after the commit are killed,
 // and the logger and the control socket go on from what they are.
 
-pub(crate) const KILL: u8 = 9;
+const KILL: u8 = 9;
 
-pub(crate) const LOGGER: &str = "groundstate-log";
+const LOGGER: &str = "groundstate-log";
+/// Helpers that end by themselves, once they have said or done what is left.
+const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
 
 /// The image before has forked it since then, and it has not become another program; its name.
-pub(crate) fn helper(pid: Pid, since: u64) -> Option<String> {
+fn helper(pid: Pid, since: u64) -> Option<String> {
     // What has executed it is another init, of a service.
     let is_fork = procfs::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
         && procfs::runs_this_program(pid);
@@ -85,6 +88,21 @@ fn end_unknown_logger(logger: &mut Handle, kept: u64) {
             let _ = signal::kill(pid, KILL);
             wait::made_before([pid.as_raw()]);
             logger.wait_for(pid);
+        }
+    }
+}
+
+/// Kills helpers that the crashed image has forked and not committed: what they were to do is done again.
+/// `starting`: children that effects of the committed state start.
+pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
+    for pid in procfs::children().into_iter().map(Pid::from_raw) {
+        let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
+        let ends = |name: String| COME_TO_AN_END.contains(&&*name);
+        if !is_known && !helper(pid, kept).is_none_or(ends) {
+            // It has ended already, or its end is about to be reaped.
+            let _ = signal::kill(pid, KILL);
+            // Until then it is no orphan of a run.
+            wait::made_before([pid.as_raw()]);
         }
     }
 }

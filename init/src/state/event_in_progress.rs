@@ -1,16 +1,18 @@
-//! Whose event it was that init had in hand as it crashed: noted in passing, and shown as the
-//! unit's reason (`internal`) where it has no other, until somebody restarts or retries the unit.
-//! The mark decides nothing.
+//! The unit whose event init processed when an image crashed. Its status shows the reason `internal` until it
+//! is restarted or retried. No decision depends on the mark.
 
 use crate::sys::inbox_layout;
+use groundstate_units::control::answer::{Cause, Reason, Status};
 use groundstate_units::machine::event::Event;
+use groundstate_units::machine::reason;
 use groundstate_units::text::name::Name;
+use groundstate_units::unit::generation::Generation;
 use std::collections::BTreeSet;
 
-/// Those there are.
+/// Units with the mark.
 pub(crate) type Suspects = BTreeSet<Name>;
 
-/// What tells the unit an event is about; 0: it is about none, or about many.
+/// The number of the unit that an event is about; 0: none, or several.
 pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
     let named =
         if let Event::Restart(names) | Event::Retry(names) | Event::ReloadUnit(names) = event {
@@ -21,4 +23,27 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
             of_run
         };
     named.map_or(0, |name| inbox_layout::unit(name.as_str()))
+}
+
+/// The unit that the inbox names, if the generation has it.
+pub(crate) fn unit_of(noted: u64, generation: &Generation) -> Option<Name> {
+    let is_it = |name: &&Name| noted != 0 && inbox_layout::unit(name.as_str()) == noted;
+    generation.units.iter().map(|unit| &unit.name).find(is_it).cloned()
+}
+
+/// A restart or a retry clears the marks of its units.
+pub(crate) fn clear(suspects: &mut Suspects, event: &Event) {
+    if let Event::Restart(names) | Event::Retry(names) = event {
+        names.iter().for_each(|name| _ = suspects.remove(name));
+    }
+}
+
+/// A marked unit that has no other reason shows `internal`.
+pub(crate) fn show(suspects: &Suspects, status: &mut Status) {
+    for unit in &mut status.units {
+        if unit.reason.is_none() && suspects.contains(unit.unit.as_str()) {
+            let text = reason::Reason::Internal.to_string();
+            unit.reason = Some(Reason { text, cause: Cause::Internal });
+        }
+    }
 }

@@ -5,9 +5,7 @@
 use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
-use crate::state::event_in_progress::Suspects;
 use crate::state::store::Store;
-use crate::state::table::Watched;
 use crate::sys::{fault, inbox, inherit, memfd};
 use crate::upgrade::Upgrade;
 use groundstate_units::text::time::Time;
@@ -17,11 +15,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// The images of this init: the one before, the present one, the next.
 #[derive(Default)]
-pub(crate) struct Lineage {
+pub(crate) struct Images {
     /// Crashes that were survived.
     pub(crate) crashes: u32,
-    /// When the state was committed that it went on with, as [`crate::base::clock::ticks`] has it.
-    pub(crate) kept: u64,
     /// When it went on after the last of them.
     pub(crate) resumed: Option<Time>,
     /// The binary that runs, to be executed when its file is gone.
@@ -32,16 +28,12 @@ pub(crate) struct Lineage {
     pub(crate) store: Option<Store>,
     /// Inputs between two commits; the fault handler writes there, too.
     pub(crate) inbox: Option<File>,
-    /// In this turn nothing has happened but the end of who wrote the state.
-    pub(crate) undisturbed: bool,
     /// What init was given of the limits it raised for itself.
     pub(crate) given: Vec<Given>,
     /// Until then a crash counts as one more of a row.
     pub(crate) steady_at: Option<Time>,
     /// Crashes in a row so far.
     pub(crate) row: u32,
-    /// Units whose event was in hand as an image crashed.
-    pub(crate) suspects: Watched<Suspects>,
     /// A binary that is being tried.
     pub(crate) upgrade: Option<Upgrade>,
     /// Who asked for the upgrade that is about to be, or has just been.
@@ -86,20 +78,20 @@ pub(crate) struct Crashed {
     pub(crate) given: Vec<Given>,
 }
 
-impl Lineage {
+impl Images {
     /// With the present image alone.
-    pub(crate) fn begins() -> Lineage {
-        Lineage::with(Store::new().ok())
+    pub(crate) fn begins() -> Images {
+        Images::with(Store::new().ok())
     }
 
     /// The present image goes on with the store of the one before it.
-    pub(crate) fn with(store: Option<Store>) -> Lineage {
+    pub(crate) fn with(store: Option<Store>) -> Images {
         let inbox = memfd::create(c"inbox").ok().map(File::from);
         if let Some(inbox) = &inbox {
             // Without an inbox a crash loses the inputs of its turn.
             let _ = inbox::begin(inbox.as_fd());
         }
-        Lineage { binary: own_binary(), store, inbox, ..Lineage::default() }
+        Images { binary: own_binary(), store, inbox, ..Images::default() }
     }
 
     /// The present image goes on after one that crashed, with its store and its inbox. The next crash is
@@ -108,13 +100,13 @@ impl Lineage {
         store: Store,
         inbox: File,
         Crashed { crashes, row, given }: Crashed,
-    ) -> Lineage {
+    ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        let lineage = Lineage { binary, store, inbox, crashes, row, given, ..Lineage::default() };
+        let images = Images { binary, store, inbox, crashes, row, given, ..Images::default() };
         // Said when it is armed again.
-        let _ = lineage.arm();
-        lineage
+        let _ = images.arm();
+        images
     }
 
     /// From now on a crash is survived.

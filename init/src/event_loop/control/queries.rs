@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::event_loop::Init;
 use crate::fd;
 use crate::service::run_table::Running;
+use crate::state::event_in_progress;
 use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
     Blame, Dropped, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
@@ -93,7 +94,7 @@ impl Init {
         let gone = count(self.control.as_deref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
-            crashes: self.lineage.crashes,
+            crashes: self.images.crashes,
             // One of them is the directory being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
@@ -138,7 +139,7 @@ impl Init {
 
     pub(crate) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
         let mut status = view::status(&self.machine, &self.shown_by(), names)?;
-        self.show_suspects(&mut status);
+        event_in_progress::show(&self.suspects, &mut status);
         Ok(status)
     }
 
@@ -162,8 +163,8 @@ impl Init {
             now: self.now,
             wall: self.on_the_wall.at(self.now),
             booted: self.booted,
-            crashes: self.lineage.crashes,
-            resumed: self.lineage.resumed,
+            crashes: self.images.crashes,
+            resumed: self.images.resumed,
             tracking: self.tracker.tracking().as_str().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
             waits: std::collections::BTreeMap::new(),

@@ -27,7 +27,7 @@ impl Init {
                 self.more_to_reap = false;
                 break;
             };
-            self.lineage.undisturbed = false;
+            self.undisturbed = false;
             has_reaped = true;
             strangers |= !self.let_go_of(ended);
         }
