@@ -59,7 +59,7 @@ pub(crate) struct Client {
     /// When the client last did something: sent bytes or read some.
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet.
-    pub(crate) readable: bool,
+    pub(super) readable: bool,
     /// The client will send no more.
     ended: bool,
     /// No more is read; what is queued is sent, then the connection is closed.

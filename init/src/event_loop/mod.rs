@@ -261,7 +261,7 @@ impl Init {
         #[cfg(debug_assertions)]
         crash_test::strike_in("sort", self.images.crashes == 0);
         self.report_ready(token);
-        self.pidfd_ready(token);
+        self.runs.main_ready(token);
         self.trigger_ready(token);
         self.kept_ready(token);
         self.ready_pipe(token);

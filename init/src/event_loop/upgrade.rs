@@ -56,7 +56,7 @@ impl Init {
         }
         self.closing.clear();
         self.effects.committed();
-        self.forget_answers();
+        self.triggers.forget_answers();
     }
 
     fn store_changes(&mut self) {

@@ -4,12 +4,15 @@
 
 use crate::base::limit;
 use crate::fd::Foreign;
+use crate::sys::no_linger::close_without_linger;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Keep;
 use groundstate_units::text::name::Name;
 use nix::sys::epoll::Epoll;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 /// One descriptor.
 #[derive(Serialize, Deserialize)]
@@ -58,5 +61,37 @@ impl Store {
         of_unit.len() >= usize::from(most)
             || names + name.len() + 1 > limit::STORED_NAMES
             || self.len() >= limit::STORED
+    }
+}
+
+impl Store {
+    /// What a start of the unit is handed behind its sockets. Where what a run left is kept to its end, the
+    /// next run may begin in the very turn in which that has come.
+    pub(crate) fn kept_for(&self, unit: &Name, run: RunId) -> Vec<(String, Rc<OwnedFd>)> {
+        let is_its = |shelf: &&Shelf| shelf.keep != Keep::No || shelf.run == run;
+        let shelf = self.units.get(unit).filter(is_its);
+        let kept = shelf.into_iter().flat_map(|shelf| &shelf.kept);
+        kept.map(|kept| (kept.name.clone(), kept.fd.share())).collect()
+    }
+
+    pub(crate) fn close(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
+        if !self.units.contains_key(unit) {
+            return;
+        }
+        let Store { units, ends, .. } = self;
+        let (Some(shelf), ends) = (units.get_mut(unit), ends.as_ref()) else { return };
+        let stays = |kept: &Kept| {
+            let goes = which(kept);
+            if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {
+                // The service has it open too: closing it here would leave it watched.
+                let _ = ends.epoll.delete(&kept.fd);
+            }
+            !goes
+        };
+        // How long a socket lingers whoever had it may have changed since it was taken.
+        close_without_linger(|| shelf.kept.retain(stays));
+        if shelf.kept.is_empty() {
+            self.units.remove(unit);
+        }
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod command;
 pub(crate) mod effects;
 pub(crate) mod fd_store;
+pub(crate) mod main_pid;
 pub(crate) mod monitor;
 pub(crate) mod pid_file;
 pub(crate) mod reaper;

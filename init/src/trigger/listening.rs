@@ -1,6 +1,7 @@
 //! Sockets that listen: polled while what they activate is down, handed to it when it is
 //! started, kept while it restarts.
 
+use super::Triggers;
 use super::connection::Counts;
 use crate::fd::Foreign;
 use crate::state::carried;
@@ -86,5 +87,25 @@ impl Listening {
     /// How many.
     pub(crate) fn len(&self) -> usize {
         self.fds.len()
+    }
+}
+
+impl Triggers {
+    /// A trigger that fired too often rests until then.
+    pub(crate) fn rest_until(&mut self, until: Time) {
+        if self.rested_at.is_none_or(|at| until < at) {
+            self.rested_at = Some(until);
+        }
+    }
+
+    /// A child was reaped. False: it flushed nothing.
+    pub(crate) fn flush_ended(&mut self, pid: Pid) -> bool {
+        let mut all = self.listening.iter();
+        let found = all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run);
+        let Some(run) = found else { return false };
+        let listening = self.listening.get_mut(&run);
+        listening.into_iter().for_each(|one| one.flushing = None);
+        self.unsettled = true;
+        true
     }
 }

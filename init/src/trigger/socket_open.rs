@@ -2,9 +2,11 @@
 //! their paths (`socket-remove`). Each first waits until those before it that have to do with the same
 //! have ended: none of them finds what another is about to close, or loses what it has just made.
 
+use super::Triggers;
 use crate::fd::Foreign;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, socket as raw, wait};
+use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 use groundstate_units::trigger::Socket;
 use serde::{Deserialize, Serialize};
@@ -56,5 +58,26 @@ impl Opening {
         let fds = Foreign::all(got.fds).into_iter().map(Foreign::kept).collect();
         let bytes = buffer.get(..got.length).filter(|bytes| !bytes.is_empty())?;
         Some((postcard::from_bytes(bytes).ok(), fds))
+    }
+}
+
+impl Triggers {
+    /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
+    /// came with it open.
+    pub(crate) fn forget_answers(&mut self) {
+        if !self.opening.values().any(|opening| opening.has_answer) {
+            return;
+        }
+        for opening in self.opening.values_mut() {
+            if std::mem::take(&mut opening.has_answer) {
+                let _ = raw::receive_some(opening.answers.as_fd(), &mut [0], 0);
+            }
+        }
+    }
+
+    /// The child that still opens the sockets of this run.
+    pub(crate) fn opener(&mut self, run: RunId) -> Option<&mut Opening> {
+        self.opening.get(&run).filter(|opening| !opening.answered)?;
+        self.opening.get_mut(&run)
     }
 }

@@ -80,6 +80,25 @@ pub(crate) fn paths(watch: &Watch) -> String {
 }
 
 impl Triggers {
+    /// Path units whose paths have not answered in time, each once, with those paths.
+    pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<(Name, String)> {
+        if self.silent_at().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let mut silent = Vec::new();
+        for watched in self.watched.values_mut() {
+            if let Some(asked) = &mut watched.asked
+                && !asked.is_said
+                && asked.at.after(limit::PATHS_ANSWER) <= now
+                && let Aim::Paths(watch, _) = &watched.aim
+            {
+                asked.is_said = true;
+                silent.push((watched.unit.clone(), paths(watch)));
+            }
+        }
+        silent
+    }
+
     /// When it is to be said of one that it does not answer.
     pub(crate) fn silent_at(&self) -> Option<Time> {
         let asked = self.watched.values().filter_map(|watched| watched.asked);

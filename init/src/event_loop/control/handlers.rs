@@ -231,7 +231,7 @@ impl Init {
         }
         let mut refused = None;
         for (unit, run) in units.iter().zip(runs) {
-            let sent = if all { None } else { self.signal_main(run, number) };
+            let sent = if all { None } else { self.runs.signal_main(run, number) };
             match sent {
                 None => self.tracker.signal(run, number, None),
                 Some(sent) => refused = refused.or(sent.err().map(|error| (unit, error))),

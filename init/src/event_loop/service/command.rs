@@ -59,7 +59,7 @@ impl Init {
         };
         let is_last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
         if is_last {
-            self.connection_handed(&name);
+            self.triggers.connection_handed(&name);
         }
         if let Some(running) = self.runs.get_mut(run) {
             running.has_started = true;
@@ -125,7 +125,7 @@ impl Init {
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
-        extra.extend(self.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
+        extra.extend(self.triggers.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // The main process alone is to take them, and each start of it.
@@ -138,7 +138,7 @@ impl Init {
             self.stdio(&name, &targets, &spec, log, starts.then_some(&listen)).map_err(stdio)?;
         let mut listen = listen;
         if starts {
-            listen.extend(self.kept_for(&name, run));
+            listen.extend(self.runs.store.kept_for(&name, run));
         }
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec, part.is_helper())?;

@@ -42,7 +42,7 @@ impl Init {
                     Vec::new()
                 }
                 Deed::KillMain => {
-                    self.kill_lines(run);
+                    self.runs.kill_lines(run);
                     Vec::new()
                 }
                 // The deed has waited behind an effect.

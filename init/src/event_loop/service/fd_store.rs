@@ -4,14 +4,11 @@ use crate::base::{limit, token};
 use crate::event_loop::Init;
 use crate::fd::{self, Foreign};
 use crate::notify::message::Statement;
-use crate::service::fd_store::{Ends, Kept, Shelf, Store};
-use crate::sys::no_linger::close_without_linger;
+use crate::service::fd_store::{Ends, Kept, Shelf};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{FdStore, Keep};
 use groundstate_units::text::name::Name;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
 
 /// What those are called that say no name.
 const UNNAMED: &str = "stored";
@@ -47,7 +44,7 @@ impl Init {
         });
         let name = name.unwrap_or(UNNAMED);
         if removes {
-            self.drop_kept(&unit, |kept| kept.name == name);
+            self.runs.store.close(&unit, |kept| kept.name == name);
         } else if stores && !passed.is_empty() {
             let watched = !said.contains(&Statement::StoreUnwatched);
             return self.put_away(&unit, run, name, passed, watched);
@@ -134,37 +131,7 @@ impl Init {
         let mut all = self.runs.store.units.iter();
         if let Some((unit, _)) = all.find(|(_, shelf)| shelf.kept.iter().any(is_it)) {
             let unit = unit.clone();
-            self.drop_kept(&unit, is_it);
-        }
-    }
-
-    /// What a start of the unit is handed behind its sockets. Where what a run left is kept to its end, the
-    /// next run may begin in the very turn in which that has come.
-    pub(crate) fn kept_for(&self, unit: &Name, run: RunId) -> Vec<(String, Rc<OwnedFd>)> {
-        let is_its = |shelf: &&Shelf| shelf.keep != Keep::No || shelf.run == run;
-        let shelf = self.runs.store.units.get(unit).filter(is_its);
-        let kept = shelf.into_iter().flat_map(|shelf| &shelf.kept);
-        kept.map(|kept| (kept.name.clone(), kept.fd.share())).collect()
-    }
-
-    fn drop_kept(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
-        if !self.runs.store.units.contains_key(unit) {
-            return;
-        }
-        let Store { units, ends, .. } = &mut *self.runs.store;
-        let (Some(shelf), ends) = (units.get_mut(unit), ends.as_ref()) else { return };
-        let stays = |kept: &Kept| {
-            let goes = which(kept);
-            if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {
-                // The service has it open too: closing it here would leave it watched.
-                let _ = ends.epoll.delete(&kept.fd);
-            }
-            !goes
-        };
-        // How long a socket lingers whoever had it may have changed since it was taken.
-        close_without_linger(|| shelf.kept.retain(stays));
-        if shelf.kept.is_empty() {
-            self.runs.store.units.remove(unit);
+            self.runs.store.close(&unit, is_it);
         }
     }
 
@@ -192,7 +159,7 @@ impl Init {
         let over: Vec<Name> =
             self.runs.store.units.iter().filter(is_over).map(|(unit, _)| unit.clone()).collect();
         for unit in over {
-            self.drop_kept(&unit, |_| true);
+            self.runs.store.close(&unit, |_| true);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
+use crate::service::main_pid::{kill_line, kill_main};
 use crate::service::run_table::Main;
 use crate::service::sequence::{Deed, Whom};
 use crate::sys::{Pid, inherit, signal, wait};
@@ -17,9 +18,6 @@ const CONT: u8 = 18;
 /// Why a process is not made a main process.
 const FOREIGN: &str = "does not belong to the unit";
 
-/// SIGKILL.
-pub(crate) const KILL: u8 = 9;
-
 impl Init {
     pub(crate) fn signal_run(&mut self, run: RunId, whom: Whom, number: u8) {
         match whom {
@@ -29,8 +27,8 @@ impl Init {
             }
             Whom::Main => {
                 self.tell_stray(run);
-                self.signal_main(run, number);
-                self.signal_main(run, CONT);
+                self.runs.signal_main(run, number);
+                self.runs.signal_main(run, CONT);
             }
         }
     }
@@ -48,35 +46,12 @@ impl Init {
         }
     }
 
-    /// Sends a signal to the main process, or to that of the line under way. None: there
-    /// is none.
-    pub(crate) fn signal_main(&self, run: RunId, number: u8) -> Option<std::io::Result<()>> {
-        let running = self.runs.get(run)?;
-        let is_script = running.procedure.is_script();
-        let named = running.main.as_ref().filter(|_| !is_script || running.current.is_none());
-        Some(match named {
-            // Our own child: while it is not reaped the pid is its own.
-            Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
-            Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
-            None => wait::kill_made(Pid::from_raw(running.current?), number),
-        })
-    }
-
     pub(crate) fn kill_run(&mut self, run: RunId) {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
         // Those that are still on their way into the cgroup.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         running.main.as_ref().inspect(|main| kill_main(main));
-    }
-
-    /// The main process and the lines under way; what they have left lives on.
-    pub(crate) fn kill_lines(&mut self, run: RunId) {
-        let Some(running) = self.runs.get(run) else { return };
-        running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
-        if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
-            kill_main(main);
-        }
     }
 
     /// The launcher has ended: the one child it has left to init is the main process.
@@ -122,7 +97,7 @@ impl Init {
             Err(_) if !wait::is_child(of) => return Err("can not be watched"),
             pidfd => pidfd.ok(),
         };
-        if self.is_anothers(run, pid) || !belongs(self) {
+        if self.runs.is_anothers(run, pid) || !belongs(self) {
             return Err(FOREIGN);
         }
         // Who has ended and is not reaped is still found where it was. Of init's child it will be
@@ -178,26 +153,6 @@ impl Init {
         Ok(())
     }
 
-    /// The process is of another run. One that another run had found under that pid may have ended,
-    /// although that is still to be heard.
-    fn is_anothers(&self, run: RunId, pid: i32) -> bool {
-        let Some(of) = self.runs.of(pid).filter(|of| *of != run) else { return false };
-        if self.runs.made(pid) == Some(of) {
-            return true;
-        }
-        let main = self.runs.get(of).and_then(|running| running.main.as_ref());
-        !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
-    }
-
-    /// The process behind a watched descriptor has ended.
-    pub(crate) fn pidfd_ready(&mut self, token: usize) {
-        let run = self.runs.watched(token).and_then(|run| self.runs.get(run));
-        let main = run.and_then(|running| running.main.as_ref());
-        if matches!(main, Some(Main::Other { token: at, .. }) if *at == token) {
-            self.runs.mains_ended.push(token);
-        }
-    }
-
     /// In the turn in which these were ready: what was said before counts before.
     pub(crate) fn tell_mains_ended(&mut self) {
         let ended = std::mem::take(&mut self.runs.mains_ended);
@@ -228,42 +183,5 @@ impl Init {
         if !ours && self.runs.lose_main(run, token) {
             self.main_has_ended(run, Exit::Code(0));
         }
-    }
-}
-
-fn kill_main(main: &Main) {
-    let _ = match main {
-        Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), KILL),
-        Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), KILL),
-    };
-}
-
-/// A line that has ended may be in the table until all that follows from it is known: its pid may be
-/// somebody else's by then.
-fn kill_line(pid: i32) {
-    let _ = wait::kill_made(Pid::from_raw(pid), KILL);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::process as maker;
-    use groundstate_units::spec::Exit;
-    use std::process::{Command, Stdio};
-
-    #[test]
-    fn a_pid_that_is_no_childs_of_our_making_any_more_is_not_killed() {
-        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        kill_line(i32::try_from(other.id()).unwrap());
-        drop(other.stdin.take());
-        assert!(other.wait().unwrap().success());
-        let made = maker::fork(&[], || {
-            loop {
-                nix::unistd::pause();
-            }
-        });
-        kill_line(made.as_ref().copied().unwrap().as_raw());
-        let ended = wait::await_end(made.unwrap()).unwrap();
-        assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
     }
 }

@@ -131,7 +131,7 @@ impl Init {
         let mut said = heard.said;
         said.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
         for Spoken { run, mut datagram, is_of_next, .. } in said {
-            if is_of_next && !self.is_main(run, datagram.pid) {
+            if is_of_next && !self.runs.is_main(run, datagram.pid) {
                 self.refuse(&datagram);
                 continue;
             }
@@ -153,13 +153,8 @@ impl Init {
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
         let is_line = matches!(part, Some(Part::Main | Part::Start(_)));
-        let is_main = is_line || self.is_main(run, pid);
+        let is_main = is_line || self.runs.is_main(run, pid);
         Some(Sender { run, access, is_main, is_started: part.is_some() })
-    }
-
-    fn is_main(&self, run: RunId, pid: i32) -> bool {
-        let main = self.runs.get(run).and_then(|running| running.main.as_ref());
-        main.is_some_and(|main| main.pid() == pid)
     }
 
     fn understand(&mut self, run: RunId, statement: &Statement) {

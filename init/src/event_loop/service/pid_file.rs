@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::event_loop::service::main_pid::KILL;
+use crate::service::main_pid::KILL;
 use crate::service::pid_file::{ANSWER, By, Fault, Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Search};
 use crate::service::sequence::{CommandSequence, Deed, Part};
@@ -226,15 +226,11 @@ impl Init {
                 self.course(run, |_| deeds);
             }
             // What is left of one that is being ended is ended with it.
-            Question::Next(exit) if self.is_told_to_stop(run) => {
+            Question::Next(exit) if self.runs.is_told_to_stop(run) => {
                 self.goes_on_with(run, Said::Nothing, exit);
             }
             Question::Next(exit) => self.goes_on_with(run, said, exit),
         }
-    }
-
-    fn is_told_to_stop(&self, run: RunId) -> bool {
-        self.runs.get(run).is_some_and(|running| running.procedure.is_told_to_stop())
     }
 
     /// Those that take too long are not waited for any more.

@@ -7,8 +7,8 @@ use crate::event_loop::Init;
 use crate::service::reaper::Reaped;
 use crate::service::sequence::{Deed, Part};
 use crate::spawn::ExecResult;
+use crate::sys::inbox;
 use crate::sys::wait::{self, Ended};
-use crate::sys::{Pid, inbox};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 
@@ -50,7 +50,7 @@ impl Init {
     /// Takes a process out of the tables of runs, without a commit. True: the process was a run's.
     pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
         self.tracker.ended(ended.pid);
-        let owned = self.owned(ended.pid, ended.exit);
+        let owned = self.runs.reap(ended.pid, ended.exit);
         let is_runs = owned.is_some();
         self.reaped.extend(owned);
         is_runs
@@ -103,22 +103,6 @@ impl Init {
             Some(ExecResult::Pending) | None => {}
         }
         true
-    }
-
-    /// Takes the process out of the tables; nothing if it is no unit's.
-    fn owned(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
-        let run = self.runs.of(pid.as_raw())?;
-        let running = self.runs.get_mut(run)?;
-        let started = running.reported(|started| started.pid == pid.as_raw());
-        if let Some(started) = &started {
-            self.runs.unwatch(started.token);
-        }
-        let verdict = started.map(|mut started| started.report.at_exit());
-        let (run, part) = self.runs.disown(pid.as_raw())?;
-        let has_handed_on = self.runs.has_handed_on(run, part);
-        let name = self.runs.get(run)?.name.clone();
-        self.runs.has_ended(pid.as_raw(), run, part);
-        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
     }
 
     /// Carries out effects in a burst of them: each start that is prepared holds descriptors. For loops whose rest

@@ -7,7 +7,7 @@ use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket as raw;
 use crate::trigger::connection::{Connection, Peer};
 use crate::trigger::listening::Listening;
-use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown};
+use groundstate_units::control::answer::BrokenOff;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::State;
@@ -125,53 +125,9 @@ impl Init {
         }
     }
 
-    /// What the unit's process is handed; None: it serves no connection.
-    pub(crate) fn connection_of(&self, unit: &Name) -> Option<(String, Rc<OwnedFd>)> {
-        let one = self.triggers.connections.get(unit)?;
-        Some((one.fd_name.clone(), one.fd.as_deref().cloned()?))
-    }
-
     /// The unit runs for connections and nothing else.
     pub(crate) fn is_place(&self, unit: &Name) -> bool {
         let unit = self.machine.generation().find_unit(unit.as_str());
         unit.is_some_and(|unit| self.machine.is_place(unit))
-    }
-
-    /// The unit's process has it: closed here, so that its end is the process's.
-    pub(crate) fn connection_handed(&mut self, unit: &Name) {
-        if let Some(one) = self.triggers.connections.get_mut(unit) {
-            close_without_linger(|| one.fd = None);
-        }
-    }
-
-    /// What the lines of a unit are told of the other end.
-    pub(crate) fn remote_of(&self, unit: &Name) -> Vec<(String, String)> {
-        match self.triggers.connections.get(unit).map(|one| one.peer) {
-            Some(Peer::Inet(address)) => vec![
-                ("REMOTE_ADDR".to_string(), address.ip().to_string()),
-                ("REMOTE_PORT".to_string(), address.port().to_string()),
-            ],
-            Some(Peer::Local(_, _) | Peer::Unknown) | None => Vec::new(),
-        }
-    }
-
-    /// For each unit that serves a connection, whose it is.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = (&Name, String)> {
-        self.triggers.connections.iter().map(|(place, one)| (place, one.peer.to_string()))
-    }
-
-    pub(crate) fn show_accepts(&self, listening: &Listening, most: u32) -> Accepts {
-        let all = self.triggers.connections.iter();
-        let of_it = all.filter(|(_, one)| one.socket == listening.unit);
-        let shown =
-            of_it.map(|(unit, one)| Shown { unit: unit.to_string(), peer: one.peer.to_string() });
-        Accepts {
-            most,
-            accepted: listening.counts.accepted,
-            refused: listening.counts.refused,
-            failed: listening.counts.failed,
-            last_failure: listening.counts.last_failure.clone(),
-            connections: shown.collect(),
-        }
     }
 }

@@ -8,7 +8,6 @@ use crate::trigger::listening::Listening;
 use crate::trigger::{Subject, open};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::text::name::Name;
-use groundstate_units::text::time::Time;
 use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -30,7 +29,7 @@ impl Init {
             let is_wanted = awaited && rests_until.is_none() && listening.flushing.is_none();
             let is_watched = !listening.tokens.is_empty();
             if let Some(until) = rests_until {
-                self.triggers_rest(until);
+                self.triggers.rest_until(until);
             }
             if is_wanted == is_watched {
                 continue;
@@ -47,19 +46,12 @@ impl Init {
                 }
                 let until = now.after(limit::ACCEPT_REST);
                 listening.rests_until = Some(until);
-                self.triggers_rest(until);
+                self.triggers.rest_until(until);
             }
             self.triggers.listening.insert(run, listening);
         }
         self.forget_connections();
         self.attend_paths();
-    }
-
-    /// A trigger that fired too often rests until then.
-    pub(super) fn triggers_rest(&mut self, until: Time) {
-        if self.triggers.rested_at.is_none_or(|at| until < at) {
-            self.triggers.rested_at = Some(until);
-        }
     }
 
     /// An error: none of them is polled.
@@ -113,17 +105,6 @@ impl Init {
         }
     }
 
-    /// A child was reaped. False: it flushed nothing.
-    pub(crate) fn flush_ended(&mut self, pid: Pid) -> bool {
-        let mut all = self.triggers.listening.iter();
-        let found = all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run);
-        let Some(run) = found else { return false };
-        let listening = self.triggers.listening.get_mut(&run);
-        listening.into_iter().for_each(|one| one.flushing = None);
-        self.triggers.unsettled = true;
-        true
-    }
-
     fn unwatch(&mut self, listening: &mut Listening) {
         for (token, fd) in std::mem::take(&mut listening.tokens).into_iter().zip(&listening.fds) {
             self.triggers.by_token.remove(&token);
@@ -156,7 +137,7 @@ impl Init {
 
     /// What a unit is handed when it is started, in order of the socket units' names.
     pub(crate) fn sockets_of(&mut self, name: &Name) -> Vec<(String, Rc<OwnedFd>)> {
-        if let Some(connection) = self.connection_of(name) {
+        if let Some(connection) = self.triggers.connection_of(name) {
             return vec![connection];
         }
         let machine = &self.machine;

@@ -19,19 +19,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 impl Init {
-    /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
-    /// came with it open.
-    pub(crate) fn forget_answers(&mut self) {
-        if !self.triggers.opening.values().any(|opening| opening.has_answer) {
-            return;
-        }
-        for opening in self.triggers.opening.values_mut() {
-            if std::mem::take(&mut opening.has_answer) {
-                let _ = raw::receive_some(opening.answers.as_fd(), &mut [0], 0);
-            }
-        }
-    }
-
     pub(crate) fn open_sockets(&mut self, unit: &Name, run: RunId, socket: Socket) {
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
@@ -105,15 +92,11 @@ impl Init {
         Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })
     }
 
-    /// The child that still opens the sockets of this run.
-    pub(crate) fn opener(&mut self, run: RunId) -> Option<&mut Opening> {
-        self.triggers.opening.get(&run).filter(|opening| !opening.answered)?;
-        self.triggers.opening.get_mut(&run)
-    }
-
     /// The child has answered, or closed its end.
     pub(crate) fn sockets_opened(&mut self, run: RunId) {
-        let Some(opening) = self.opener(run).filter(|opening| !opening.given_up) else { return };
+        let Some(opening) = self.triggers.opener(run).filter(|opening| !opening.given_up) else {
+            return;
+        };
         let Some((answer, fds)) = opening.hear() else { return };
         (opening.answered, opening.has_answer) = (true, true);
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());

@@ -34,7 +34,7 @@ impl Init {
 
     /// A trigger is to end. False: this run is no trigger's.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
-        if let Some(opening) = self.opener(run) {
+        if let Some(opening) = self.triggers.opener(run) {
             opening.give_up();
             return true;
         }
@@ -52,7 +52,7 @@ impl Init {
 
     /// KILL to what is still being opened.
     pub(crate) fn kill_trigger(&mut self, run: RunId) {
-        if let Some(opening) = self.opener(run) {
+        if let Some(opening) = self.triggers.opener(run) {
             opening.give_up();
         }
     }
@@ -71,7 +71,7 @@ impl Init {
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
         let Some(run) = opening.map(|(run, _)| *run) else {
-            return self.flush_ended(pid) || self.lookout_ended(pid);
+            return self.triggers.flush_ended(pid) || self.lookout_ended(pid);
         };
         self.opener_ended(run);
         true
@@ -164,7 +164,7 @@ impl Init {
                     .map(|until| facts.wall_of(until)),
                 activates: self.target_of(unit),
                 accepts: most.map(|most| match listening {
-                    Some(listening) => self.show_accepts(listening, most),
+                    Some(listening) => self.triggers.show_accepts(listening, most),
                     None => Accepts { most, ..Accepts::default() },
                 }),
             }
@@ -178,7 +178,7 @@ impl Init {
         for (run, listening) in &self.triggers.listening {
             words.insert(*run, listening.words(self.now, |at| facts.wall_of(at)));
         }
-        for (place, peer) in self.peers() {
+        for (place, peer) in self.triggers.peers() {
             let unit = self.machine.generation().find_unit(place.as_str());
             if let Some(run) = unit.and_then(|unit| self.machine.run(unit)) {
                 words.insert(run, format!("serves {peer}"));

@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
 use crate::trigger::message::{Alarm, By, Order, Report};
-use crate::trigger::watch::{Aim, Watched, paths};
+use crate::trigger::watch::{Aim, Watched};
 use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::{Event, RunId, Stage};
@@ -16,6 +16,14 @@ use groundstate_units::trigger::timer::{Due, History, micros};
 use groundstate_units::trigger::{Timer, Watch};
 
 impl Init {
+    /// Warns once of each path unit whose paths do not answer.
+    pub(crate) fn say_silent(&mut self) {
+        for (unit, paths) in self.triggers.newly_silent(self.now) {
+            let text = "whoever answers for that, a network or FUSE, may be gone";
+            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
+        }
+    }
+
     pub(crate) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
         if self.mode == Mode::Container {
             // The machine was booted long before the container was.
@@ -118,29 +126,6 @@ impl Init {
         };
         self.triggers.unsettled = true;
         self.order(post, run, &order);
-    }
-
-    /// Says so once of each path unit whose paths do not answer.
-    pub(crate) fn say_silent(&mut self) {
-        let now = self.now;
-        if self.triggers.silent_at().is_none_or(|at| at > now) {
-            return;
-        }
-        let mut silent = Vec::new();
-        for watched in self.triggers.watched.values_mut() {
-            if let Some(asked) = &mut watched.asked
-                && !asked.is_said
-                && asked.at.after(limit::PATHS_ANSWER) <= now
-                && let Aim::Paths(watch, _) = &watched.aim
-            {
-                asked.is_said = true;
-                silent.push((watched.unit.clone(), paths(watch)));
-            }
-        }
-        for (unit, paths) in silent {
-            let text = "whoever answers for that, a network or FUSE, may be gone";
-            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
-        }
     }
 
     /// What can not be told its lookout is not watched: it has failed.
@@ -305,7 +290,7 @@ impl Init {
                 self.order(post, run, &order);
             }
             if let Some(until) = rests_until {
-                self.triggers_rest(until);
+                self.triggers.rest_until(until);
             }
         }
     }

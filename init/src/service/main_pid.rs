@@ -1,0 +1,101 @@
+//! Signals to the main process of a run, and questions about it. A signal never goes to a pid that may be
+//! another process: init holds an unreaped child or a descriptor of the process.
+
+use super::run_table::{Main, Runs};
+use crate::sys::{Pid, signal, wait};
+use groundstate_units::machine::event::RunId;
+use std::os::fd::AsFd;
+
+/// SIGKILL.
+pub(crate) const KILL: u8 = 9;
+
+impl Runs {
+    /// Sends a signal to the main process, or to that of the line under way. None: there
+    /// is none.
+    pub(crate) fn signal_main(&self, run: RunId, number: u8) -> Option<std::io::Result<()>> {
+        let running = self.get(run)?;
+        let is_script = running.procedure.is_script();
+        let named = running.main.as_ref().filter(|_| !is_script || running.current.is_none());
+        Some(match named {
+            // Our own child: while it is not reaped the pid is its own.
+            Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
+            Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
+            None => wait::kill_made(Pid::from_raw(running.current?), number),
+        })
+    }
+
+    /// The main process and the lines under way; what they have left lives on.
+    pub(crate) fn kill_lines(&mut self, run: RunId) {
+        let Some(running) = self.get(run) else { return };
+        running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
+        if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
+            kill_main(main);
+        }
+    }
+
+    /// The process is of another run. One that another run had found under that pid may have ended,
+    /// although that is still to be heard.
+    pub(crate) fn is_anothers(&self, run: RunId, pid: i32) -> bool {
+        let Some(of) = self.of(pid).filter(|of| *of != run) else { return false };
+        if self.made(pid) == Some(of) {
+            return true;
+        }
+        let main = self.get(of).and_then(|running| running.main.as_ref());
+        !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
+    }
+
+    /// The process behind a watched descriptor has ended.
+    pub(crate) fn main_ready(&mut self, token: usize) {
+        let run = self.watched(token).and_then(|run| self.get(run));
+        let main = run.and_then(|running| running.main.as_ref());
+        if matches!(main, Some(Main::Other { token: at, .. }) if *at == token) {
+            self.mains_ended.push(token);
+        }
+    }
+
+    pub(crate) fn is_main(&self, run: RunId, pid: i32) -> bool {
+        let main = self.get(run).and_then(|running| running.main.as_ref());
+        main.is_some_and(|main| main.pid() == pid)
+    }
+
+    pub(crate) fn is_told_to_stop(&self, run: RunId) -> bool {
+        self.get(run).is_some_and(|running| running.procedure.is_told_to_stop())
+    }
+}
+
+pub(crate) fn kill_main(main: &Main) {
+    let _ = match main {
+        Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), KILL),
+        Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), KILL),
+    };
+}
+
+/// A line that has ended may be in the table until all that follows from it is known: its pid may be
+/// somebody else's by then.
+pub(crate) fn kill_line(pid: i32) {
+    let _ = wait::kill_made(Pid::from_raw(pid), KILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process as maker;
+    use groundstate_units::spec::Exit;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_pid_that_is_no_childs_of_our_making_any_more_is_not_killed() {
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        kill_line(i32::try_from(other.id()).unwrap());
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success());
+        let made = maker::fork(&[], || {
+            loop {
+                nix::unistd::pause();
+            }
+        });
+        kill_line(made.as_ref().copied().unwrap().as_raw());
+        let ended = wait::await_end(made.unwrap()).unwrap();
+        assert_eq!(ended, Exit::Signal { signal: KILL, core: false });
+    }
+}
