@@ -104,6 +104,7 @@ impl Init {
         }
         let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
         let generation = self.machine.generation();
+        let (shell, shell_again) = self.shell.parts();
         Some(Head {
             generation: generation.number,
             exit_with: Cow::Borrowed(&generation.settings.exit_with),
@@ -120,8 +121,8 @@ impl Init {
             helper_outputs: self.helper_outputs,
             unheard: self.dropped.messages_refused,
             said: self.said,
-            shell: self.shell.map(|pid| pid.as_raw()),
-            shell_again: self.shell_again,
+            shell,
+            shell_again,
             kernel_target: Cow::Borrowed(&self.kernel_target),
             crashes: self.images.crashes,
             resumed: self.images.resumed,

@@ -13,7 +13,6 @@ use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
 use groundstate_units::text::name::Name;
-use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::UnitId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -86,7 +85,7 @@ impl Init {
         }
         if sets_goal && refused.is_none() {
             // It is the boot's goal that led to it.
-            self.shell_again = None;
+            self.shell.let_go();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         event_log::cause_first(&mut notes, subject.as_ref());
@@ -136,7 +135,7 @@ impl Init {
             Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => {
-                self.shell_again = Some(Time::NEVER);
+                self.shell.keep();
                 self.emergency();
             }
             Action::Finish(how) => self.finish(how),

@@ -37,6 +37,7 @@ use crate::restore::records::Order;
 use crate::service::effects::Effects;
 use crate::service::reaper::Reaped;
 use crate::service::run_table::Runs;
+use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
@@ -44,7 +45,7 @@ use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
 use crate::sys::signal_pipe::SignalPipe;
-use crate::sys::{Pid, memory, signal};
+use crate::sys::{memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Images;
 use crate::{fd, logger};
@@ -125,9 +126,7 @@ pub(crate) struct Init {
     /// What the outer manager was last told.
     pub(crate) said: Option<System>,
     /// The emergency shell.
-    pub(crate) shell: Option<Pid>,
-    /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: not any more.
-    pub(crate) shell_again: Option<Time>,
+    pub(crate) shell: EmergencyShell,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
     /// The images of this init before, now and next.
@@ -204,7 +203,7 @@ impl Init {
             self.effects.deadline(self.now),
             self.loader.deadline(),
             self.ending.deadline(),
-            self.shell_again.filter(|at| *at < Time::NEVER),
+            self.shell.deadline(),
             self.outer.deadline(),
             self.triggers.deadline(),
             self.images.deadline(),
@@ -311,8 +310,8 @@ impl Init {
         self.name_blockers();
         self.watchdog_due();
         let now = self.now;
-        if self.shell_again.take_if(|at| *at <= now).is_some() && !self.ending.is_under_way() {
-            self.shell_again = Some(Time::NEVER);
+        if self.shell.is_due(now) && !self.ending.is_under_way() {
+            self.shell.keep();
             self.emergency_shell();
         }
         self.logger_due();

@@ -18,6 +18,7 @@ use crate::restore::records::State;
 use crate::restore::{end_helpers, inherited, numbers, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
+use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
 use crate::state::event_in_progress;
@@ -299,8 +300,7 @@ impl Init {
             wakeups: pending.wakeups,
             boot_turns: limit::BOOT_TURNS,
             said: head.said,
-            shell: head.shell.map(Pid::from_raw),
-            shell_again: head.shell_again,
+            shell: EmergencyShell::of(head.shell, head.shell_again),
             kernel_target: head.kernel_target.into_owned(),
             watchdog: Watch::default(),
             images,

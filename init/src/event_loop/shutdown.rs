@@ -1,15 +1,13 @@
 //! The end of init: who asks for it, what it waits for, the emergency shell and the hardware watchdog.
 //! The end itself is [`crate::shutdown`].
 
-use crate::base::kernel_cmdline::KernelLine;
 use crate::base::{Level, Mode, limit, procfs};
 use crate::event_loop::Init;
 use crate::output::parent_notify::Outer;
 use crate::service::run_table::{Main, Running};
 pub(crate) use crate::shutdown::End;
 use crate::shutdown::Haste;
-use crate::shutdown::emergency_shell::{CONSOLE, NO_PROGRAM, begin, programs, why_none};
-use crate::shutdown::watchdog::{DEVICE, Watch, Watchdog, again};
+use crate::shutdown::watchdog::DEVICE;
 use crate::sys::Pid;
 use crate::sys::no_linger::close_without_linger;
 use groundstate_units::control::place;
@@ -17,15 +15,12 @@ use groundstate_units::machine::event::{Event, RunId, Shutdown};
 use groundstate_units::spec::Exit;
 use groundstate_units::unit::reaction::Reaction;
 use std::fs;
-use std::time::Duration;
 
 impl Init {
     /// Begins, or changes its mind about how: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
-        self.ending.asked = Some(how);
-        self.ending.begun.get_or_insert(self.now);
-        self.ending.tell_at.get_or_insert(self.now.after(limit::BLOCKERS));
+        self.ending.begin(how, self.now);
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
         self.facts.push_back(Event::Shutdown(how));
@@ -47,11 +42,11 @@ impl Init {
 
     /// An end under way is not waited for any more. False: there is none.
     pub(crate) fn hasten(&mut self, haste: Haste) -> bool {
-        let Some(how) = self.ending.asked else { return false };
-        if self.ending.haste.is_some_and(|(before, _)| before >= haste) {
-            return true;
+        match self.ending.hasten(haste, self.now) {
+            None => return false,
+            Some(false) => return true,
+            Some(true) => {}
         }
-        self.ending.haste = Some((haste, self.now));
         if self.mode == Mode::Supervisor {
             // No namespace ends with init, and no kill(2) of everybody is its to send.
             let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
@@ -60,12 +55,12 @@ impl Init {
         match haste {
             Haste::Kill => {
                 self.say(Level::Warning, format_args!("nothing is waited for any more"));
-                self.finish(how);
+                self.units_are_down();
             }
             Haste::AtOnce => {
                 let text = "at once: what is not written yet is lost";
                 self.say(Level::Warning, format_args!("{text}"));
-                self.ending.reached = Some(how);
+                self.ending.reach();
             }
         }
         true
@@ -74,27 +69,31 @@ impl Init {
     /// The machine has nothing left to do. The logger writes what it has, then it is over.
     pub(crate) fn finish(&mut self, how: Shutdown) {
         // The machine knows how the end began; who asked last says how it ends.
-        let how = *self.ending.asked.get_or_insert(how);
-        let now = self.now;
-        if self.ending.haste.is_none() {
+        self.ending.asked_or(how);
+        if self.ending.haste().is_none() {
             self.say(Level::Info, format_args!("every unit is down"));
         }
-        if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
+        self.units_are_down();
+    }
+
+    fn units_are_down(&mut self) {
+        let now = self.now;
+        if self.ending.logger_until().is_some() || self.ending.reached().is_some() {
             return;
         }
         if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
-            self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
+            self.ending.await_logger(now);
         } else {
-            self.ending.reached = Some(how);
+            self.ending.reach();
         }
     }
 
     /// At the end of each turn.
     pub(crate) fn look_at_ending(&mut self) {
-        let Some(until) = self.ending.logger_until else { return };
+        let Some(until) = self.ending.logger_until() else { return };
         let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
         if (self.log_is_finished && logger_is_gone) || until <= self.now {
-            self.ending.reached = self.ending.asked;
+            self.ending.reach();
         }
     }
 }
@@ -115,13 +114,11 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
 impl Init {
     /// When it is time, as long as units are waited for.
     pub(crate) fn name_blockers(&mut self) {
-        let Some(at) = self.ending.tell_at.filter(|at| *at <= self.now) else { return };
-        if self.ending.haste().is_some() || self.runs.len() == 0 {
-            self.ending.tell_at = None;
+        if !self.ending.is_to_tell(self.now) {
             return;
         }
-        self.ending.tell_at = Some(at.max(self.now).after(limit::BLOCKERS));
-        let waited = self.ending.begun.map_or(0, |begun| self.now.since(begun).as_secs());
+        let waited = self.ending.wait_to_tell(self.runs.len() > 0, self.now);
+        let Some(waited) = waited.map(|waited| waited.as_secs()) else { return };
         let all: Vec<String> = self.runs.iter().map(|(_, running)| blocker(running)).collect();
         let reactions = &self.machine.generation().settings.reactions;
         let key = match (self.mode, &reactions.ctrl_alt_del) {
@@ -203,67 +200,44 @@ impl Init {
 
     /// Starts the shell; it comes back when it ends, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
-        let programs = programs(KernelLine::read().has_open_shell);
-        match begin(&programs, CONSOLE, Duration::ZERO) {
-            Ok(pid) => self.shell = Some(pid),
-            // Want of memory passes.
-            Err(error) => {
-                self.say(Level::Error, format_args!("no shell on the console: {error}"));
-                self.pause_shell();
-            }
+        if let Err(error) = self.shell.start(self.now) {
+            self.say(Level::Error, format_args!("no shell on the console: {error}"));
         }
     }
 
-    fn pause_shell(&mut self) {
-        // Another goal was set meanwhile: then it has done what it was for.
-        let again = self.now.after(limit::SHELL_PAUSE);
-        self.shell_again = self.shell_again.map(|_| again);
-    }
-
-    /// A child was reaped: true if it was the shell, which then comes back.
+    /// A child was reaped: true if it was the shell.
     pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        if self.shell != Some(pid) {
-            return false;
-        }
-        self.shell = None;
-        if exit == Exit::Code(NO_PROGRAM) {
-            let why = why_none(KernelLine::read().has_open_shell);
+        let ended = self.shell.ended(pid, exit, self.now);
+        if let Some(Err(why)) = ended {
             self.say(Level::Error, format_args!("no shell on the console: {why}"));
-        } else {
-            self.pause_shell();
         }
-        true
+        ended.is_some()
     }
 }
 
 impl Init {
-    /// As the settings have it. A device that is open stays open: it can not be stopped.
+    /// Opens the hardware watchdog as the settings have it.
     pub(crate) fn settle_watchdog(&mut self) {
         let Some(asked) = self.machine.generation().settings.watchdog else { return };
-        let is_so = self.watchdog.open.as_ref().is_some_and(|open| open.asked == asked);
-        if self.mode != Mode::Machine || is_so {
+        if self.mode != Mode::Machine {
             return;
         }
-        // A second open is refused while the first one lives.
-        self.watchdog = Watch::default();
-        match Watchdog::open(asked, self.now) {
-            Ok(watchdog) => {
-                let seconds = watchdog.patience.as_secs();
+        match self.watchdog.settle(asked, self.now) {
+            Some(Ok(seconds)) => {
                 let text = "the machine starts anew when init is stuck for";
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
-                self.watchdog.open = Some(watchdog);
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
                 self.say(level, format_args!("{DEVICE}: {error}"));
-                self.watchdog.again = again(&error, asked, self.now);
             }
+            None => {}
         }
     }
 
-    /// A device that was refused may be had by now: after a crash it counts down all the while.
+    /// After a crash a device that was refused may be free by now. It counts down all the while.
     pub(crate) fn watchdog_due(&mut self) {
-        if self.watchdog.again.take_if(|at| *at <= self.now).is_some() {
+        if self.watchdog.is_due(self.now) {
             self.settle_watchdog();
         }
     }

@@ -22,6 +22,7 @@ use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::run_table::Runs;
+use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
@@ -104,8 +105,7 @@ impl Init {
             wakeups: 0,
             boot_turns: limit::BOOT_TURNS,
             said: None,
-            shell: None,
-            shell_again: None,
+            shell: EmergencyShell::default(),
             kernel_target: kernel.target,
             images,
             suspects: Watched::default(),

@@ -56,7 +56,9 @@ impl Init {
         }
         self.closing.clear();
         self.effects.committed();
-        self.triggers.forget_answers();
+        if self.triggers.has_answers() {
+            self.triggers.forget_answers();
+        }
     }
 
     fn store_changes(&mut self) {
@@ -277,7 +279,7 @@ impl Init {
         let is_machine = self.mode == Mode::Machine;
         self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
         self.options.target = None;
-        self.shell_again = None;
+        self.shell.let_go();
         self.log_files_open = false;
         // They have the files of the old root.
         if let Some(logger) = &mut self.logger {

@@ -25,7 +25,7 @@ impl Runs {
     }
 
     /// The main process and the lines under way; what they have left lives on.
-    pub(crate) fn kill_lines(&mut self, run: RunId) {
+    pub(crate) fn kill_lines(&self, run: RunId) {
         let Some(running) = self.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {

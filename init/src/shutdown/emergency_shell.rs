@@ -11,6 +11,7 @@ use crate::shutdown;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, process, terminal};
 use groundstate_units::spec::Exit;
+use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollTimeout, poll};
 use nix::sys::stat::Mode as FileMode;
@@ -26,19 +27,19 @@ const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
 /// They ask nobody.
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/bash", "/bin/busybox"];
 
-pub(crate) const CONSOLE: &str = "/dev/console";
+const CONSOLE: &str = "/dev/console";
 
 /// The status of a child that has found no program to become: another will find none either.
-pub(crate) const NO_PROGRAM: u8 = 127;
+const NO_PROGRAM: u8 = 127;
 
 /// What is to be run on the console, the first that is there.
-pub(crate) fn programs(is_open: bool) -> Vec<&'static str> {
+fn programs(is_open: bool) -> Vec<&'static str> {
     let open: &[&'static str] = if is_open { &SHELLS } else { &[] };
     LOGINS.iter().chain(open).copied().collect()
 }
 
 /// Why there is none.
-pub(crate) fn why_none(is_open: bool) -> &'static str {
+fn why_none(is_open: bool) -> &'static str {
     if is_open {
         "there is none"
     } else {
@@ -47,7 +48,7 @@ pub(crate) fn why_none(is_open: bool) -> &'static str {
 }
 
 /// Never waits: a serial line that nobody is at is opened all the same.
-pub(crate) fn console(path: &str) -> io::Result<OwnedFd> {
+fn console(path: &str) -> io::Result<OwnedFd> {
     let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let console = open(path, how, FileMode::empty())?;
     let flags = OFlag::from_bits_truncate(fcntl(&console, FcntlArg::F_GETFL)?);
@@ -57,11 +58,84 @@ pub(crate) fn console(path: &str) -> io::Result<OwnedFd> {
 
 /// A child that becomes the shell. Whatever may wait (a console that hangs, a root file system that
 /// is dead), the child does.
-pub(crate) fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
+fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
     process::fork(&[], || {
         rest(pause);
         become_shell(programs, console)
     })
+}
+
+/// The emergency shell of the event loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EmergencyShell {
+    pid: Option<Pid>,
+    /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: it does not come back.
+    again: Option<Time>,
+}
+
+impl EmergencyShell {
+    /// The shell that an earlier image has started.
+    pub(crate) fn of(pid: Option<i32>, again: Option<Time>) -> EmergencyShell {
+        EmergencyShell { pid: pid.map(Pid::from_raw), again }
+    }
+
+    /// What the next image needs to know of it.
+    pub(crate) fn parts(&self) -> (Option<i32>, Option<Time>) {
+        (self.pid.map(Pid::as_raw), self.again)
+    }
+
+    /// From now on the shell comes back when it ends.
+    pub(crate) fn keep(&mut self) {
+        self.again = Some(Time::NEVER);
+    }
+
+    /// Another goal was set: the shell does not come back.
+    pub(crate) fn let_go(&mut self) {
+        self.again = None;
+    }
+
+    /// When the shell is to be started again.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.again.filter(|at| *at < Time::NEVER)
+    }
+
+    /// The shell is to be started again now.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        self.again.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Starts it. An error: it is tried again after a pause.
+    pub(crate) fn start(&mut self, now: Time) -> io::Result<()> {
+        let programs = programs(KernelLine::read().has_open_shell);
+        match begin(&programs, CONSOLE, Duration::ZERO) {
+            Ok(pid) => self.pid = Some(pid),
+            Err(error) => {
+                self.pause(now);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A child was reaped. None: it was not the shell. An error: there is no program for a shell.
+    pub(crate) fn ended(
+        &mut self,
+        pid: Pid,
+        exit: Exit,
+        now: Time,
+    ) -> Option<Result<(), &'static str>> {
+        self.pid.take_if(|of| *of == pid)?;
+        if exit == Exit::Code(NO_PROGRAM) {
+            return Some(Err(why_none(KernelLine::read().has_open_shell)));
+        }
+        self.pause(now);
+        Some(Ok(()))
+    }
+
+    fn pause(&mut self, now: Time) {
+        // None: another goal was set meanwhile.
+        self.again = self.again.map(|_| now.after(limit::SHELL_PAUSE));
+    }
 }
 
 /// The shell of an init that has nothing left but its children. It comes back when it ends.

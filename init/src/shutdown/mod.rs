@@ -35,17 +35,17 @@ use std::time::Duration;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ending {
     /// Asked for.
-    pub(crate) asked: Option<Shutdown>,
+    asked: Option<Shutdown>,
     /// All units are down; the logger has until then to finish.
-    pub(crate) logger_until: Option<Time>,
+    logger_until: Option<Time>,
     /// Now.
-    pub(crate) reached: Option<Shutdown>,
+    reached: Option<Shutdown>,
     /// When it was asked for first.
-    pub(crate) begun: Option<Time>,
+    begun: Option<Time>,
     /// What is waited for is told then.
-    pub(crate) tell_at: Option<Time>,
+    tell_at: Option<Time>,
     /// The last step of haste, and when it was taken.
-    pub(crate) haste: Option<(Haste, Time)>,
+    haste: Option<(Haste, Time)>,
 }
 
 /// How little an end that is under way is waited for.
@@ -78,6 +78,59 @@ impl Ending {
         self.logger_until.or(self.tell_at)
     }
 
+    /// The end is asked for: each time that counts for how init ends.
+    pub(crate) fn begin(&mut self, how: Shutdown, now: Time) {
+        self.asked = Some(how);
+        self.begun.get_or_insert(now);
+        self.tell_at.get_or_insert(now.after(limit::BLOCKERS));
+    }
+
+    /// The wait for units ends with this step. None: no end is under way. False: the step was taken before.
+    pub(crate) fn hasten(&mut self, haste: Haste, now: Time) -> Option<bool> {
+        self.asked?;
+        if self.haste.is_some_and(|(before, _)| before >= haste) {
+            return Some(false);
+        }
+        self.haste = Some((haste, now));
+        Some(true)
+    }
+
+    /// Everything that was waited for is over.
+    pub(crate) fn reach(&mut self) {
+        self.reached = self.asked;
+    }
+
+    /// All units are down, and nobody has asked for the end since: then it is this one.
+    pub(crate) fn asked_or(&mut self, how: Shutdown) {
+        self.asked.get_or_insert(how);
+    }
+
+    /// The logger is to finish until then.
+    pub(crate) fn await_logger(&mut self, now: Time) {
+        self.logger_until = Some(now.after(limit::LOGGER_FINISH));
+    }
+
+    /// The time until which the logger may finish, once the units are down.
+    pub(crate) fn logger_until(&self) -> Option<Time> {
+        self.logger_until
+    }
+
+    /// It is time to tell what the end waits for.
+    pub(crate) fn is_to_tell(&self, now: Time) -> bool {
+        self.tell_at.is_some_and(|at| at <= now)
+    }
+
+    /// Sets when to tell again. Gives how long the end has waited; None: it waits for no unit any more.
+    pub(crate) fn wait_to_tell(&mut self, waits: bool, now: Time) -> Option<Duration> {
+        let at = self.tell_at.filter(|at| *at <= now)?;
+        if self.haste.is_some() || !waits {
+            self.tell_at = None;
+            return None;
+        }
+        self.tell_at = Some(at.max(now).after(limit::BLOCKERS));
+        Some(self.begun.map_or(Duration::ZERO, |begun| now.since(begun)))
+    }
+
     /// The step after the one taken last.
     pub(crate) fn next_haste(&self) -> Haste {
         if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
@@ -101,7 +154,7 @@ pub(crate) struct End {
     /// Who wants to know.
     pub(crate) outer: Outer,
     /// How little is waited for.
-    pub(crate) haste: Option<Haste>,
+    haste: Option<Haste>,
     /// The machine would start anew if nobody fed it.
     pub(crate) watchdog: Option<Watchdog>,
     /// Images that have crashed at it.

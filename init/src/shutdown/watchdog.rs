@@ -21,14 +21,14 @@ pub(crate) const DEVICE: &str = "/dev/watchdog";
 pub(crate) struct Watchdog {
     device: File,
     /// What was asked for.
-    pub(crate) asked: Duration,
+    asked: Duration,
     /// What the device took.
-    pub(crate) patience: Duration,
+    patience: Duration,
     fed: Time,
 }
 
 impl Watchdog {
-    pub(crate) fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
+    fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let device = File::options().write(true).custom_flags(flags).open(DEVICE)?;
         let seconds = i32::try_from(asked.as_secs().max(1)).unwrap_or(i32::MAX);
@@ -83,9 +83,9 @@ impl Watchdog {
 /// The one of init, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) open: Option<Watchdog>,
+    open: Option<Watchdog>,
     /// When it is tried again to open it.
-    pub(crate) again: Option<Time>,
+    again: Option<Time>,
 }
 
 impl Watch {
@@ -101,6 +101,32 @@ impl Watch {
         self.open.take()
     }
 
+    /// Opens the device for a settings' `watchdog`. A device that is open stays open: it cannot be stopped.
+    /// None: nothing has changed. The number: seconds without a feed after which the machine restarts.
+    pub(crate) fn settle(&mut self, asked: Duration, now: Time) -> Option<io::Result<u64>> {
+        if self.open.as_ref().is_some_and(|open| open.asked == asked) {
+            return None;
+        }
+        // A second open is refused while the first one lives.
+        *self = Watch::default();
+        match Watchdog::open(asked, now) {
+            Ok(watchdog) => {
+                let seconds = watchdog.patience.as_secs();
+                self.open = Some(watchdog);
+                Some(Ok(seconds))
+            }
+            Err(error) => {
+                self.again = again(&error, asked, now);
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// A device that was refused is to be tried again, each time once.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        self.again.take_if(|at| *at <= now).is_some()
+    }
+
     /// When it has to be fed, or is tried again.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.open.as_ref().map(Watchdog::deadline).or(self.again)
@@ -109,7 +135,7 @@ impl Watch {
 
 /// When one that was refused is tried again. None: there is no such device; its module may come
 /// with the boot.
-pub(crate) fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
+fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
     let is_missing =
         matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));
     (!is_missing).then(|| now.after((asked / 4).max(limit::WATCHDOG_AGAIN)))

@@ -91,21 +91,20 @@ impl Listening {
 }
 
 impl Triggers {
-    /// A trigger that fired too often rests until then.
-    pub(crate) fn rest_until(&mut self, until: Time) {
-        if self.rested_at.is_none_or(|at| until < at) {
-            self.rested_at = Some(until);
-        }
+    /// A trigger that fired too often rests until then. False: another one has rested before.
+    pub(crate) fn is_first_to_rest(&self, until: Time) -> bool {
+        self.rested_at.is_none_or(|at| until < at)
     }
 
-    /// A child was reaped. False: it flushed nothing.
-    pub(crate) fn flush_ended(&mut self, pid: Pid) -> bool {
+    /// The run whose sockets this child flushes.
+    pub(crate) fn flushed_by(&self, pid: Pid) -> Option<RunId> {
         let mut all = self.listening.iter();
-        let found = all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run);
-        let Some(run) = found else { return false };
-        let listening = self.listening.get_mut(&run);
-        listening.into_iter().for_each(|one| one.flushing = None);
+        all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run)
+    }
+
+    /// The sockets of this run were flushed.
+    pub(crate) fn flush_ended(&mut self, run: RunId) {
+        self.listening.get_mut(&run).into_iter().for_each(|one| one.flushing = None);
         self.unsettled = true;
-        true
     }
 }

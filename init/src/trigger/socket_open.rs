@@ -62,12 +62,19 @@ impl Opening {
 }
 
 impl Triggers {
+    /// An answer lies in a socket that the committed state knows.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.opening.values().any(|opening| opening.has_answer)
+    }
+
+    /// A child still opens the sockets of this run.
+    pub(crate) fn is_opening(&self, run: RunId) -> bool {
+        self.opening.get(&run).is_some_and(|opening| !opening.answered)
+    }
+
     /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
     /// came with it open.
     pub(crate) fn forget_answers(&mut self) {
-        if !self.opening.values().any(|opening| opening.has_answer) {
-            return;
-        }
         for opening in self.opening.values_mut() {
             if std::mem::take(&mut opening.has_answer) {
                 let _ = raw::receive_some(opening.answers.as_fd(), &mut [0], 0);
@@ -77,7 +84,6 @@ impl Triggers {
 
     /// The child that still opens the sockets of this run.
     pub(crate) fn opener(&mut self, run: RunId) -> Option<&mut Opening> {
-        self.opening.get(&run).filter(|opening| !opening.answered)?;
-        self.opening.get_mut(&run)
+        self.opening.get_mut(&run).filter(|opening| !opening.answered)
     }
 }

@@ -82,9 +82,6 @@ pub(crate) fn paths(watch: &Watch) -> String {
 impl Triggers {
     /// Path units whose paths have not answered in time, each once, with those paths.
     pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<(Name, String)> {
-        if self.silent_at().is_none_or(|at| at > now) {
-            return Vec::new();
-        }
         let mut silent = Vec::new();
         for watched in self.watched.values_mut() {
             if let Some(asked) = &mut watched.asked

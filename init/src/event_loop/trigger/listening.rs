@@ -8,6 +8,7 @@ use crate::trigger::listening::Listening;
 use crate::trigger::{Subject, open};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::text::name::Name;
+use groundstate_units::text::time::Time;
 use mio::unix::SourceFd;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -29,7 +30,7 @@ impl Init {
             let is_wanted = awaited && rests_until.is_none() && listening.flushing.is_none();
             let is_watched = !listening.tokens.is_empty();
             if let Some(until) = rests_until {
-                self.triggers.rest_until(until);
+                self.triggers_rest(until);
             }
             if is_wanted == is_watched {
                 continue;
@@ -46,12 +47,19 @@ impl Init {
                 }
                 let until = now.after(limit::ACCEPT_REST);
                 listening.rests_until = Some(until);
-                self.triggers.rest_until(until);
+                self.triggers_rest(until);
             }
             self.triggers.listening.insert(run, listening);
         }
         self.forget_connections();
         self.attend_paths();
+    }
+
+    /// A trigger that fired too often rests until then.
+    pub(crate) fn triggers_rest(&mut self, until: Time) {
+        if self.triggers.is_first_to_rest(until) {
+            self.triggers.rested_at = Some(until);
+        }
     }
 
     /// An error: none of them is polled.

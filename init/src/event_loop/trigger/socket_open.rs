@@ -94,9 +94,11 @@ impl Init {
 
     /// The child has answered, or closed its end.
     pub(crate) fn sockets_opened(&mut self, run: RunId) {
-        let Some(opening) = self.triggers.opener(run).filter(|opening| !opening.given_up) else {
+        if !self.triggers.is_opening(run) {
             return;
-        };
+        }
+        let opening = self.triggers.opener(run).filter(|opening| !opening.given_up);
+        let Some(opening) = opening else { return };
         let Some((answer, fds)) = opening.hear() else { return };
         (opening.answered, opening.has_answer) = (true, true);
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());

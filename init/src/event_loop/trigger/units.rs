@@ -3,6 +3,7 @@
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
+use crate::trigger::socket_open::Opening;
 use crate::trigger::watch::{Aim, paths};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
@@ -34,8 +35,8 @@ impl Init {
 
     /// A trigger is to end. False: this run is no trigger's.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
-        if let Some(opening) = self.triggers.opener(run) {
-            opening.give_up();
+        if self.triggers.is_opening(run) {
+            self.triggers.opener(run).into_iter().for_each(Opening::give_up);
             return true;
         }
         if self.triggers.listening.contains_key(&run)
@@ -52,8 +53,8 @@ impl Init {
 
     /// KILL to what is still being opened.
     pub(crate) fn kill_trigger(&mut self, run: RunId) {
-        if let Some(opening) = self.triggers.opener(run) {
-            opening.give_up();
+        if self.triggers.is_opening(run) {
+            self.triggers.opener(run).into_iter().for_each(Opening::give_up);
         }
     }
 
@@ -71,7 +72,11 @@ impl Init {
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
         let Some(run) = opening.map(|(run, _)| *run) else {
-            return self.triggers.flush_ended(pid) || self.lookout_ended(pid);
+            if let Some(run) = self.triggers.flushed_by(pid) {
+                self.triggers.flush_ended(run);
+                return true;
+            }
+            return self.lookout_ended(pid);
         };
         self.opener_ended(run);
         true

@@ -18,6 +18,9 @@ use groundstate_units::trigger::{Timer, Watch};
 impl Init {
     /// Warns once of each path unit whose paths do not answer.
     pub(crate) fn say_silent(&mut self) {
+        if self.triggers.silent_at().is_none_or(|at| at > self.now) {
+            return;
+        }
         for (unit, paths) in self.triggers.newly_silent(self.now) {
             let text = "whoever answers for that, a network or FUSE, may be gone";
             self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
@@ -290,7 +293,7 @@ impl Init {
                 self.order(post, run, &order);
             }
             if let Some(until) = rests_until {
-                self.triggers.rest_until(until);
+                self.triggers_rest(until);
             }
         }
     }
