@@ -11,7 +11,7 @@ use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::{NotifyAccess, Run};
+use groundstate_units::spec::{Exit, NotifyAccess, Run};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -506,6 +506,24 @@ impl Running {
         let search = self.search.as_ref().map(|search| search.at);
         let alarm = self.alarms.values().min().copied();
         [search, self.drains_until, alarm].into_iter().flatten().min()
+    }
+}
+
+impl Runs {
+    /// Takes the process out of the tables; nothing if it is no unit's.
+    pub(crate) fn reap(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
+        let run = self.of(pid.as_raw())?;
+        let running = self.get_mut(run)?;
+        let started = running.reported(|started| started.pid == pid.as_raw());
+        if let Some(started) = &started {
+            self.unwatch(started.token);
+        }
+        let verdict = started.map(|mut started| started.report.at_exit());
+        let (run, part) = self.disown(pid.as_raw())?;
+        let has_handed_on = self.has_handed_on(run, part);
+        let name = self.get(run)?.name.clone();
+        self.has_ended(pid.as_raw(), run, part);
+        Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
     }
 }
 

@@ -5,7 +5,6 @@
 //! Which places are free, and when one is again, is the machine's.
 
 use super::Triggers;
-use super::listening::Listening;
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
 use groundstate_units::control::answer::BrokenOff;
@@ -117,17 +116,17 @@ impl Triggers {
         self.connections.iter().map(|(place, one)| (place, one.peer.to_string()))
     }
 
-    pub(crate) fn show_accepts(&self, listening: &Listening, most: u32) -> Accepts {
-        let all = self.connections.iter();
-        let of_it = all.filter(|(_, one)| one.socket == listening.unit);
+    /// The connections of this socket unit, as a client is shown them.
+    pub(crate) fn show_accepts(&self, socket: &Name, counts: &Counts, most: u32) -> Accepts {
+        let of_it = self.connections.iter().filter(|(_, one)| one.socket == *socket);
         let shown =
             of_it.map(|(unit, one)| Shown { unit: unit.to_string(), peer: one.peer.to_string() });
         Accepts {
             most,
-            accepted: listening.counts.accepted,
-            refused: listening.counts.refused,
-            failed: listening.counts.failed,
-            last_failure: listening.counts.last_failure.clone(),
+            accepted: counts.accepted,
+            refused: counts.refused,
+            failed: counts.failed,
+            last_failure: counts.last_failure.clone(),
             connections: shown.collect(),
         }
     }

@@ -169,7 +169,9 @@ impl Init {
                     .map(|until| facts.wall_of(until)),
                 activates: self.target_of(unit),
                 accepts: most.map(|most| match listening {
-                    Some(listening) => self.triggers.show_accepts(listening, most),
+                    Some(listening) => {
+                        self.triggers.show_accepts(&listening.unit, &listening.counts, most)
+                    }
                     None => Accepts { most, ..Accepts::default() },
                 }),
             }
