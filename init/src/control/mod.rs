@@ -1,13 +1,10 @@
-//! The control socket, server side: who may connect, who is how far, who may ask what.
-//!
-//! Here are connections and their limits only. What a request does is in
-//! [`handlers`]; the words of the protocol are in `groundstate_units::control`.
+//! The server of the control socket: its connections and their limits. [`crate::event_loop`] carries out the
+//! requests; `groundstate_units::control` has the words of the protocol.
 
+pub(crate) mod answer;
 pub(crate) mod client;
-pub(crate) mod handlers;
-pub(crate) mod queries;
+pub(crate) mod request;
 mod scheduler;
-pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,5 @@
-//! Whose requests are taken in a turn of the loop, and how many. Who makes init work for an answer has no
-//! more of it than a share: root comes first, and others go on in the next turn. What a request does is
-//! [`super::handlers`]'s.
+//! Fairness between clients of the control socket. A client that makes init work has a share of each turn: root
+//! comes first, and requests of other users continue in the next turn.
 
 use super::Control;
 use super::client::{Caller, Client};

@@ -1,9 +1,8 @@
-//! The loop: facts in, deeds out. One thread, one place to wait.
+//! The event loop: one thread, and one place to wait. This folder alone names every component.
 //!
-//! A turn: what the poll has, taken in a fixed order (notify, logger, exits, control,
-//! time) so that the same facts give the same decisions; each event through the
-//! machine; each action carried out; then what there is to say is sent. Every source
-//! has a budget a turn, and what is left over is taken in the next without waiting.
+//! A turn takes what the poll has reported in a fixed order (notify, logger, exits, control, time), so that the same
+//! inputs give the same decisions. Each event goes through the machine, and each action is carried out. Every source
+//! has a budget for one turn; the rest is taken in the next turn without waiting.
 
 mod commit;
 mod control;
@@ -35,7 +34,7 @@ use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::restore::records::Order;
 use crate::service::effects::Effects;
-use crate::service::reaper::Reaped;
+use crate::service::run_table::Reaped;
 use crate::service::run_table::Runs;
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
@@ -112,8 +111,10 @@ pub(crate) struct Init {
     /// Runs that let others start first.
     pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
     /// The last end of each unit that brings others in by its end.
-    pub(crate) ends:
-        std::collections::BTreeMap<groundstate_units::text::name::Name, crate::service::LastEnd>,
+    pub(crate) ends: std::collections::BTreeMap<
+        groundstate_units::text::name::Name,
+        crate::service::run_table::LastEnd,
+    >,
     pub(crate) more_to_reap: bool,
     /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
     pub(crate) helper_outputs: u64,

@@ -1,5 +1,4 @@
-//! The first load, with which a boot goes on. One that failed for want of something is done again:
-//! there is nothing to fall back on. What the others do is in the parent module.
+//! The first load, which a boot waits for.
 
 use super::child::LoadRequest;
 use super::failed_load::LeftOut;

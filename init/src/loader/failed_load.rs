@@ -1,5 +1,5 @@
-//! A load that fails or takes too long: the files that caused it are left out of the next try;
-//! a load by an unprivileged user gives way to root's; a slow source waits before it is loaded again.
+//! Loads that fail or take too long: which file a dead loader was at, which sources wait before they are loaded
+//! again, and loaders that cannot be killed.
 
 use super::transfer::Parcel;
 use crate::base::limit;

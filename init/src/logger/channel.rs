@@ -7,6 +7,7 @@ use crate::state::carried::KeptFd;
 use crate::sys;
 use crate::sys::{Pid, inbox, socket, wait};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::spec::Run;
 use groundstate_units::spec::{Log, LogPriority};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
@@ -209,6 +210,29 @@ pub(crate) struct RunLog {
     pub(crate) blocks: bool,
     /// Ready at a line that matches this. None: nobody asks, or it was found already.
     pub(crate) ready_grep: Option<String>,
+}
+
+impl RunLog {
+    /// Of the output of a run that goes to `log`.
+    pub(crate) fn of(
+        run: RunId,
+        unit: &Name,
+        targets: &Arc<[Name]>,
+        spec: &Run,
+        log: Log,
+    ) -> RunLog {
+        let stdio = spec.particular.as_ref().map(|p| &p.stdio);
+        RunLog {
+            run,
+            unit: unit.clone(),
+            targets: targets.clone(),
+            log,
+            tag: stdio.map(|stdio| stdio.log_tag.clone()).unwrap_or_default(),
+            priority: stdio.map(|stdio| stdio.log_priority).unwrap_or_default(),
+            blocks: stdio.is_some_and(|stdio| stdio.log_blocks),
+            ready_grep: spec.ready_grep.clone(),
+        }
+    }
 }
 
 /// Where and how lines are kept.

@@ -1,7 +1,5 @@
-//! An init that goes on after another image of its program (`--resume`): it reads the state, takes over every
-//! descriptor that the state names, closes all others, and asks the kernel to watch what was watched. After a
-//! crash (`--rescue`) the state is that of the last commit: its effects are carried out again, and the inbox has
-//! the inputs since then.
+//! The way back into init from its records. [`records`] reads the state; this file opens the store, checks the
+//! state for another image (`--check-resume`), and settles what the state of a crashed image does not say.
 
 pub(crate) mod records;
 

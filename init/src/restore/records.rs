@@ -1,5 +1,5 @@
-//! What of init is kept, and what it becomes again. Live types are written as they are; what the
-//! kernel holds goes along as a number ([`crate::state::carried`]); what can be derived is not written.
+//! The records of init's components. Each is written as it is, a descriptor as its number
+//! ([`crate::state::carried`]). What can be derived is not written.
 
 use crate::base::clock::OnTheWall;
 use crate::base::own_limits::OwnLimits;
@@ -14,7 +14,7 @@ use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
-use crate::service::reaper::Reaped;
+use crate::service::run_table::Reaped;
 use crate::service::run_table::Running;
 use crate::service::run_table::{Looks, Runs};
 use crate::shutdown::Ending;

@@ -2,10 +2,11 @@
 //! found again from the machine's runs and the cgroups.
 
 use super::pid_file::Look;
-use super::reaper::Reaped;
+use super::sequence::Outcome;
 use super::sequence::{Alarm, CommandSequence, Part};
 use crate::base::procfs;
 use crate::service::fd_store::Store;
+use crate::spawn::ExecResult;
 use crate::spawn::Report;
 use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
@@ -524,6 +525,36 @@ impl Runs {
         let name = self.get(run)?.name.clone();
         self.has_ended(pid.as_raw(), run, part);
         Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
+    }
+}
+
+/// A process of a run that was reaped. It is part of the state until the run is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Reaped {
+    pub(crate) name: Name,
+    pub(crate) pid: i32,
+    pub(crate) run: RunId,
+    pub(crate) part: Part,
+    pub(crate) exit: Exit,
+    pub(crate) verdict: Option<ExecResult>,
+    /// To another process, before it was reaped.
+    pub(crate) has_handed_on: bool,
+}
+
+/// How the last run of a unit ended that brings others in by its end.
+pub(crate) struct LastEnd {
+    pub(crate) run: RunId,
+    pub(crate) outcome: Outcome,
+}
+
+/// `$EXIT_CODE` and `$EXIT_STATUS` of systemd.exec(5).
+pub(crate) fn exit_words(exit: Exit) -> (&'static str, String) {
+    match exit {
+        Exit::Code(code) => ("exited", code.to_string()),
+        Exit::Signal { signal, core } => {
+            let name = groundstate_units::text::signal::name(signal);
+            (if core { "dumped" } else { "killed" }, name)
+        }
     }
 }
 

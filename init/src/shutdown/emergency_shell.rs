@@ -1,9 +1,8 @@
-//! When neither the goal nor the emergency target can be had: a shell on the console of
-//! a machine; elsewhere there is nobody to type, and init ends with 70. The same shell when init
-//! has crashed and can not go on ([`Shell`], which needs no [`Init`]).
+//! A shell on the console of a machine whose goal and emergency target both fail, and of an init that cannot
+//! restore its state ([`Shell`]).
 //!
-//! sulogin(8) asks for root's password. Without it there is no shell, unless the kernel's command line
-//! has `groundstate.shell=open`: whoever sits at the console is not root for sitting there.
+//! sulogin(8) asks for root's password. Without sulogin there is no shell, unless the kernel's command line has
+//! `groundstate.shell=open`: a user at the console is not root.
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;

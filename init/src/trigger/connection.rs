@@ -1,8 +1,5 @@
-//! Connections that init accepts itself (`socket-accept: yes`): each is given to a free unit of
-//! the socket's, its place, and is closed here once that unit's process has it. Who finds no
-//! place is turned away; who comes too often waits in the kernel's queue.
-//!
-//! Which places are free, and when one is again, is the machine's.
+//! Connections that init accepts for a socket unit (`socket-accept: yes`), and the process at their other end.
+//! Each connection belongs to one unit, its place. The machine decides which places are free.
 
 use super::Triggers;
 use crate::state::carried::KeptFd;

@@ -1,5 +1,4 @@
-//! Sockets that listen: polled while what they activate is down, handed to it when it is
-//! started, kept while it restarts.
+//! The open sockets of one socket unit, whether init polls them, and what they have counted.
 
 use super::Triggers;
 use super::connection::Counts;

@@ -1,6 +1,4 @@
-//! Sockets on their way: the child that opens them, and what it answers; and the one that removes
-//! their paths (`socket-remove`). Each first waits until those before it that have to do with the same
-//! have ended: none of them finds what another is about to close, or loses what it has just made.
+//! A child that opens the sockets of a socket unit, and its answer.
 
 use super::Triggers;
 use crate::fd::Foreign;

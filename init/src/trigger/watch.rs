@@ -1,4 +1,4 @@
-//! Timers and paths as PID 1 knows them: what their lookout was told, what it has told.
+//! Timers and paths of trigger units: what their watcher was told, and what it has reported.
 
 use super::Triggers;
 use super::message::By;

@@ -1,6 +1,5 @@
-//! The images of one init: the one before, the present one, the next; and what the next one is
-//! told on its command line. Who replaces one by another is [`crate::upgrade`], and the handler of
-//! a fault ([`crate::sys::fault`]), which is armed here.
+//! The images of init: the one before, the present one, the next. The fault handler ([`crate::sys::fault`]) is
+//! armed here with the binary and the arguments of the next image.
 
 use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};

@@ -1,14 +1,9 @@
-//! `initctl upgrade`: init goes on as another image of its program, with everything as it is.
+//! `initctl upgrade`: init becomes another image of its program and keeps its state.
 //!
-//! First the new binary is tried: a child opens it (a dead disk holds the child, not init), hands
-//! its descriptor over, and becomes it, with a copy of the whole state to read and nothing to do
-//! (`--check-resume`). What can not read the state, or falls over, is refused, and nothing has
-//! changed. Then the state is written anew, signals are held back, and init itself becomes it
-//! (`--resume`). An exec that fails comes back to the loop. How it goes on: [`crate::restore`];
-//! in another root: [`crate::upgrade::switch_root`].
-//!
-//! Also here: what a crash needs, beforehand. The state is kept ([`crate::journal::keeper`]), and
-//! the handler of a fault is told what to execute ([`crate::sys::fault`]).
+//! A child opens the new binary, hands its descriptor to init, and executes it with a copy of the state
+//! (`--check-resume`). A dead disk holds up the child, not init. A binary that cannot read the state, or crashes, is
+//! refused, and nothing has changed. Then init commits its state, holds signals back and executes the binary
+//! (`--resume`). If the exec fails, the event loop continues.
 
 pub(crate) mod images;
 pub(crate) mod switch_root;

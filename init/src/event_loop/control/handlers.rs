@@ -2,10 +2,11 @@
 //! changes are events, which the machine decides.
 
 use crate::base::Level;
+use crate::control::answer::stopping;
+use crate::control::answer::{Answered, failed, line, now, refused};
 use crate::control::client::{Caller, Client};
-use crate::control::handlers::{Answered, failed, instances_of, line, now, refused};
-use crate::control::queries::stopping;
-use crate::control::source;
+use crate::control::request;
+use crate::control::request::instances_of;
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
@@ -55,7 +56,7 @@ impl Init {
         let settings = &self.machine.generation().settings;
         let may = match verb.role() {
             Role::Read => true,
-            Role::Source => caller.trusted || source::is_owner(settings, caller, verb),
+            Role::Source => caller.trusted || request::is_owner(settings, caller, verb),
             Role::Logs | Role::Control => caller.trusted,
         };
         if may {

@@ -1,9 +1,9 @@
-//! Which requests are served in a turn, and how many.
+//! Takes requests from clients: how many in a turn, and in which order.
 
 use crate::base::{clock, limit};
+use crate::control::answer::failed;
 use crate::control::client::Line as Input;
-use crate::control::handlers::failed;
-use crate::control::source;
+use crate::control::request;
 use crate::event_loop::Init;
 use crate::fd::{self, Foreign};
 use crate::loader::Asker;
@@ -69,7 +69,7 @@ impl Init {
     fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
         let Some(caller) = self.caller(number) else { return };
         let request = Request::parse(text);
-        source::count_unused(&request, &passed);
+        request::count_unused(&request, &passed);
         let answer = match request {
             Err(Malformed { id, kind, message, hint }) => {
                 Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))

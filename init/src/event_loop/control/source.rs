@@ -2,8 +2,8 @@
 //! looked at here: the memfd goes to the loader, and what comes back is flipped to.
 
 use crate::base::Level;
+use crate::control::answer::{Answered, failed, line, refused};
 use crate::control::client::Caller;
-use crate::control::handlers::{Answered, failed, line, refused};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};

@@ -1,9 +1,9 @@
 //! Answers that come later or do not end: the event log as it grows, and `wait`.
 
 use crate::base::{clock, limit};
+use crate::control::answer;
+use crate::control::answer::{Answered, line, now};
 use crate::control::client::Client;
-use crate::control::handlers::{Answered, line, now};
-use crate::control::queries;
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
@@ -37,7 +37,7 @@ impl Init {
         let facts = self.shown_by();
         let mut lines = Vec::new();
         for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, queries::event(&entry, &facts))));
+            lines.extend(line(&Line::ok(id, answer::event(&entry, &facts))));
         }
         lines
     }

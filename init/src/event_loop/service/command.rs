@@ -5,8 +5,7 @@ use crate::base::{Level, limit, token};
 use crate::event_loop::Init;
 use crate::logger;
 use crate::process_tracking::{Place, Wish};
-use crate::service::command::run_log;
-use crate::service::monitor::exit_words;
+use crate::service::run_table::exit_words;
 use crate::service::run_table::{Main, ReadyPipe, Started};
 use crate::service::sequence::{CommandSequence, Deed, Part};
 use crate::spawn::{Child, ExecResult, Prepared, Request};
@@ -423,7 +422,7 @@ impl Init {
     ) -> std::io::Result<Rc<OwnedFd>> {
         match (log, &mut self.logger) {
             (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
-                let told = run_log(run, name, targets, spec, log);
+                let told = logger::RunLog::of(run, name, targets, spec, log);
                 let pipe = logger.pipe_for(told)?;
                 logger.hold();
                 Ok(Rc::new(pipe))

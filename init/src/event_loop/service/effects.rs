@@ -1,4 +1,4 @@
-//! Carries out effects after the commit that asks for them.
+//! Carries out effects after the commit that asks for them ([`crate::service::effects`]).
 
 use crate::event_loop::Init;
 use crate::service::effects::Effect;

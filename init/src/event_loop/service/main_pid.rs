@@ -1,6 +1,5 @@
-//! The main process of a run: how it is found where init did not start it, how it and
-//! the rest are signalled. No signal ever goes to a pid that could be somebody else's: init
-//! holds either an unreaped child or a descriptor of the process.
+//! The main process of a run: finds it where init did not start it, and sends signals to it and to the rest of the
+//! run.
 
 use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;

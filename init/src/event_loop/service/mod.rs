@@ -1,4 +1,5 @@
-//! Runs: the orders of the machine about them, and what becomes of them.
+//! Runs of services: carries out the orders of the machine and of [`crate::service::sequence`], and reports the
+//! outcome to the machine.
 
 mod command;
 mod effects;

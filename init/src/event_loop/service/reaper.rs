@@ -4,7 +4,7 @@
 
 use crate::base::limit;
 use crate::event_loop::Init;
-use crate::service::reaper::Reaped;
+use crate::service::run_table::Reaped;
 use crate::service::sequence::{Deed, Part};
 use crate::spawn::ExecResult;
 use crate::sys::inbox;

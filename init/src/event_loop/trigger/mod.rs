@@ -1,4 +1,4 @@
-//! Trigger units: what fires them.
+//! Trigger units: sockets, timers and paths that start other units.
 
 mod connection;
 mod listening;

@@ -1,10 +1,11 @@
-//! `source-put`, `source-drop`, `source-list`: what controllers own. The files are never
-//! looked at here: the memfd goes to the loader, and what comes back is flipped to.
+//! Questions about a request: who may make it, and what it names.
 
 use super::client::Caller;
-use crate::fd;
-use crate::fd::Foreign;
+use crate::fd::{self, Foreign};
 use groundstate_units::control::request::{Malformed, Request, Verb};
+use groundstate_units::import::systemd::UnitName;
+use groundstate_units::machine::event::Event;
+use groundstate_units::text::name::Name;
 use groundstate_units::unit::settings::Settings;
 
 /// The settings name this uid for the source in question; of a list, for any.
@@ -25,4 +26,18 @@ pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Forei
     if !matches!(verb, Ok(Verb::SourcePut { .. })) {
         fd::dropped(passed.len());
     }
+}
+
+/// What a wish names that may be an instance of a template.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
+pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
+    let named: Vec<&Name> = match wish {
+        Event::SetGoal(goal) => {
+            goal.targets.iter().chain(goal.want.iter().map(|(name, _)| name)).collect()
+        }
+        Event::Want { target, .. } => vec![target],
+        Event::SetPolicy(policy) => policy.enable.iter().collect(),
+        _ => Vec::new(),
+    };
+    named.into_iter().filter(|name| UnitName::of(name.as_str()).is_instance())
 }

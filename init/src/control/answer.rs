@@ -1,13 +1,13 @@
-//! What a request does and what is answered. Reading is done here from the machine;
-//! wishes become events, and the machine decides.
+//! The form of answers: one JSON object a line.
 
-pub(crate) use super::queries::stopping;
-use groundstate_units::control::answer::{Failure, Line};
-use groundstate_units::import::systemd::UnitName;
-use groundstate_units::machine::event::Event;
+use crate::output::event_log::Entry;
+use groundstate_units::control::answer::{Event as Shown, Failure, Line};
+use groundstate_units::control::view::{self, Facts};
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::name::Name;
+use groundstate_units::text::wall_clock::WallTime;
 use serde::Serialize;
+use std::time::Duration;
 
 /// An answer, as the JSON of its `ok`; none yet for what is answered later.
 pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
@@ -49,16 +49,27 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
     Failure::new(&refusal.kind, refusal.message, refusal.hint)
 }
 
-/// What a wish names that may be an instance of a template.
-#[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
-pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
-    let named: Vec<&Name> = match wish {
-        Event::SetGoal(goal) => {
-            goal.targets.iter().chain(goal.want.iter().map(|(name, _)| name)).collect()
-        }
-        Event::Want { target, .. } => vec![target],
-        Event::SetPolicy(policy) => policy.enable.iter().collect(),
-        _ => Vec::new(),
-    };
-    named.into_iter().filter(|name| UnitName::of(name.as_str()).is_instance())
+/// A line of the event log. `facts` need no processes here.
+pub(crate) fn event(entry: &Entry, facts: &Facts) -> Shown {
+    let note = entry.note.as_ref();
+    Shown {
+        seq: entry.seq,
+        time: wall(entry.wall).to_string(),
+        mono_us: entry.at.as_nanos() / 1000,
+        unit: note.map(|note| &note.unit).or(entry.trigger.as_ref()).map(Name::to_string),
+        run: note.and_then(|note| note.run).map(|run| run.0),
+        event: entry.event.to_string(),
+        from: note.map(|note| note.from),
+        to: note.map(|note| note.to),
+        reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
+        cause: entry.cause,
+    }
+}
+
+pub(crate) fn stopping() -> Failure {
+    Failure::new("stopping", "everything is being stopped", "")
+}
+
+pub(crate) fn wall(at: Duration) -> WallTime {
+    WallTime::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
 }
