@@ -1,6 +1,5 @@
-//! PID 1: facts in, deeds out. The chapters: what was asked ([`options`]), what init is
-//! ([`boot`]), the loop ([`event_loop`]), going on as another image of the program ([`upgrade`],
-//! [`restore`]), the end ([`shutdown`]).
+//! PID 1: reads its command line ([`options`]), prepares what it needs ([`boot`]), and runs the event loop
+//! ([`event_loop`]) until the end ([`shutdown`]).
 
 mod base;
 mod boot;

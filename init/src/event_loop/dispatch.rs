@@ -6,7 +6,7 @@ use crate::base::{Level, clock};
 use crate::event_loop::Init;
 use crate::output::event_log::{self, Occasion};
 use crate::restore::records::Order;
-use crate::service::sequence::Deed;
+use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
 use crate::sys::{fault, inbox};
 use groundstate_units::machine::action::{Action, Note, Outcome};
@@ -114,7 +114,7 @@ impl Init {
     fn let_go(&mut self, run: RunId) {
         let has_ended = self.runs.get(run).is_some_and(|running| running.procedure.has_ended());
         if has_ended && self.machine.name_of_run(run).is_none() {
-            self.follow(run, vec![Deed::Forget]);
+            self.follow(run, vec![Effect::Forget]);
         }
     }
 
@@ -130,9 +130,9 @@ impl Init {
             }
             Action::Kill { run, .. } => {
                 self.kill_trigger(run);
-                self.course(run, |procedure| procedure.kill());
+                self.advance(run, |procedure| procedure.kill());
             }
-            Action::ReloadUnit { run, .. } => self.course(run, |procedure| procedure.reload()),
+            Action::ReloadUnit { run, .. } => self.advance(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => {
                 self.shell.keep();

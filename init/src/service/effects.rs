@@ -1,10 +1,10 @@
-//! Effects on processes: starts and signals that wait for a commit.
+//! The queue of effects that wait for a commit: starts, signals, and every later effect of the same run.
 //!
-//! An effect is carried out only once the state that asks for it is committed. After a crash the effects of
-//! the committed state are carried out again: a start finds its child by its serial number, and a signal
-//! may arrive twice. What a run's procedure asks for behind an effect of the same run waits behind it.
+//! A start or a signal is carried out only once the state that asks for it is committed. After a crash the
+//! effects of the committed state are carried out again: a start finds its child by its serial number, and a
+//! signal may arrive twice.
 
-use super::sequence::{Deed, Part};
+use super::sequence::{CommandKind, Effect};
 use crate::base::limit;
 use crate::spawn::Prepared;
 use groundstate_units::machine::event::RunId;
@@ -12,11 +12,11 @@ use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One effect, or a deed behind one.
+/// One effect in the queue.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Effect {
+pub(crate) struct Queued {
     pub(crate) run: RunId,
-    pub(crate) deed: Deed,
+    pub(crate) effect: Effect,
     /// Of a start that is prepared; 0: of no such start.
     pub(crate) serial: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Effect {
 /// The effects that wait, oldest first.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Effects {
-    pub(crate) queue: VecDeque<Effect>,
+    pub(crate) queue: VecDeque<Queued>,
     /// The serial number of the latest start. None is used twice.
     latest: u64,
     /// Starts, by serial number. They are prepared again after a crash.
@@ -52,17 +52,17 @@ impl Effects {
 
     /// An effect of this run waits.
     pub(crate) fn has(&self, run: RunId) -> bool {
-        self.queue.iter().any(|effect| effect.run == run)
+        self.queue.iter().any(|queued| queued.run == run)
     }
 
     /// The serial numbers of starts that are prepared.
     pub(crate) fn serials(&self) -> impl Iterator<Item = u64> {
-        self.queue.iter().map(|effect| effect.serial).filter(|serial| *serial > 0)
+        self.queue.iter().map(|queued| queued.serial).filter(|serial| *serial > 0)
     }
 
-    /// This deed waits.
-    pub(crate) fn push(&mut self, run: RunId, deed: Deed) {
-        self.queue.push_back(Effect { run, deed, serial: 0 });
+    /// This effect waits.
+    pub(crate) fn push(&mut self, run: RunId, effect: Effect) {
+        self.queue.push_back(Queued { run, effect, serial: 0 });
     }
 
     /// When init looks at adopted children again.
@@ -71,10 +71,10 @@ impl Effects {
     }
 
     /// The start of this line waits.
-    pub(crate) fn push_start(&mut self, run: RunId, part: Part, prepared: Prepared) {
+    pub(crate) fn push_start(&mut self, run: RunId, part: CommandKind, prepared: Prepared) {
         self.latest = self.latest.saturating_add(1);
         self.prepared.insert(self.latest, prepared);
-        self.queue.push_back(Effect { run, deed: Deed::Spawn(part), serial: self.latest });
+        self.queue.push_back(Queued { run, effect: Effect::Spawn(part), serial: self.latest });
     }
 
     /// All that was carried out is committed.

@@ -3,7 +3,7 @@
 
 use super::pid_file::Look;
 use super::sequence::Outcome;
-use super::sequence::{Alarm, CommandSequence, Part};
+use super::sequence::{Alarm, CommandKind, CommandSequence};
 use crate::base::procfs;
 use crate::service::fd_store::Store;
 use crate::spawn::ExecResult;
@@ -45,7 +45,7 @@ pub(crate) struct Runs {
     /// Those that have, or had, something due in time.
     timed: BTreeSet<RunId>,
     /// Whose processes were reaped just now: what they said before is still to be heard.
-    ended: BTreeMap<i32, (RunId, Part)>,
+    ended: BTreeMap<i32, (RunId, CommandKind)>,
     /// Tokens of main processes that were found and have ended, as this turn began.
     pub(crate) mains_ended: Vec<usize>,
 }
@@ -135,7 +135,7 @@ impl Runs {
     }
 
     /// A process init started for the run.
-    pub(crate) fn own(&mut self, pid: i32, run: RunId, part: Part) {
+    pub(crate) fn own(&mut self, pid: i32, run: RunId, part: CommandKind) {
         self.by_pid.insert(pid, run);
         if let Some(running) = self.by_id.get_mut(&run) {
             running.lines.push((pid, part));
@@ -177,14 +177,14 @@ impl Runs {
     }
 
     /// The process is reaped: its pid means nothing any more.
-    pub(crate) fn disown(&mut self, pid: i32) -> Option<(RunId, Part)> {
+    pub(crate) fn disown(&mut self, pid: i32) -> Option<(RunId, CommandKind)> {
         let Some(run) = self.by_pid.remove(&pid) else {
             let run = self.by_main.remove(&pid)?;
             let main = self.by_id.get_mut(&run)?.main.take_if(|main| main.is_found_as(pid))?;
             if let Main::Other { token, .. } = main {
                 self.by_token.remove(&token);
             }
-            return Some((run, Part::Main));
+            return Some((run, CommandKind::Main));
         };
         let running = self.by_id.get_mut(&run)?;
         if running.current == Some(pid) {
@@ -194,14 +194,14 @@ impl Runs {
         let part = part.map(|at| running.lines.swap_remove(at).1);
         // A main process that was found under that pid was another, and is heard of by its descriptor.
         let main = running.main.take_if(|main| main.pid() == pid && !main.is_found_as(pid));
-        part.or(main.map(|_| Part::Main)).map(|part| (run, part))
+        part.or(main.map(|_| CommandKind::Main)).map(|part| (run, part))
     }
 
     /// What was the main process as this part has handed that on to another (MAINPID=): its end is no end.
-    pub(crate) fn has_handed_on(&self, run: RunId, part: Part) -> bool {
+    pub(crate) fn has_handed_on(&self, run: RunId, part: CommandKind) -> bool {
         let Some(running) = self.get(run) else { return false };
-        let is_line = matches!(part, Part::Start(_)) && running.procedure.is_foreground();
-        (is_line || part == Part::Main) && running.main.is_some()
+        let is_line = matches!(part, CommandKind::Start(_)) && running.procedure.is_foreground();
+        (is_line || part == CommandKind::Main) && running.main.is_some()
     }
 
     /// The main process behind this descriptor, which is not init's child, has ended. False: it is
@@ -217,7 +217,7 @@ impl Runs {
     }
 
     /// The process is reaped; what it said last counts until [`Runs::is_told`].
-    pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: Part) {
+    pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: CommandKind) {
         self.ended.insert(pid, (run, part));
     }
 
@@ -227,7 +227,7 @@ impl Runs {
     }
 
     /// For whom a process spoke that was reaped just now.
-    fn last_spoke(&self, pid: i32) -> Option<(RunId, Part)> {
+    fn last_spoke(&self, pid: i32) -> Option<(RunId, CommandKind)> {
         self.ended.get(&pid).copied()
     }
 
@@ -237,7 +237,7 @@ impl Runs {
         &self,
         pid: i32,
         whose: impl FnOnce() -> Option<RunId>,
-    ) -> Option<(RunId, Option<Part>)> {
+    ) -> Option<(RunId, Option<CommandKind>)> {
         if let Some(run) = self.made(pid) {
             return Some((run, self.get(run)?.line(pid)));
         }
@@ -387,7 +387,7 @@ pub(crate) struct Started {
     /// Its pid.
     pub(crate) pid: i32,
     /// Its line.
-    pub(crate) part: Part,
+    pub(crate) part: CommandKind,
     /// What it tells.
     pub(crate) report: Report,
 }
@@ -421,7 +421,7 @@ pub(crate) struct Running {
     /// How far it is.
     pub(crate) procedure: CommandSequence,
     /// Processes init started for it that are not reaped yet.
-    pub(crate) lines: Vec<(i32, Part)>,
+    pub(crate) lines: Vec<(i32, CommandKind)>,
     /// The process of the line under way.
     pub(crate) current: Option<i32>,
     /// Its main process.
@@ -498,7 +498,7 @@ impl Running {
     }
 
     /// It is its unit's, and was started for it by init.
-    pub(crate) fn line(&self, pid: i32) -> Option<Part> {
+    pub(crate) fn line(&self, pid: i32) -> Option<CommandKind> {
         self.lines.iter().find(|(of, _)| *of == pid).map(|(_, part)| *part)
     }
 
@@ -534,7 +534,7 @@ pub(crate) struct Reaped {
     pub(crate) name: Name,
     pub(crate) pid: i32,
     pub(crate) run: RunId,
-    pub(crate) part: Part,
+    pub(crate) part: CommandKind,
     pub(crate) exit: Exit,
     pub(crate) verdict: Option<ExecResult>,
     /// To another process, before it was reaped.
@@ -599,7 +599,7 @@ mod tests {
         if let Some(running) = runs.get_mut(run) {
             running.ready_pipe = Some(ReadyPipe { token: 1, pipe: null().into() });
         }
-        runs.own(41, run, Part::Start(0));
+        runs.own(41, run, CommandKind::Start(0));
         runs.watch(1, run);
         runs.remove(run);
         assert!(runs.by_token.is_empty() && runs.by_pid.is_empty() && runs.by_main.is_empty());
@@ -613,12 +613,12 @@ mod tests {
         let mut next = running(other, "next");
         next.main = Some(Main::Child(42));
         runs.insert(other, next);
-        runs.own(42, other, Part::Start(0));
+        runs.own(42, other, CommandKind::Start(0));
         assert_eq!(runs.of(42), Some(other));
         assert!(runs.lose_main(one, 2) && !runs.lose_main(one, 2));
         assert!(runs.get(one).is_some_and(|running| running.main.is_none()));
-        assert_eq!(runs.get(other).and_then(|of| of.line(42)), Some(Part::Start(0)));
-        assert_eq!(runs.disown(42), Some((other, Part::Start(0))));
+        assert_eq!(runs.get(other).and_then(|of| of.line(42)), Some(CommandKind::Start(0)));
+        assert_eq!(runs.disown(42), Some((other, CommandKind::Start(0))));
         assert!(runs.by_pid.is_empty() && runs.by_main.is_empty() && runs.by_token.is_empty());
     }
 
@@ -627,20 +627,20 @@ mod tests {
         let (mut runs, run, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, run, 42, 2);
         // A line of its own, and then somebody's whose run ends before the other is heard of.
-        runs.own(42, run, Part::Reload(0));
-        assert_eq!(runs.disown(42), Some((run, Part::Reload(0))));
+        runs.own(42, run, CommandKind::Reload(0));
+        assert_eq!(runs.disown(42), Some((run, CommandKind::Reload(0))));
         runs.insert(other, running(other, "next"));
-        runs.own(42, other, Part::Start(0));
+        runs.own(42, other, CommandKind::Start(0));
         runs.remove(other);
         assert_eq!((runs.made(42), runs.of(42)), (None, Some(run)));
         // It had come to init, which reaps it.
-        assert_eq!(runs.disown(42), Some((run, Part::Main)));
+        assert_eq!(runs.disown(42), Some((run, CommandKind::Main)));
         assert!(runs.watched(2).is_none() && runs.of(42).is_none());
     }
 
     #[test]
     fn a_start_line_that_is_the_main_process_may_hand_on_and_no_other() {
-        let (one, other, line) = (RunId(7), RunId(8), Part::Start(0));
+        let (one, other, line) = (RunId(7), RunId(8), CommandKind::Start(0));
         let mut runs = Runs::default();
         for (kind, run) in [(Kind::ForegroundNotified, one), (Kind::BackgroundPidfile, other)] {
             let pid = i32::try_from(run.0).unwrap() * 10;
@@ -651,7 +651,7 @@ mod tests {
             assert_eq!(runs.disown(pid + 1), Some((run, line)));
         }
         assert!(runs.has_handed_on(one, line) && !runs.has_handed_on(other, line));
-        assert!(!runs.has_handed_on(one, Part::Post(0)));
+        assert!(!runs.has_handed_on(one, CommandKind::Post(0)));
         assert!(runs.lose_main(one, 1) && !runs.has_handed_on(one, line));
     }
 
@@ -676,11 +676,11 @@ mod tests {
         assert_eq!(speaker(&runs, None), Some((one, None)));
         assert_eq!(speaker(&runs, Some(RunId(9))), Some((RunId(9), None)));
         runs.insert(other, running(other, "next"));
-        runs.own(NOBODYS, other, Part::Start(0));
-        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
+        runs.own(NOBODYS, other, CommandKind::Start(0));
+        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
         runs.disown(NOBODYS);
-        runs.has_ended(NOBODYS, other, Part::Start(0));
-        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(Part::Start(0)))));
+        runs.has_ended(NOBODYS, other, CommandKind::Start(0));
+        assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
         runs.is_told(NOBODYS);
         assert_eq!(speaker(&runs, None), Some((one, None)));
     }

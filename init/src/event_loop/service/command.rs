@@ -7,7 +7,7 @@ use crate::logger;
 use crate::process_tracking::{Place, Wish};
 use crate::service::run_table::exit_words;
 use crate::service::run_table::{Main, ReadyPipe, Started};
-use crate::service::sequence::{CommandSequence, Deed, Part};
+use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::spawn::{Child, ExecResult, Prepared, Request};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 impl Init {
     /// Prepares the start of a line. Its pipes and its cgroup are part of the next commit, and the child is
     /// cloned after it ([`super::effects`]).
-    pub(crate) fn prepare_line(&mut self, run: RunId, part: Part) -> Vec<Deed> {
+    pub(crate) fn prepare_line(&mut self, run: RunId, part: CommandKind) -> Vec<Effect> {
         match self.prepared(run, part) {
             Ok(Some(prepared)) => {
                 self.effects.push_start(run, part, prepared);
@@ -34,7 +34,7 @@ impl Init {
     }
 
     /// Starts a line that was prepared. After a crash its child may be there already.
-    pub(crate) fn start_line(&mut self, run: RunId, part: Part, serial: u64) -> Vec<Deed> {
+    pub(crate) fn start_line(&mut self, run: RunId, part: CommandKind, serial: u64) -> Vec<Effect> {
         let prepared = self.effects.take_prepared(serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
@@ -56,7 +56,7 @@ impl Init {
             Ok(child) => child,
             Err(failure) => return self.not_started(run, part, failure),
         };
-        let is_last = part == Part::Start(spec.exec_start.len().saturating_sub(1));
+        let is_last = part == CommandKind::Start(spec.exec_start.len().saturating_sub(1));
         if is_last {
             self.triggers.connection_handed(&name);
         }
@@ -70,7 +70,7 @@ impl Init {
         Vec::new()
     }
 
-    fn not_started(&mut self, run: RunId, part: Part, failure: ExecFailure) -> Vec<Deed> {
+    fn not_started(&mut self, run: RunId, part: CommandKind, failure: ExecFailure) -> Vec<Effect> {
         self.say_not_executed(run, part, &failure);
         match self.runs.get_mut(run) {
             Some(running) => {
@@ -82,10 +82,15 @@ impl Init {
     }
 
     /// Of a reload's command nothing else says why.
-    pub(crate) fn say_not_executed(&mut self, run: RunId, part: Part, failure: &ExecFailure) {
+    pub(crate) fn say_not_executed(
+        &mut self,
+        run: RunId,
+        part: CommandKind,
+        failure: &ExecFailure,
+    ) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, key) = (running.name.clone(), part.key());
-        if matches!(part, Part::Reload(_)) {
+        if matches!(part, CommandKind::Reload(_)) {
             self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
         }
     }
@@ -103,7 +108,7 @@ impl Init {
     }
 
     /// Everything that the child of a line needs. None: there is no such line.
-    fn prepared(&mut self, run: RunId, part: Part) -> Result<Option<Prepared>, ExecFailure> {
+    fn prepared(&mut self, run: RunId, part: CommandKind) -> Result<Option<Prepared>, ExecFailure> {
         let Some(running) = self.runs.get(run) else { return Ok(None) };
         let Some(spec) = running.spec() else { return Ok(None) };
         let Some(line) = part.of(&spec) else { return Ok(None) };
@@ -114,12 +119,12 @@ impl Init {
             path: name.to_string(),
         };
         let stdio = |error: std::io::Error| fail(Stage::Stdio, &error);
-        let starts = matches!(part, Part::Start(_));
+        let starts = matches!(part, CommandKind::Start(_));
         let first = !running.has_started;
         let targets = running.targets.clone();
         // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
         // signal that.
-        let signals = matches!(part, Part::Stop(_) | Part::Reload(_));
+        let signals = matches!(part, CommandKind::Stop(_) | CommandKind::Reload(_));
         let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
@@ -184,7 +189,7 @@ impl Init {
     }
 
     /// The child is looked after from now on.
-    pub(crate) fn keep(&mut self, run: RunId, part: Part, spec: &Run, child: Child) {
+    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Child) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
@@ -196,12 +201,18 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             let report = child.report;
             running.report(Started { token: token.0, pid, part, report });
-            if matches!(part, Part::Condition(_) | Part::Pre(_) | Part::Start(_) | Part::Post(_)) {
+            if matches!(
+                part,
+                CommandKind::Condition(_)
+                    | CommandKind::Pre(_)
+                    | CommandKind::Start(_)
+                    | CommandKind::Post(_)
+            ) {
                 running.current = Some(pid);
             }
             let foreground =
                 matches!(spec.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised);
-            if foreground && matches!(part, Part::Start(_)) {
+            if foreground && matches!(part, CommandKind::Start(_)) {
                 running.main = Some(Main::Child(pid));
                 running.last_main = pid;
             }
@@ -211,10 +222,15 @@ impl Init {
 
     /// The write end of the run's log. It is kept for the lines of the start alone: a table of
     /// descriptors that grew with the number of units would make each clone dearer.
-    fn log_pipe(&mut self, run: RunId, part: Part, spec: &Run) -> std::io::Result<Rc<OwnedFd>> {
+    fn log_pipe(
+        &mut self,
+        run: RunId,
+        part: CommandKind,
+        spec: &Run,
+    ) -> std::io::Result<Rc<OwnedFd>> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
         let (name, targets) = (running.name.clone(), running.targets.clone());
-        let is_start = matches!(part, Part::Start(_));
+        let is_start = matches!(part, CommandKind::Start(_));
         match running.output.as_deref().cloned() {
             Some(output) => Ok(output),
             None => self.helper_output(&name, &targets, spec, spec.log, is_start),
@@ -301,19 +317,19 @@ impl Init {
     }
 
     /// What a run leaves is removed by a child of init's own.
-    pub(crate) fn clean_up(&mut self, run: RunId) -> Vec<Deed> {
+    pub(crate) fn clean_up(&mut self, run: RunId) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let particular = running.spec().and_then(|spec| spec.particular.clone());
-        let Some(particular) = particular else { return vec![Deed::Look] };
+        let Some(particular) = particular else { return vec![Effect::Look] };
         let main = running.last_main;
         match crate::sys::process::fork(&[], || crate::spawn::put_off(&particular, main)) {
             Ok(pid) => {
                 self.tracker.started(run, pid);
-                self.runs.own(pid.as_raw(), run, Part::Clean);
+                self.runs.own(pid.as_raw(), run, CommandKind::Clean);
                 Vec::new()
             }
             // The directories are made anew by the next run, or taken as they are.
-            Err(_) => vec![Deed::Look],
+            Err(_) => vec![Effect::Look],
         }
     }
 
@@ -336,12 +352,12 @@ impl Init {
     }
 
     /// The child with this report has become its program.
-    pub(crate) fn executed(&mut self, run: RunId, part: Part, token: usize) {
+    pub(crate) fn executed(&mut self, run: RunId, part: CommandKind, token: usize) {
         if let Some(running) = self.runs.get_mut(run) {
             running.reported(|started| started.token == token);
         }
         self.runs.unwatch(token);
-        self.course(run, |procedure| procedure.executed(part));
+        self.advance(run, |procedure| procedure.executed(part));
     }
 
     /// In a burst of starts the first children have become their programs long before the
@@ -377,15 +393,15 @@ impl Init {
         for token in tokens {
             self.report_ready(token);
         }
-        self.course(run, CommandSequence::ready);
+        self.advance(run, CommandSequence::ready);
     }
 }
 
 /// The variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the number of the
 /// run, as the log and MONITOR_INVOCATION_ID have it.
-fn extra(run: RunId, procedure: &CommandSequence, part: Part) -> Vec<(String, String)> {
+fn extra(run: RunId, procedure: &CommandSequence, part: CommandKind) -> Vec<(String, String)> {
     let mut said = vec![("INVOCATION_ID".to_string(), format!("{:032x}", run.0))];
-    if !matches!(part, Part::StopPost(_) | Part::Stop(_)) {
+    if !matches!(part, CommandKind::StopPost(_) | CommandKind::Stop(_)) {
         return said;
     }
     let outcome = procedure.outcome();

@@ -1,8 +1,8 @@
 //! Carries out effects after the commit that asks for them ([`crate::service::effects`]).
 
 use crate::event_loop::Init;
-use crate::service::effects::Effect;
-use crate::service::sequence::Deed;
+use crate::service::effects::Queued;
+use crate::service::sequence::Effect;
 use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 
@@ -19,45 +19,45 @@ impl Init {
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();
         // Nothing commits before the last of them.
-        for effect in std::mem::take(&mut self.effects.queue) {
-            if self.effects.has(effect.run) {
-                // Deeds that an earlier effect led to come first.
-                self.effects.queue.push_back(effect);
+        for queued in std::mem::take(&mut self.effects.queue) {
+            if self.effects.has(queued.run) {
+                // The effects that an earlier one of this run led to come first.
+                self.effects.queue.push_back(queued);
                 continue;
             }
-            let Effect { run, deed, serial } = effect;
+            let Queued { run, effect, serial } = queued;
             let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
             let before = inbox::about(name);
-            let deeds = match deed {
-                Deed::Spawn(part) if serial > 0 => {
+            let effects = match effect {
+                Effect::Spawn(part) if serial > 0 => {
                     self.effects.has_cloned = true;
                     self.start_line(run, part, serial)
                 }
-                Deed::Signal(whom, number) => {
+                Effect::Signal(whom, number) => {
                     self.signal_run(run, whom, number);
                     Vec::new()
                 }
-                Deed::Kill => {
+                Effect::Kill => {
                     self.kill_run(run);
                     Vec::new()
                 }
-                Deed::KillMain => {
+                Effect::KillMain => {
                     self.runs.kill_lines(run);
                     Vec::new()
                 }
-                // The deed has waited behind an effect.
-                deed @ (Deed::Spawn(_)
-                | Deed::Tell(_)
-                | Deed::RemovePidFile
-                | Deed::SeekPidFile
-                | Deed::RereadPidFile(_)
-                | Deed::GuessMain
-                | Deed::Drain
-                | Deed::Look
-                | Deed::Wake(..)
-                | Deed::Forget) => vec![deed],
+                // These have waited behind a start or a signal of the same run only.
+                effect @ (Effect::Spawn(_)
+                | Effect::Tell(_)
+                | Effect::RemovePidFile
+                | Effect::SeekPidFile
+                | Effect::RereadPidFile(_)
+                | Effect::GuessMain
+                | Effect::Drain
+                | Effect::Look
+                | Effect::Wake(..)
+                | Effect::Forget) => vec![effect],
             };
-            self.follow(run, deeds);
+            self.follow(run, effects);
             inbox::about(before);
         }
         if let Some(logger) = &mut self.logger {

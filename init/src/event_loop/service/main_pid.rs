@@ -5,7 +5,7 @@ use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
 use crate::service::main_pid::{kill_line, kill_main};
 use crate::service::run_table::Main;
-use crate::service::sequence::{Deed, Whom};
+use crate::service::sequence::{Effect, Whom};
 use crate::sys::{Pid, inherit, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -54,7 +54,7 @@ impl Init {
     }
 
     /// The launcher has ended: the one child it has left to init is the main process.
-    pub(crate) fn guess_main(&mut self, run: RunId) -> Vec<Deed> {
+    pub(crate) fn guess_main(&mut self, run: RunId) -> Vec<Effect> {
         if let Some(running) = self.runs.get_mut(run) {
             running.current = None;
         }

@@ -4,7 +4,7 @@
 use crate::event_loop::Init;
 use crate::service::run_table::LastEnd;
 use crate::service::run_table::exit_words;
-use crate::service::sequence::{Outcome, Part, result_of};
+use crate::service::sequence::{CommandKind, Outcome, result_of};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
 use groundstate_units::spec::DependencyKind;
@@ -37,8 +37,8 @@ impl Init {
 
     /// What the commands of a start of the unit `name` are told of the one unit that brings it in. Of
     /// several units none is told, as in systemd.
-    pub(crate) fn monitored(&self, name: &Name, part: Part) -> Vec<(String, String)> {
-        if !matches!(part, Part::Pre(_) | Part::Start(_)) {
+    pub(crate) fn monitored(&self, name: &Name, part: CommandKind) -> Vec<(String, String)> {
+        if !matches!(part, CommandKind::Pre(_) | CommandKind::Start(_)) {
             return Vec::new();
         }
         let Some(unit) = self.machine.generation().find_unit(name.as_str()) else {

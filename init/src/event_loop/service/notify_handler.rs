@@ -10,7 +10,7 @@ use crate::fd;
 use crate::notify::message::Statement;
 use crate::notify::{Datagram, Notify};
 use crate::service::run_table::Main;
-use crate::service::sequence::{CommandSequence, Part};
+use crate::service::sequence::{CommandKind, CommandSequence};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::NotifyAccess;
@@ -152,7 +152,7 @@ impl Init {
         let whose = || self.tracker.below_whom(Pid::from_raw(pid));
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
-        let is_line = matches!(part, Some(Part::Main | Part::Start(_)));
+        let is_line = matches!(part, Some(CommandKind::Main | CommandKind::Start(_)));
         let is_main = is_line || self.runs.is_main(run, pid);
         Some(Sender { run, access, is_main, is_started: part.is_some() })
     }
@@ -160,7 +160,7 @@ impl Init {
     fn understand(&mut self, run: RunId, statement: &Statement) {
         let tell = match statement {
             Statement::Ready => return self.ready(run),
-            Statement::Reloading => return self.course(run, CommandSequence::reloading),
+            Statement::Reloading => return self.advance(run, CommandSequence::reloading),
             Statement::MainPid(pid) => return self.main_named(run, *pid),
             Statement::Stopping => Event::Stopping(run),
             Statement::Status(text) => Event::Status(run, text.clone()),
@@ -186,7 +186,7 @@ impl Init {
             return;
         }
         match self.adopt(run, pid) {
-            Ok(()) => self.course(run, CommandSequence::main_changed),
+            Ok(()) => self.advance(run, CommandSequence::main_changed),
             Err(_) => self.refuse_message(),
         }
     }

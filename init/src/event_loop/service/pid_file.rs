@@ -5,7 +5,7 @@ use crate::event_loop::Init;
 use crate::service::main_pid::KILL;
 use crate::service::pid_file::{ANSWER, By, Fault, Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Search};
-use crate::service::sequence::{CommandSequence, Deed, Part};
+use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 impl Init {
     /// What an earlier run has left is removed, then its first line is run.
-    pub(crate) fn remove_pid_file(&mut self, run: RunId) -> Vec<Deed> {
+    pub(crate) fn remove_pid_file(&mut self, run: RunId) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
         let removed = if mount_table::is_in_memory(&path) {
@@ -27,7 +27,7 @@ impl Init {
             let work = || status(remove(&path, By::Child));
             match process::fork(&[], work) {
                 Ok(pid) => {
-                    self.runs.own(pid.as_raw(), run, Part::Unlink);
+                    self.runs.own(pid.as_raw(), run, CommandKind::Unlink);
                     if let Some(running) = self.runs.get_mut(run) {
                         running.current = Some(pid.as_raw());
                     }
@@ -37,10 +37,10 @@ impl Init {
             }
         };
         self.pid_file_removed(run, status(removed));
-        self.go_on_from(run, Part::Unlink, Exit::Code(0))
+        self.go_on_from(run, CommandKind::Unlink, Exit::Code(0))
     }
 
-    fn go_on_from(&mut self, run: RunId, part: Part, exit: Exit) -> Vec<Deed> {
+    fn go_on_from(&mut self, run: RunId, part: CommandKind, exit: Exit) -> Vec<Effect> {
         let running = self.runs.get_mut(run);
         running.map(|running| running.procedure.exited(part, exit)).unwrap_or_default()
     }
@@ -87,13 +87,13 @@ impl Init {
         let since = search.wrong_since;
         let wrong = match said {
             Said::Nothing => {
-                self.course(run, |_| vec![Deed::Look]);
+                self.advance(run, |_| vec![Effect::Look]);
                 return;
             }
             Said::Wrong(how) => format!("its pid file {path} {how}"),
             Said::Pid(pid) => match self.adopt(run, pid) {
                 Ok(()) => {
-                    self.course(run, CommandSequence::main_found);
+                    self.advance(run, CommandSequence::main_found);
                     return;
                 }
                 Err(how) => format!("process {pid} of its pid file {path} {how}"),
@@ -106,7 +106,7 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
             }
-            self.course(run, |procedure| procedure.main_not_found(wrong));
+            self.advance(run, |procedure| procedure.main_not_found(wrong));
         } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
             search.wrong_since = Some(since);
         }
@@ -119,7 +119,7 @@ impl Init {
         if let Some(Look { question: Question::Reloaded(well), .. }) = self.runs.looks.get(&run) {
             // The look for the next main process replaces the one of the reload, which would stay open.
             let well = *well;
-            self.course(run, |procedure| procedure.reload_settled(well));
+            self.advance(run, |procedure| procedure.reload_settled(well));
         }
         let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
         let said = if is_named { self.ask_pid_file(run, question) } else { Some(Said::Nothing) };
@@ -137,12 +137,12 @@ impl Init {
             Said::Nothing | Said::Wrong(_) => false,
         };
         if !has_moved {
-            self.course(run, |procedure| procedure.exited(Part::Main, exit));
+            self.advance(run, |procedure| procedure.exited(CommandKind::Main, exit));
         }
     }
 
     /// A reload has ended: the daemon may have replaced itself and named the new process.
-    pub(crate) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Deed> {
+    pub(crate) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Effect> {
         // A run has one look at a time. The one for the next main process answers this question too.
         if matches!(self.runs.looks.get(&run), Some(Look { question: Question::Next(_), .. })) {
             let running = self.runs.get_mut(run);
@@ -152,7 +152,7 @@ impl Init {
         said.map(|said| self.main_after_reload(run, said, well)).unwrap_or_default()
     }
 
-    fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Deed> {
+    fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, path) = (running.name.clone(), running.pid_file.clone().unwrap_or_default());
         let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
@@ -169,12 +169,12 @@ impl Init {
             self.say(Level::Warning, format_args!("{name}: after a reload: {wrong}"));
         }
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
-        let mut deeds = match found {
+        let mut effects = match found {
             Ok(true) => running.procedure.main_changed(),
             Ok(false) | Err(_) => Vec::new(),
         };
-        deeds.extend(running.procedure.reload_settled(well));
-        deeds
+        effects.extend(running.procedure.reload_settled(well));
+        effects
     }
 
     /// None: the answer will come.
@@ -186,7 +186,7 @@ impl Init {
         match child(&path) {
             Ok((pid, answer)) => {
                 let (pid, until) = (pid.as_raw(), self.now.after(limit::PID_FILE_ANSWER));
-                self.runs.own(pid, run, Part::Look);
+                self.runs.own(pid, run, CommandKind::Look);
                 let look = Look { question, pid, answer: answer.into(), until };
                 if let Some(before) = self.runs.looks.insert(run, look) {
                     before.give_up();
@@ -198,15 +198,15 @@ impl Init {
     }
 
     /// A process of the run has ended: what follows from its part.
-    pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: Part, exit: Exit) {
+    pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: CommandKind, exit: Exit) {
         match (part, exit) {
-            (Part::Start(_), _) if self.runs.has_handed_on(run, part) => return,
-            (Part::Main, _) => return self.main_has_ended(run, exit),
-            (Part::Unlink, Exit::Code(status)) => self.pid_file_removed(run, status),
-            (Part::Look, _) => self.look_ended(run, pid),
+            (CommandKind::Start(_), _) if self.runs.has_handed_on(run, part) => return,
+            (CommandKind::Main, _) => return self.main_has_ended(run, exit),
+            (CommandKind::Unlink, Exit::Code(status)) => self.pid_file_removed(run, status),
+            (CommandKind::Look, _) => self.look_ended(run, pid),
             _ => {}
         }
-        self.course(run, |procedure| procedure.exited(part, exit));
+        self.advance(run, |procedure| procedure.exited(part, exit));
     }
 
     fn look_ended(&mut self, run: RunId, pid: i32) {
@@ -222,8 +222,8 @@ impl Init {
         match question {
             Question::First => self.pid_file_says(run, said),
             Question::Reloaded(well) => {
-                let deeds = self.main_after_reload(run, said, well);
-                self.course(run, |_| deeds);
+                let effects = self.main_after_reload(run, said, well);
+                self.advance(run, |_| effects);
             }
             // What is left of one that is being ended is ended with it.
             Question::Next(exit) if self.runs.is_told_to_stop(run) => {

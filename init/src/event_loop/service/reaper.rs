@@ -5,7 +5,7 @@
 use crate::base::limit;
 use crate::event_loop::Init;
 use crate::service::run_table::Reaped;
-use crate::service::sequence::{Deed, Part};
+use crate::service::sequence::{CommandKind, Effect};
 use crate::spawn::ExecResult;
 use crate::sys::inbox;
 use crate::sys::wait::{self, Ended};
@@ -75,14 +75,16 @@ impl Init {
             self.runs.is_told(pid);
             // The last message of the process may have named another main process.
             if has_handed_on || self.runs.has_handed_on(run, part) {
-                self.course(run, |_| vec![Deed::Look]);
+                self.advance(run, |_| vec![Effect::Look]);
                 continue;
             }
             // The kernel may have killed it for want of memory.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
-            if killed && matches!(part, Part::Start(_) | Part::Main) && self.tracker.has_killed(run)
+            if killed
+                && matches!(part, CommandKind::Start(_) | CommandKind::Main)
+                && self.tracker.has_killed(run)
             {
-                self.course(run, |procedure| procedure.main_out_of_memory());
+                self.advance(run, |procedure| procedure.main_out_of_memory());
             }
             self.part_ended(run, pid, part, exit);
             self.settle_if_full();
@@ -96,10 +98,10 @@ impl Init {
             Some(ExecResult::Failed(failure)) => {
                 self.runs.is_told(one.pid);
                 self.say_not_executed(run, part, &failure);
-                self.course(run, |procedure| procedure.not_executed(part, failure));
+                self.advance(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }
-            Some(ExecResult::Executed) => self.course(run, |procedure| procedure.executed(part)),
+            Some(ExecResult::Executed) => self.advance(run, |procedure| procedure.executed(part)),
             Some(ExecResult::Pending) | None => {}
         }
         true
@@ -123,7 +125,7 @@ impl Init {
             .map(|(run, _)| run)
             .collect();
         for run in waiting {
-            self.course(run, |_| vec![Deed::Look]);
+            self.advance(run, |_| vec![Effect::Look]);
             self.settle_if_full();
         }
     }
@@ -134,11 +136,11 @@ impl Init {
             return;
         }
         for run in self.tracker.emptied() {
-            self.course(run, |_| vec![Deed::Look]);
+            self.advance(run, |_| vec![Effect::Look]);
             self.settle_if_full();
         }
         for run in self.tracker.short_of_memory() {
-            self.course(run, |procedure| procedure.out_of_memory());
+            self.advance(run, |procedure| procedure.out_of_memory());
         }
     }
 }

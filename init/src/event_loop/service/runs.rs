@@ -5,7 +5,7 @@ use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::logger;
 use crate::service::run_table::Running;
-use crate::service::sequence::{Alarm, CommandSequence, Deed, Part};
+use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Effect};
 use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 use groundstate_units::machine::action::StopReason;
@@ -63,52 +63,52 @@ impl Init {
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
-        self.course(run, CommandSequence::begin);
+        self.advance(run, CommandSequence::begin);
     }
 
     /// Runs of this unit that are over, and were kept for a stop that never came.
     fn forget_runs_of(&mut self, name: &Name) {
         let Some(run) = self.runs.latest(name) else { return };
         if self.runs.get(run).is_some_and(|running| running.procedure.has_ended()) {
-            self.follow(run, vec![Deed::Forget]);
+            self.follow(run, vec![Effect::Forget]);
         }
     }
 
-    /// Puts a question or a fact to a run's procedure, and does what it says.
-    pub(crate) fn course(
+    /// Advances the command sequence of a run, and applies the effects that it gives.
+    pub(crate) fn advance(
         &mut self,
         run: RunId,
-        ask: impl FnOnce(&mut CommandSequence) -> Vec<Deed>,
+        ask: impl FnOnce(&mut CommandSequence) -> Vec<Effect>,
     ) {
         let Some(running) = self.runs.get_mut(run) else { return };
         let before = inbox::about(unit(running.name.as_str()));
-        let deeds = ask(&mut running.procedure);
-        self.follow(run, deeds);
+        let effects = ask(&mut running.procedure);
+        self.follow(run, effects);
         inbox::about(before);
     }
 
-    /// Does these deeds and those that they lead to. Behind an effect that waits for a commit the deeds of the
-    /// same run wait too.
-    pub(crate) fn follow(&mut self, run: RunId, deeds: Vec<Deed>) {
-        let mut deeds = VecDeque::from(deeds);
-        while let Some(deed) = deeds.pop_front() {
+    /// Applies these effects and those that they lead to. While one of the run waits for a commit, they queue
+    /// behind it.
+    pub(crate) fn follow(&mut self, run: RunId, effects: Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
             if self.effects.has(run) {
-                self.effects.push(run, deed);
+                self.effects.push(run, effect);
             } else {
-                deeds.extend(self.carry(run, deed));
+                effects.extend(self.apply(run, effect));
             }
         }
     }
 
-    /// Does one deed, and gives those that it leads to at once.
-    fn carry(&mut self, run: RunId, deed: Deed) -> Vec<Deed> {
-        match deed {
-            Deed::Spawn(Part::Clean) => return self.clean_up(run),
-            Deed::Spawn(part) => return self.prepare_line(run, part),
-            Deed::Signal(..) | Deed::Kill | Deed::KillMain => self.effects.push(run, deed),
-            Deed::GuessMain => return self.guess_main(run),
-            Deed::Wake(alarm, span) => self.set_alarm(run, alarm, span),
-            Deed::Tell(event) => {
+    /// Applies one effect, and gives those that it leads to at once.
+    fn apply(&mut self, run: RunId, effect: Effect) -> Vec<Effect> {
+        match effect {
+            Effect::Spawn(CommandKind::Clean) => return self.clean_up(run),
+            Effect::Spawn(part) => return self.prepare_line(run, part),
+            Effect::Signal(..) | Effect::Kill | Effect::KillMain => self.effects.push(run, effect),
+            Effect::GuessMain => return self.guess_main(run),
+            Effect::Wake(alarm, span) => self.set_alarm(run, alarm, span),
+            Effect::Tell(event) => {
                 self.say_failed_command(run, &event);
                 if matches!(
                     event,
@@ -118,17 +118,17 @@ impl Init {
                 }
                 self.facts.push_back(event);
             }
-            Deed::RemovePidFile => return self.remove_pid_file(run),
-            Deed::SeekPidFile => self.seek_pid_file(run),
-            Deed::RereadPidFile(well) => return self.reread_pid_file(run, well),
-            Deed::Drain => return self.drain(run),
-            Deed::Look => {
+            Effect::RemovePidFile => return self.remove_pid_file(run),
+            Effect::SeekPidFile => self.seek_pid_file(run),
+            Effect::RereadPidFile(well) => return self.reread_pid_file(run, well),
+            Effect::Drain => return self.drain(run),
+            Effect::Look => {
                 let something = !self.tracker.is_empty(run);
                 let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
                 let lines = !running.lines.is_empty();
                 return running.procedure.looked(something, lines);
             }
-            Deed::Forget => self.forget_run(run),
+            Effect::Forget => self.forget_run(run),
         }
         Vec::new()
     }
@@ -142,7 +142,7 @@ impl Init {
         }
     }
 
-    fn drain(&mut self, run: RunId) -> Vec<Deed> {
+    fn drain(&mut self, run: RunId) -> Vec<Effect> {
         let now = self.now;
         let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
@@ -205,7 +205,7 @@ impl Init {
         if let Some(running) = self.runs.get_mut(run) {
             running.drains_until = None;
         }
-        self.course(run, CommandSequence::drained);
+        self.advance(run, CommandSequence::drained);
     }
 
     /// When a run has something due that the machine does not know of.
@@ -246,7 +246,7 @@ impl Init {
                 unsay_end(&mut self.facts, run);
             }
         }
-        self.course(run, |procedure| procedure.stop(reason, nothing_left));
+        self.advance(run, |procedure| procedure.stop(reason, nothing_left));
     }
 }
 
@@ -302,7 +302,7 @@ impl Init {
             if alarm == Alarm::Idle {
                 self.idle.remove(&run);
             }
-            self.course(run, |procedure| procedure.alarm(alarm));
+            self.advance(run, |procedure| procedure.alarm(alarm));
             self.settle_if_full();
         }
     }
@@ -338,7 +338,7 @@ impl Init {
                     inbox::ready(run);
                 }
                 self.runs.unwatch(token);
-                self.course(run, CommandSequence::ready);
+                self.advance(run, CommandSequence::ready);
             }
             // Closed without a line: it will never be ready by this, and its timeout tells.
             Some(false) => self.runs.unwatch(token),

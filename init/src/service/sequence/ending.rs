@@ -4,7 +4,7 @@
 //! who and by what). An exec-stop that fails is followed by the signal. When no process
 //! is left, exec-stop-post is run, and what the unit leaves is removed.
 
-use super::{Alarm, CommandSequence, Deed, Deeds, Part, Step, Whom};
+use super::{Alarm, CommandKind, CommandSequence, Effect, Effects, Step, Whom};
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Reason;
@@ -50,9 +50,9 @@ impl CommandSequence {
     }
 
     /// Stop it.
-    pub(crate) fn stop(&mut self, reason: &StopReason, nothing_left: bool) -> Deeds {
+    pub(crate) fn stop(&mut self, reason: &StopReason, nothing_left: bool) -> Effects {
         if nothing_left {
-            return vec![Deed::Forget];
+            return vec![Effect::Forget];
         }
         if self.stopping {
             return Vec::new();
@@ -63,12 +63,12 @@ impl CommandSequence {
         }
         self.again =
             !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
-        let mut deeds = Vec::new();
+        let mut effects = Vec::new();
         match reason {
             StopReason::StartTimeout | StopReason::RunTimeout => self.result = Some("timeout"),
             StopReason::Watchdog => {
                 self.result = Some("watchdog");
-                deeds.extend(self.abort());
+                effects.extend(self.abort());
             }
             StopReason::NotNeeded
             | StopReason::Changed
@@ -81,16 +81,16 @@ impl CommandSequence {
         }
         if self.step == Step::Idle {
             self.step = Step::StopRest;
-            return vec![Deed::Look];
+            return vec![Effect::Look];
         }
         if self.closing {
-            return vec![Deed::Look];
+            return vec![Effect::Look];
         }
         let starting = matches!(self.step, Step::Line(_));
         if starting && (!self.is_foreground() || !self.was_ready) {
             self.step = Step::StopMain;
-            deeds.extend(self.signal_main());
-            return deeds;
+            effects.extend(self.signal_main());
+            return effects;
         }
         let broken = matches!(
             reason,
@@ -101,51 +101,51 @@ impl CommandSequence {
         );
         // Its stop was a part of its start, and is over with that, heard or not.
         let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
-        deeds.extend(match self.was_ready && !broken && !is_undone {
+        effects.extend(match self.was_ready && !broken && !is_undone {
             true => self.stop_lines(),
             false => self.stop_by_signal(),
         });
-        deeds
+        effects
     }
 
     /// exec-stop, where there is one.
-    pub(super) fn stop_lines(&mut self) -> Deeds {
-        if !self.plan.has(Part::Stop(0)) {
+    pub(super) fn stop_lines(&mut self) -> Effects {
+        if !self.plan.has(CommandKind::Stop(0)) {
             return self.stop_by_signal();
         }
         self.step = Step::StopLine(0);
-        vec![Deed::Spawn(Part::Stop(0))]
+        vec![Effect::Spawn(CommandKind::Stop(0))]
     }
 
     /// A watchdog stops by ABRT, and gives time for a core to be written.
-    fn abort(&mut self) -> Deeds {
+    fn abort(&mut self) -> Effects {
         self.stop_signal = ABRT;
         match self.ending().abort_timeout {
             Some(span) => vec![
-                Deed::Tell(Event::ExtendTimeout(self.run, span)),
-                Deed::Wake(Alarm::Kill, span),
+                Effect::Tell(Event::ExtendTimeout(self.run, span)),
+                Effect::Wake(Alarm::Kill, span),
             ],
             None => Vec::new(),
         }
     }
 
     /// In kill-mode none nobody is signalled, whatever lives.
-    pub(super) fn signal_main(&self) -> Deeds {
+    pub(super) fn signal_main(&self) -> Effects {
         // systemd.kill(5): in the mode control-group everything is asked to end at once.
         let is_group = self.ending().mode == KillMode::Group && self.was_ready;
         let at_once = is_group && self.particular().is_some_and(|p| p.lenient);
         self.signal(if at_once { Whom::All } else { Whom::Main })
     }
 
-    fn signal(&self, whom: Whom) -> Deeds {
-        let mut deeds = vec![Deed::Signal(whom, self.stop_signal)];
+    fn signal(&self, whom: Whom) -> Effects {
+        let mut effects = vec![Effect::Signal(whom, self.stop_signal)];
         if self.ending().hup {
-            deeds.push(Deed::Signal(whom, HUP));
+            effects.push(Effect::Signal(whom, HUP));
         }
-        deeds
+        effects
     }
 
-    pub(super) fn stop_by_signal(&mut self) -> Deeds {
+    pub(super) fn stop_by_signal(&mut self) -> Effects {
         if self.ending().mode == KillMode::None {
             return self.abandon();
         }
@@ -165,29 +165,33 @@ impl CommandSequence {
         }
         // No main process is known: all are asked the way the unit wants to be asked.
         self.step = Step::StopRest;
-        let mut deeds = self.signal(Whom::All);
-        deeds.push(Deed::Look);
-        deeds
+        let mut effects = self.signal(Whom::All);
+        effects.push(Effect::Look);
+        effects
     }
 
     /// What lives on does so without init.
-    fn abandon(&mut self) -> Deeds {
+    fn abandon(&mut self) -> Effects {
         self.abandoned = true;
         self.step = Step::StopRest;
-        vec![Deed::Look]
+        vec![Effect::Look]
     }
 
-    pub(super) fn stop_ended(&mut self, n: usize, exit: Exit) -> Deeds {
+    pub(super) fn stop_ended(&mut self, n: usize, exit: Exit) -> Effects {
         if self.step != Step::StopLine(n) {
-            return vec![Deed::Look];
+            return vec![Effect::Look];
         }
         if !self.is_success(exit) {
-            return self.stop_command_failed(Part::Stop(n), result_of(exit), Reason::Exit(exit));
+            return self.stop_command_failed(
+                CommandKind::Stop(n),
+                result_of(exit),
+                Reason::Exit(exit),
+            );
         }
-        let next = Part::Stop(n + 1);
+        let next = CommandKind::Stop(n + 1);
         if self.plan.has(next) {
             self.step = Step::StopLine(n + 1);
-            return vec![Deed::Spawn(next)];
+            return vec![Effect::Spawn(next)];
         }
         if self.ending().mode == KillMode::None {
             return self.abandon();
@@ -206,10 +210,10 @@ impl CommandSequence {
     /// A command of the stop has failed: those after it are skipped, and the run has failed.
     pub(super) fn stop_command_failed(
         &mut self,
-        part: Part,
+        part: CommandKind,
         result: &'static str,
         reason: Reason,
-    ) -> Deeds {
+    ) -> Effects {
         if self.outcome().result == SUCCESS {
             self.result = Some(result);
         }
@@ -217,30 +221,30 @@ impl CommandSequence {
             // The machine has not heard how it ended: it hears that.
             self.exit = Some(*exit);
         }
-        let mut deeds = vec![Deed::Tell(Event::StopFailed(self.run, reason))];
-        if let Part::Stop(_) = part {
-            deeds.extend(self.stop_by_signal());
+        let mut effects = vec![Effect::Tell(Event::StopFailed(self.run, reason))];
+        if let CommandKind::Stop(_) = part {
+            effects.extend(self.stop_by_signal());
         } else {
             self.last = usize::MAX;
-            deeds.push(Deed::Look);
+            effects.push(Effect::Look);
         }
-        deeds
+        effects
     }
 
-    pub(super) fn stop_rest(&mut self) -> Deeds {
+    pub(super) fn stop_rest(&mut self) -> Effects {
         self.step = Step::StopRest;
         let ending = self.ending();
         match ending.mode {
-            KillMode::Group => vec![Deed::Signal(Whom::All, TERM), Deed::Look],
+            KillMode::Group => vec![Effect::Signal(Whom::All, TERM), Effect::Look],
             // What may not be killed is waited for.
-            KillMode::Mixed if !ending.kill => vec![Deed::Look],
+            KillMode::Mixed if !ending.kill => vec![Effect::Look],
             KillMode::Mixed => self.end_all(),
             KillMode::Process | KillMode::None => self.abandon(),
         }
     }
 
     /// Kill it.
-    pub(crate) fn kill(&mut self) -> Deeds {
+    pub(crate) fn kill(&mut self) -> Effects {
         self.stopping = true;
         // The commands after the end are still run, but for one under way and where time presses.
         if self.step == Step::Last || self.live.stop_promptly {
@@ -265,55 +269,55 @@ impl CommandSequence {
     }
 
     /// KILL, or the last signal first, for those that the mode names.
-    fn end_all(&mut self) -> Deeds {
+    fn end_all(&mut self) -> Effects {
         let ending = self.ending();
         self.abandoned |= ending.mode == KillMode::Process;
         if ending.final_signal == KILL {
-            return vec![self.last_kill(), Deed::Look];
+            return vec![self.last_kill(), Effect::Look];
         }
         let whom = if ending.mode == KillMode::Process { Whom::Main } else { Whom::All };
-        let later = Deed::Wake(Alarm::Kill, Ending::FINAL_PATIENCE);
-        vec![Deed::Signal(whom, ending.final_signal), later, Deed::Look]
+        let later = Effect::Wake(Alarm::Kill, Ending::FINAL_PATIENCE);
+        vec![Effect::Signal(whom, ending.final_signal), later, Effect::Look]
     }
 
-    pub(super) fn last_kill(&self) -> Deed {
-        if self.ending().mode == KillMode::Process { Deed::KillMain } else { Deed::Kill }
+    pub(super) fn last_kill(&self) -> Effect {
+        if self.ending().mode == KillMode::Process { Effect::KillMain } else { Effect::Kill }
     }
 
     /// The stop timeout has passed, and nothing may be killed: the run holds its place until what
     /// lives of it has ended. A stop command that does not end is asked to.
-    fn outlive(&mut self) -> Deeds {
-        let mut deeds = Vec::new();
+    fn outlive(&mut self) -> Effects {
+        let mut effects = Vec::new();
         if matches!(self.step, Step::StopLine(_)) {
-            deeds.extend(self.signal(Whom::All));
+            effects.extend(self.signal(Whom::All));
         }
         let waits_for_main = self.ending().mode == KillMode::Process && self.main_alive;
         self.step = if waits_for_main { Step::StopMain } else { Step::StopRest };
         self.abandoned |= self.ending().mode == KillMode::Process && !waits_for_main;
-        deeds.push(Deed::Look);
-        deeds
+        effects.push(Effect::Look);
+        effects
     }
 
     /// The kernel has killed a process of the run for want of memory.
-    pub(crate) fn out_of_memory(&mut self) -> Deeds {
+    pub(crate) fn out_of_memory(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
             return Vec::new();
         }
         self.result = Some("oom-kill");
-        let mut deeds = vec![Deed::Tell(Event::OutOfMemory(self.run))];
+        let mut effects = vec![Effect::Tell(Event::OutOfMemory(self.run))];
         if self.main_alive {
-            deeds.extend(self.signal_main());
+            effects.extend(self.signal_main());
         }
-        deeds
+        effects
     }
 
     /// The main process was killed for want of memory.
-    pub(crate) fn main_out_of_memory(&mut self) -> Deeds {
+    pub(crate) fn main_out_of_memory(&mut self) -> Effects {
         if self.stopping || self.exit_told {
             return Vec::new();
         }
         self.result = Some("oom-kill");
-        vec![Deed::Tell(Event::OutOfMemory(self.run))]
+        vec![Effect::Tell(Event::OutOfMemory(self.run))]
     }
 
     /// How it ended, as far as is known.
@@ -332,14 +336,14 @@ impl CommandSequence {
     }
 
     /// What is done when nothing is left, one after another.
-    fn next_last(&mut self) -> Option<Part> {
-        let part = Part::StopPost(self.last);
+    fn next_last(&mut self) -> Option<CommandKind> {
+        let part = CommandKind::StopPost(self.last);
         if self.plan.has(part) {
             self.last = self.last.saturating_add(1);
             return Some(part);
         }
         let due = self.has_something_to_clean() && !std::mem::replace(&mut self.cleaned, true);
-        due.then_some(Part::Clean)
+        due.then_some(CommandKind::Clean)
     }
 
     fn has_something_to_clean(&self) -> bool {
@@ -360,16 +364,16 @@ impl CommandSequence {
 
     /// Its end in success is followed by its exec-stop.
     fn has_stop_when_over(&self) -> bool {
-        !self.plan.remain && self.plan.has(Part::Stop(0))
+        !self.plan.remain && self.plan.has(CommandKind::Stop(0))
     }
 
     fn has_last_work(&self) -> bool {
-        self.plan.has(Part::StopPost(0)) || self.has_something_to_clean()
+        self.plan.has(CommandKind::StopPost(0)) || self.has_something_to_clean()
     }
 
     /// What a look at the cgroup gave: something, or nothing, is left. `lines`: a process
     /// init started for the run has not been reaped yet.
-    pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Deeds {
+    pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Effects {
         let ending = self.ending();
         let unwaited = ending.mode == KillMode::None;
         let left = match self.abandoned {
@@ -387,10 +391,10 @@ impl CommandSequence {
             let stops = well && !stays && !self.closing && self.has_stop_when_over();
             self.gone_told = !left && (stays || !self.has_last_work() && !stops);
             if self.gone_told {
-                return vec![Deed::Tell(Event::Ended(self.run, exit))];
+                return vec![Effect::Tell(Event::Ended(self.run, exit))];
             }
-            let again = (!left).then_some(Deed::Look);
-            let told = Deed::Tell(Event::Exited(self.run, exit));
+            let again = (!left).then_some(Effect::Look);
+            let told = Effect::Tell(Event::Exited(self.run, exit));
             return [told].into_iter().chain(again).collect();
         }
         if left {
@@ -410,7 +414,7 @@ impl CommandSequence {
     }
 
     /// No process is left.
-    fn nothing_left(&mut self) -> Deeds {
+    fn nothing_left(&mut self) -> Effects {
         let waits = matches!(self.step, Step::StopLine(_) | Step::Line(_) | Step::Draining(_));
         let unbegun = self.failure.is_some() || self.skipped.is_some();
         if !unbegun && (self.stopping || self.closing) {
@@ -428,7 +432,7 @@ impl CommandSequence {
             // was left by its last, and as its stop was done.
             if once && well && self.plan.has_stop_work {
                 self.gone_told = true;
-                return vec![Deed::Tell(Event::Gone(self.run))];
+                return vec![Effect::Tell(Event::Gone(self.run))];
             }
             // The machine tells it to stop, and what there is to do is done then.
             let fails = self.plan.kind == Kind::BackgroundScripted && well;
@@ -441,19 +445,19 @@ impl CommandSequence {
             self.step = Step::Last;
             // The machine's own timeout has passed before.
             let limit = self.live.stop_timeout.unwrap_or(Ending::FINAL_PATIENCE);
-            let late = self.killed.then_some(Deed::Wake(Alarm::Kill, limit));
-            return late.into_iter().chain([Deed::Spawn(part)]).collect();
+            let late = self.killed.then_some(Effect::Wake(Alarm::Kill, limit));
+            return late.into_iter().chain([Effect::Spawn(part)]).collect();
         }
         self.gone_told = true;
         if let (true, Some(exit)) = (std::mem::take(&mut self.closing), self.exit) {
             self.exit_told = true;
-            return vec![Deed::Tell(Event::Ended(self.run, exit))];
+            return vec![Effect::Tell(Event::Ended(self.run, exit))];
         }
         let told = match (self.skipped.take(), self.failure.take()) {
             (Some(condition), _) => Event::Skipped(self.run, condition.into()),
             (None, Some(failure)) => Event::StartFailed(self.run, *failure),
             (None, None) => Event::Gone(self.run),
         };
-        vec![Deed::Tell(told), Deed::Forget]
+        vec![Effect::Tell(told), Effect::Forget]
     }
 }

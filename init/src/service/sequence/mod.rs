@@ -1,6 +1,5 @@
-//! The course of one run: which line is run when, what its end means. Pure: facts in,
-//! deeds out; [`super`] carries the deeds out. How it begins is in [`start`], how it is ended
-//! in [`ending`].
+//! The command sequence of one run: which command is started when, and what its exit means. It is pure: facts
+//! come in, effects go out, and [`crate::event_loop`] applies them. [`start`] begins a run, [`ending`] ends it.
 //!
 //! | type | the lines | main process | told ready by |
 //! |---|---|---|---|
@@ -34,7 +33,7 @@ enum Step {
     /// Others start first.
     Idle,
     /// A line of the start is running.
-    Line(Part),
+    Line(CommandKind),
     /// The launcher has ended well; its pid file is looked for.
     Seeking,
     /// The main process has ended; its last lines may still make it ready.
@@ -99,7 +98,7 @@ pub(crate) struct CommandSequence {
     killed: bool,
 }
 
-type Deeds = Vec<Deed>;
+type Effects = Vec<Effect>;
 
 impl CommandSequence {
     /// Of a unit with a process.
@@ -171,26 +170,26 @@ impl CommandSequence {
         (ends && (!self.gone_told || self.stopping)) || self.step == Step::Seeking
     }
 
-    fn main_ended(&mut self, exit: Exit) -> Deeds {
+    fn main_ended(&mut self, exit: Exit) -> Effects {
         self.main_alive = false;
         if self.reloads > 0 && self.was_ready && !self.stopping && !self.exit_told {
             self.ended_in_reload = Some(exit);
-            let limit = self.live.start_timeout.map(|span| Deed::Wake(Alarm::Reload, span));
+            let limit = self.live.start_timeout.map(|span| Effect::Wake(Alarm::Reload, span));
             return limit.into_iter().collect();
         }
         if self.plan.has_grep && !self.was_ready && !self.posted && !self.stopping {
             self.step = Step::Draining(exit);
-            return vec![Deed::Drain];
+            return vec![Effect::Drain];
         }
         self.told_exit(exit)
     }
 
     /// The logger has read the last lines of a run that has ended, or did not in time.
-    pub(crate) fn drained(&mut self) -> Deeds {
+    pub(crate) fn drained(&mut self) -> Effects {
         if let Step::Draining(exit) = self.step { self.told_exit(exit) } else { Vec::new() }
     }
 
-    fn told_exit(&mut self, exit: Exit) -> Deeds {
+    fn told_exit(&mut self, exit: Exit) -> Effects {
         self.main_alive = false;
         if matches!(self.step, Step::Line(_) | Step::Draining(_) | Step::Seeking) {
             self.step = Step::Up;
@@ -202,7 +201,7 @@ impl CommandSequence {
         }
         // After a start that failed beside it, the exit is still that of the main process.
         self.exit = self.exit.or(Some(exit).filter(|_| self.executed_told));
-        if self.step == Step::StopMain { self.stop_rest() } else { vec![Deed::Look] }
+        if self.step == Step::StopMain { self.stop_rest() } else { vec![Effect::Look] }
     }
 
     /// It has no main process that anything waits for.
@@ -210,54 +209,54 @@ impl CommandSequence {
         matches!(self.plan.kind, Kind::Oneshot | Kind::BackgroundScripted)
     }
 
-    fn protocol(&mut self, message: String) -> Deeds {
+    fn protocol(&mut self, message: String) -> Effects {
         self.exit_told = true;
         self.result.get_or_insert("protocol");
         self.step = Step::Up;
-        vec![Deed::Tell(Event::Protocol(self.run, message)), Deed::Look]
+        vec![Effect::Tell(Event::Protocol(self.run, message)), Effect::Look]
     }
 
     /// The pid file holds this run's main process; it is watched from now on.
-    pub(crate) fn main_found(&mut self) -> Deeds {
+    pub(crate) fn main_found(&mut self) -> Effects {
         if self.step != Step::Seeking {
             return Vec::new();
         }
         self.step = Step::Up;
         self.main_alive = true;
-        let mut deeds: Deeds = self.first_ping().into_iter().collect();
-        deeds.extend(self.ready());
-        deeds
+        let mut effects: Effects = self.first_ping().into_iter().collect();
+        effects.extend(self.ready());
+        effects
     }
 
     /// There is no telling which process is the main one: it is up as long as any is.
-    pub(crate) fn main_unknown(&mut self) -> Deeds {
+    pub(crate) fn main_unknown(&mut self) -> Effects {
         if self.step != Step::Seeking {
             return Vec::new();
         }
         self.step = Step::Up;
         self.headless = true;
-        let mut deeds = self.ready();
-        deeds.push(Deed::Look);
-        deeds
+        let mut effects = self.ready();
+        effects.push(Effect::Look);
+        effects
     }
 
     /// There will be no acceptable pid file.
-    pub(crate) fn main_not_found(&mut self, message: String) -> Deeds {
+    pub(crate) fn main_not_found(&mut self, message: String) -> Effects {
         if self.step == Step::Seeking { self.protocol(message) } else { Vec::new() }
     }
 
     /// Told ready by what the run said or wrote.
-    pub(crate) fn ready(&mut self) -> Deeds {
+    pub(crate) fn ready(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
         }
-        if !self.plan.has(Part::Post(0)) || self.was_ready {
+        if !self.plan.has(CommandKind::Post(0)) || self.was_ready {
             return self.told_ready();
         }
         if std::mem::replace(&mut self.posted, true) {
             return Vec::new();
         }
-        vec![self.line(Part::Post(0))]
+        vec![self.line(CommandKind::Post(0))]
     }
 
     /// Whatever it says: by the end of its last line, or once its main process is known.
@@ -266,10 +265,10 @@ impl CommandSequence {
         self.is_script() || (self.plan.kind == Kind::BackgroundPidfile && is_launched)
     }
 
-    fn told_ready(&mut self) -> Deeds {
+    fn told_ready(&mut self) -> Effects {
         self.was_ready = true;
         self.reloading = false;
-        vec![Deed::Tell(Event::Ready(self.run))]
+        vec![Effect::Tell(Event::Ready(self.run))]
     }
 
     /// The machine counts it as active: by its exec, by time.
@@ -278,12 +277,12 @@ impl CommandSequence {
     }
 
     /// What it waited for has come.
-    pub(crate) fn alarm(&mut self, alarm: Alarm) -> Deeds {
+    pub(crate) fn alarm(&mut self, alarm: Alarm) -> Effects {
         match alarm {
             Alarm::Idle if self.step == Step::Idle => self.go(),
             Alarm::ReadyWait => self.ready(),
-            Alarm::ReadyAgain if self.is_starting() => vec![Deed::Spawn(Part::Ready)],
-            Alarm::Kill => vec![self.last_kill(), Deed::Look],
+            Alarm::ReadyAgain if self.is_starting() => vec![Effect::Spawn(CommandKind::Ready)],
+            Alarm::Kill => vec![self.last_kill(), Effect::Look],
             Alarm::Reload => match self.ended_in_reload.take() {
                 Some(exit) => self.told_exit(exit),
                 None => Vec::new(),
@@ -293,16 +292,16 @@ impl CommandSequence {
     }
 
     /// RELOADING=1 came.
-    pub(crate) fn reloading(&mut self) -> Deeds {
+    pub(crate) fn reloading(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
         }
         self.reloading = true;
-        vec![Deed::Tell(Event::Reloading(self.run))]
+        vec![Effect::Tell(Event::Reloading(self.run))]
     }
 
     /// A new main process has been named.
-    pub(crate) fn main_changed(&mut self) -> Deeds {
+    pub(crate) fn main_changed(&mut self) -> Effects {
         if self.is_script() {
             return Vec::new();
         }
@@ -318,58 +317,58 @@ impl CommandSequence {
     }
 
     /// Let it reload its own configuration.
-    pub(crate) fn reload(&mut self) -> Deeds {
-        let told = |well| vec![Deed::Tell(Event::Reloaded(self.run, well))];
+    pub(crate) fn reload(&mut self) -> Effects {
+        let told = |well| vec![Effect::Tell(Event::Reloaded(self.run, well))];
         if self.stopping {
             return told(false);
         }
         // The machine may have given up one that was announced.
         self.reloading = false;
-        if self.plan.has(Part::Reload(0)) {
+        if self.plan.has(CommandKind::Reload(0)) {
             self.reloads = self.reloads.saturating_add(1);
-            return vec![Deed::Spawn(Part::Reload(0))];
+            return vec![Effect::Spawn(CommandKind::Reload(0))];
         }
         let Some(signal) = self.particular().and_then(|p| p.ending.reload_signal) else {
             return told(false);
         };
-        let mut deeds = vec![Deed::Signal(Whom::Main, signal)];
+        let mut effects = vec![Effect::Signal(Whom::Main, signal)];
         // Who speaks says RELOADING=1, and READY=1 at the end; the others say nothing.
         if self.plan.kind != Kind::ForegroundNotified {
-            deeds.extend(told(true));
+            effects.extend(told(true));
         }
-        deeds
+        effects
     }
 
     /// The last command of a reload has ended. The daemon may have replaced itself meanwhile.
-    fn reload_commands_ended(&mut self, well: bool) -> Deeds {
+    fn reload_commands_ended(&mut self, well: bool) -> Effects {
         self.reloads = self.reloads.saturating_sub(1);
         let names_main = self.plan.has_pid_file && !self.stopping && !self.exit_told;
         match names_main {
-            true => vec![Deed::RereadPidFile(well)],
+            true => vec![Effect::RereadPidFile(well)],
             false => self.reload_settled(well),
         }
     }
 
     /// Which process is the main one after a reload is known. Without any, the run has ended.
-    pub(crate) fn reload_settled(&mut self, well: bool) -> Deeds {
+    pub(crate) fn reload_settled(&mut self, well: bool) -> Effects {
         let ended = self.ended_in_reload.filter(|_| self.reloads == 0);
-        let mut deeds = self.reload_ended(well && ended.is_none());
+        let mut effects = self.reload_ended(well && ended.is_none());
         if ended.is_some() {
             self.ended_in_reload = None;
         }
         if let Some(exit) = ended.filter(|_| !self.main_alive && !self.exit_told) {
-            deeds.extend(self.told_exit(exit));
+            effects.extend(self.told_exit(exit));
         }
-        deeds
+        effects
     }
 
     /// A run that said RELOADING=1 by itself will say READY=1 too: that ends the reload.
-    fn reload_ended(&mut self, well: bool) -> Deeds {
+    fn reload_ended(&mut self, well: bool) -> Effects {
         if self.stopping || (well && self.reloading) {
             return Vec::new();
         }
         self.reloading = false;
-        vec![Deed::Tell(Event::Reloaded(self.run, well))]
+        vec![Effect::Tell(Event::Reloaded(self.run, well))]
     }
 }
 
@@ -377,7 +376,7 @@ impl CommandSequence {
 
 /// Which line of the unit a process runs. Counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Part {
+pub(crate) enum CommandKind {
     /// exec-condition.
     Condition(usize),
     /// exec-start-pre.
@@ -404,19 +403,21 @@ pub(crate) enum Part {
     Look,
 }
 
-impl Part {
+impl CommandKind {
     /// Its line of the unit.
     pub(crate) fn of(self, spec: &Run) -> Option<&ExecLine> {
         match self {
-            Part::Condition(n) => spec.exec_condition.get(n),
-            Part::Pre(n) => spec.exec_start_pre.get(n),
-            Part::Start(n) => spec.exec_start.get(n),
-            Part::Ready => spec.particular.as_ref().and_then(|p| p.ready_exec.as_ref()),
-            Part::Post(n) => spec.exec_start_post.get(n),
-            Part::Stop(n) => spec.exec_stop.get(n),
-            Part::StopPost(n) => spec.exec_stop_post.get(n),
-            Part::Reload(n) => spec.exec_reload.get(n),
-            Part::Clean | Part::Main | Part::Unlink | Part::Look => None,
+            CommandKind::Condition(n) => spec.exec_condition.get(n),
+            CommandKind::Pre(n) => spec.exec_start_pre.get(n),
+            CommandKind::Start(n) => spec.exec_start.get(n),
+            CommandKind::Ready => spec.particular.as_ref().and_then(|p| p.ready_exec.as_ref()),
+            CommandKind::Post(n) => spec.exec_start_post.get(n),
+            CommandKind::Stop(n) => spec.exec_stop.get(n),
+            CommandKind::StopPost(n) => spec.exec_stop_post.get(n),
+            CommandKind::Reload(n) => spec.exec_reload.get(n),
+            CommandKind::Clean | CommandKind::Main | CommandKind::Unlink | CommandKind::Look => {
+                None
+            }
         }
     }
 
@@ -424,23 +425,27 @@ impl Part {
     pub(crate) fn is_helper(self) -> bool {
         matches!(
             self,
-            Part::Ready | Part::Post(_) | Part::Stop(_) | Part::StopPost(_) | Part::Reload(_)
+            CommandKind::Ready
+                | CommandKind::Post(_)
+                | CommandKind::Stop(_)
+                | CommandKind::StopPost(_)
+                | CommandKind::Reload(_)
         )
     }
 
     /// The word of its key.
     pub(crate) fn key(self) -> &'static str {
         match self {
-            Part::Condition(_) => "exec-condition",
-            Part::Pre(_) => "exec-start-pre",
-            Part::Start(_) | Part::Main => "exec-start",
-            Part::Ready => "ready-exec",
-            Part::Post(_) => "exec-start-post",
-            Part::Stop(_) => "exec-stop",
-            Part::StopPost(_) => "exec-stop-post",
-            Part::Reload(_) => "exec-reload",
-            Part::Clean => "runtime-dir",
-            Part::Unlink | Part::Look => "pid-file",
+            CommandKind::Condition(_) => "exec-condition",
+            CommandKind::Pre(_) => "exec-start-pre",
+            CommandKind::Start(_) | CommandKind::Main => "exec-start",
+            CommandKind::Ready => "ready-exec",
+            CommandKind::Post(_) => "exec-start-post",
+            CommandKind::Stop(_) => "exec-stop",
+            CommandKind::StopPost(_) => "exec-stop-post",
+            CommandKind::Reload(_) => "exec-reload",
+            CommandKind::Clean => "runtime-dir",
+            CommandKind::Unlink | CommandKind::Look => "pid-file",
         }
     }
 }
@@ -469,11 +474,11 @@ pub(crate) enum Alarm {
     Reload,
 }
 
-/// What is to be done.
+/// What the event loop is to do for a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Deed {
+pub(crate) enum Effect {
     /// Start this line.
-    Spawn(Part),
+    Spawn(CommandKind),
     /// Send this signal, and CONT after it: a stopped process can not end.
     Signal(Whom, u8),
     /// SIGKILL to everything, however often.
@@ -516,7 +521,7 @@ struct Plan {
     has_stop_work: bool,
     lines: [u16; 7],
     /// Lines whose failure counts as success.
-    forgiven: Box<[Part]>,
+    forgiven: Box<[CommandKind]>,
     /// What few units ask for.
     particular: Option<Box<Particular>>,
 }
@@ -532,14 +537,14 @@ impl Plan {
             &spec.exec_stop_post,
             &spec.exec_reload,
         ];
-        let parts: [fn(usize) -> Part; 7] = [
-            Part::Condition,
-            Part::Pre,
-            Part::Start,
-            Part::Post,
-            Part::Stop,
-            Part::StopPost,
-            Part::Reload,
+        let parts: [fn(usize) -> CommandKind; 7] = [
+            CommandKind::Condition,
+            CommandKind::Pre,
+            CommandKind::Start,
+            CommandKind::Post,
+            CommandKind::Stop,
+            CommandKind::StopPost,
+            CommandKind::Reload,
         ];
         let forgiven = keys.iter().zip(parts).flat_map(|(lines, part)| {
             let those = lines.iter().enumerate();
@@ -559,24 +564,28 @@ impl Plan {
     }
 
     /// The line is there.
-    fn has(&self, part: Part) -> bool {
+    fn has(&self, part: CommandKind) -> bool {
         let [condition, pre, start, post, stop, stop_post, reload] = self.lines;
         let (n, count) = match part {
-            Part::Condition(n) => (n, condition),
-            Part::Pre(n) => (n, pre),
-            Part::Start(n) => (n, start),
-            Part::Post(n) => (n, post),
-            Part::Stop(n) => (n, stop),
-            Part::StopPost(n) => (n, stop_post),
-            Part::Reload(n) => (n, reload),
-            Part::Ready => return self.particular.as_ref().is_some_and(|p| p.ready_exec.is_some()),
-            Part::Clean | Part::Main | Part::Unlink | Part::Look => return false,
+            CommandKind::Condition(n) => (n, condition),
+            CommandKind::Pre(n) => (n, pre),
+            CommandKind::Start(n) => (n, start),
+            CommandKind::Post(n) => (n, post),
+            CommandKind::Stop(n) => (n, stop),
+            CommandKind::StopPost(n) => (n, stop_post),
+            CommandKind::Reload(n) => (n, reload),
+            CommandKind::Ready => {
+                return self.particular.as_ref().is_some_and(|p| p.ready_exec.is_some());
+            }
+            CommandKind::Clean | CommandKind::Main | CommandKind::Unlink | CommandKind::Look => {
+                return false;
+            }
         };
         n < usize::from(count)
     }
 
     /// A failure of the line is none.
-    fn forgives(&self, part: Part) -> bool {
+    fn forgives(&self, part: CommandKind) -> bool {
         self.forgiven.contains(&part)
     }
 }

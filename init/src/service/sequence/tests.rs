@@ -38,22 +38,22 @@ fn with_post(kind: Kind) -> CommandSequence {
     let mut run = CommandSequence::new(RUN, &spec, &live(kind));
     run.begin();
     if kind == Kind::BackgroundPidfile {
-        run.exited(Part::Unlink, WELL);
+        run.exited(CommandKind::Unlink, WELL);
     }
-    run.executed(Part::Start(0));
+    run.executed(CommandKind::Start(0));
     run
 }
 
 /// One whose only line runs and counts as ready.
 fn running(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     let mut run = course(kind, lines);
-    assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
-    assert_eq!(run.executed(Part::Start(0)), [Deed::Tell(Event::Executed(RUN))]);
+    assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
+    assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
     run.counts_as_ready();
     run
 }
 
-fn stop(run: &mut CommandSequence) -> Vec<Deed> {
+fn stop(run: &mut CommandSequence) -> Vec<Effect> {
     run.stop(&StopReason::NotNeeded, false)
 }
 
@@ -64,73 +64,73 @@ fn exec_failure() -> ExecFailure {
 #[test]
 fn the_lines_before_run_in_order_and_the_first_that_fails_ends_it() {
     let mut run = course(Kind::ForegroundSupervised, [2, 1, 0, 0]);
-    assert_eq!(run.begin(), [Deed::Spawn(Part::Pre(0))]);
-    assert_eq!(run.executed(Part::Pre(0)), []);
-    assert_eq!(run.exited(Part::Pre(0), WELL), [Deed::Spawn(Part::Pre(1))]);
-    assert_eq!(run.exited(Part::Pre(1), Exit::Code(3)), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, Exit::Code(3)))]);
+    assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Pre(0))]);
+    assert_eq!(run.executed(CommandKind::Pre(0)), []);
+    assert_eq!(run.exited(CommandKind::Pre(0), WELL), [Effect::Spawn(CommandKind::Pre(1))]);
+    assert_eq!(run.exited(CommandKind::Pre(1), Exit::Code(3)), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, Exit::Code(3)))]);
 }
 
 #[test]
 fn a_oneshot_runs_its_lines_and_tells_the_last_end() {
     let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
-    assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
-    assert_eq!(run.executed(Part::Start(0)), [Deed::Tell(Event::Executed(RUN))]);
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Start(1))]);
-    assert_eq!(run.executed(Part::Start(1)), [], "told once");
-    assert_eq!(run.exited(Part::Start(1), WELL), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
+    assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Start(1))]);
+    assert_eq!(run.executed(CommandKind::Start(1)), [], "told once");
+    assert_eq!(run.exited(CommandKind::Start(1), WELL), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
     assert_eq!(run.looked(false, false), [], "told once");
-    assert_eq!(run.stop(&StopReason::NotNeeded, true), [Deed::Forget]);
+    assert_eq!(run.stop(&StopReason::NotNeeded, true), [Effect::Forget]);
 }
 
 #[test]
 fn what_a_ended_run_leaves_behind_is_told_when_it_is_gone() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
-    assert_eq!(run.exited(Part::Start(0), Exit::Code(1)), [Deed::Look]);
-    assert_eq!(run.looked(true, false), [Deed::Tell(Event::Exited(RUN, Exit::Code(1)))]);
+    assert_eq!(run.exited(CommandKind::Start(0), Exit::Code(1)), [Effect::Look]);
+    assert_eq!(run.looked(true, false), [Effect::Tell(Event::Exited(RUN, Exit::Code(1)))]);
     let told = run.stop(&StopReason::Leftovers, false);
-    assert_eq!(told, [Deed::Signal(Whom::All, 15), Deed::Look]);
+    assert_eq!(told, [Effect::Signal(Whom::All, 15), Effect::Look]);
     assert_eq!(run.looked(true, false), []);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
 
 #[test]
 fn a_main_process_that_is_named_while_its_run_is_stopped_is_asked_too() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
-    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
-    assert_eq!(run.main_changed(), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
+    assert_eq!(run.main_changed(), [Effect::Signal(Whom::Main, 15)]);
 }
 
 #[test]
 fn a_stop_asks_the_main_process_first_and_the_rest_when_it_has_ended() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
-    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
     assert_eq!(stop(&mut run), [], "told once");
-    let rest = run.exited(Part::Start(0), Exit::Signal { signal: 15, core: false });
-    assert_eq!(rest, [Deed::Signal(Whom::All, 15), Deed::Look]);
+    let rest = run.exited(CommandKind::Start(0), Exit::Signal { signal: 15, core: false });
+    assert_eq!(rest, [Effect::Signal(Whom::All, 15), Effect::Look]);
     let ended = Event::Ended(RUN, Exit::Signal { signal: 15, core: false });
-    assert_eq!(run.looked(false, false), [Deed::Tell(ended)]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(ended)]);
 }
 
 #[test]
 fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 2, 0]);
-    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
-    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Spawn(Part::Stop(1))]);
-    assert_eq!(run.exited(Part::Stop(1), WELL), [], "the main process may take its time");
+    assert_eq!(stop(&mut run), [Effect::Spawn(CommandKind::Stop(0))]);
+    assert_eq!(run.exited(CommandKind::Stop(0), WELL), [Effect::Spawn(CommandKind::Stop(1))]);
+    assert_eq!(run.exited(CommandKind::Stop(1), WELL), [], "the main process may take its time");
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
-    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
-    let failed = |reason| Deed::Tell(Event::StopFailed(RUN, reason));
+    assert_eq!(stop(&mut run), [Effect::Spawn(CommandKind::Stop(0))]);
+    let failed = |reason| Effect::Tell(Event::StopFailed(RUN, reason));
     assert_eq!(
-        run.exited(Part::Stop(0), Exit::Code(1)),
-        [failed(Reason::Exit(Exit::Code(1))), Deed::Signal(Whom::Main, 15)]
+        run.exited(CommandKind::Stop(0), Exit::Code(1)),
+        [failed(Reason::Exit(Exit::Code(1))), Effect::Signal(Whom::Main, 15)]
     );
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
     stop(&mut run);
     assert_eq!(
-        run.not_executed(Part::Stop(0), exec_failure()),
-        [failed(Reason::Exec(exec_failure())), Deed::Signal(Whom::Main, 15)]
+        run.not_executed(CommandKind::Stop(0), exec_failure()),
+        [failed(Reason::Exec(exec_failure())), Effect::Signal(Whom::Main, 15)]
     );
 }
 
@@ -138,56 +138,65 @@ fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
 fn a_run_that_was_never_ready_is_stopped_without_exec_stop() {
     let mut run = course(Kind::ForegroundNotified, [0, 1, 1, 0]);
     run.begin();
-    run.executed(Part::Start(0));
+    run.executed(CommandKind::Start(0));
     let told = run.stop(&StopReason::StartTimeout, false);
-    assert_eq!(told, [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(told, [Effect::Signal(Whom::Main, 15)]);
 }
 
 #[test]
 fn exec_stop_of_a_script_runs_though_nothing_of_it_is_left() {
     let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
-    run.exited(Part::Start(0), WELL);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
+    run.exited(CommandKind::Start(0), WELL);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(stop(&mut run), [Effect::Spawn(CommandKind::Stop(0))]);
     assert_eq!(run.looked(true, true), []);
-    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Signal(Whom::All, 15), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert_eq!(
+        run.exited(CommandKind::Stop(0), WELL),
+        [Effect::Signal(Whom::All, 15), Effect::Look]
+    );
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
 
 #[test]
 fn a_script_that_has_left_nothing_and_is_stopped_tells_the_end_of_its_stop_last() {
     let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Look]);
-    assert_eq!(run.looked(true, false), [Deed::Tell(Event::Exited(RUN, WELL))]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN))], "and is not forgotten");
-    assert_eq!(stop(&mut run), [Deed::Spawn(Part::Stop(0))]);
-    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Signal(Whom::All, 15), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Look]);
+    assert_eq!(run.looked(true, false), [Effect::Tell(Event::Exited(RUN, WELL))]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN))], "and is not forgotten");
+    assert_eq!(stop(&mut run), [Effect::Spawn(CommandKind::Stop(0))]);
+    assert_eq!(
+        run.exited(CommandKind::Stop(0), WELL),
+        [Effect::Signal(Whom::All, 15), Effect::Look]
+    );
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
 
 #[test]
 fn a_script_that_leaves_nothing_behind_is_undone_once_though_its_end_is_not_heard() {
     let spec = Run { remain: false, ..unit(Kind::Oneshot, [0, 1, 1, 0]) };
     let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
-    assert_eq!(run.begin(), [Deed::Spawn(Part::Start(0))]);
-    run.executed(Part::Start(0));
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Stop(0))]);
-    assert_eq!(run.exited(Part::Stop(0), WELL), [Deed::Signal(Whom::All, 15), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(stop(&mut run), [Deed::Signal(Whom::All, 15), Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
+    run.executed(CommandKind::Start(0));
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Stop(0))]);
+    assert_eq!(
+        run.exited(CommandKind::Stop(0), WELL),
+        [Effect::Signal(Whom::All, 15), Effect::Look]
+    );
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(stop(&mut run), [Effect::Signal(Whom::All, 15), Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
 
 #[test]
 fn a_program_that_can_not_be_executed_is_told_when_nothing_is_left() {
     let mut run = course(Kind::ForegroundSupervised, [1, 1, 0, 0]);
     run.begin();
-    run.exited(Part::Pre(0), WELL);
-    let failed = run.not_executed(Part::Start(0), exec_failure());
-    assert_eq!(failed, [Deed::Kill, Deed::Look]);
+    run.exited(CommandKind::Pre(0), WELL);
+    let failed = run.not_executed(CommandKind::Start(0), exec_failure());
+    assert_eq!(failed, [Effect::Kill, Effect::Look]);
     assert_eq!(run.looked(true, false), [], "what a line before left is being killed");
     let told = Event::StartFailed(RUN, exec_failure());
-    assert_eq!(run.looked(false, false), [Deed::Tell(told), Deed::Forget]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(told), Effect::Forget]);
 }
 
 #[test]
@@ -196,25 +205,28 @@ fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
     spec.ready_grep = Some("up".to_string());
     let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
     run.begin();
-    run.executed(Part::Start(0));
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Drain]);
-    assert_eq!(run.ready(), [Deed::Tell(Event::Ready(RUN))], "the line was there");
-    assert_eq!(run.drained(), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    run.executed(CommandKind::Start(0));
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Drain]);
+    assert_eq!(run.ready(), [Effect::Tell(Event::Ready(RUN))], "the line was there");
+    assert_eq!(run.drained(), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
     assert_eq!(run.drained(), [], "once");
 }
 
 #[test]
 fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
-    assert_eq!(run.begin(), [Deed::RemovePidFile]);
-    assert_eq!(run.exited(Part::Unlink, Exit::Code(30)), [Deed::Spawn(Part::Start(0))]);
-    run.executed(Part::Start(0));
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
+    assert_eq!(run.begin(), [Effect::RemovePidFile]);
+    assert_eq!(
+        run.exited(CommandKind::Unlink, Exit::Code(30)),
+        [Effect::Spawn(CommandKind::Start(0))]
+    );
+    run.executed(CommandKind::Start(0));
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::SeekPidFile]);
     assert_eq!(run.looked(true, false), [], "the daemon may still write it");
-    assert_eq!(run.main_found(), [Deed::Tell(Event::Ready(RUN))]);
-    assert_eq!(run.exited(Part::Main, Exit::Code(1)), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, Exit::Code(1)))]);
+    assert_eq!(run.main_found(), [Effect::Tell(Event::Ready(RUN))]);
+    assert_eq!(run.exited(CommandKind::Main, Exit::Code(1)), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, Exit::Code(1)))]);
 }
 
 #[test]
@@ -229,10 +241,10 @@ fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_stat
         (standard(), false),
     ] {
         let mut run = CommandSequence::new(RUN, &unit(kind, [1, 1, 0, 0]), &Arc::new(live));
-        assert_eq!(run.begin(), [Deed::Spawn(Part::Pre(0))]);
-        let deeds = run.exited(Part::Pre(0), Exit::Code(43));
-        let is_told_apart = matches!(deeds[0], Deed::Tell(Event::Protocol(RUN, _)));
-        assert_eq!(is_told_apart, is_listed, "{deeds:?}");
+        assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Pre(0))]);
+        let effects = run.exited(CommandKind::Pre(0), Exit::Code(43));
+        let is_told_apart = matches!(effects[0], Effect::Tell(Event::Protocol(RUN, _)));
+        assert_eq!(is_told_apart, is_listed, "{effects:?}");
     }
 }
 
@@ -240,38 +252,38 @@ fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_stat
 fn a_launcher_that_leaves_neither_file_nor_process_broke_its_protocol() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     run.begin();
-    run.exited(Part::Unlink, WELL);
-    run.exited(Part::Start(0), WELL);
+    run.exited(CommandKind::Unlink, WELL);
+    run.exited(CommandKind::Start(0), WELL);
     let told = run.looked(false, false);
-    assert!(matches!(&told[..], [Deed::Tell(Event::Protocol(RUN, _)), Deed::Look]), "{told:?}");
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert!(matches!(&told[..], [Effect::Tell(Event::Protocol(RUN, _)), Effect::Look]), "{told:?}");
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
 
 #[test]
 fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 2]);
-    assert_eq!(run.reload(), [Deed::Spawn(Part::Reload(0))]);
-    assert_eq!(run.exited(Part::Reload(0), WELL), [Deed::Spawn(Part::Reload(1))]);
-    let done = [Deed::Tell(Event::Reloaded(RUN, true))];
-    assert_eq!(run.exited(Part::Reload(1), WELL), done);
+    assert_eq!(run.reload(), [Effect::Spawn(CommandKind::Reload(0))]);
+    assert_eq!(run.exited(CommandKind::Reload(0), WELL), [Effect::Spawn(CommandKind::Reload(1))]);
+    let done = [Effect::Tell(Event::Reloaded(RUN, true))];
+    assert_eq!(run.exited(CommandKind::Reload(1), WELL), done);
     run.reload();
-    run.exited(Part::Reload(0), WELL);
-    assert_eq!(run.reloading(), [Deed::Tell(Event::Reloading(RUN))]);
-    assert_eq!(run.exited(Part::Reload(1), WELL), [], "it has said it will say so itself");
-    assert_eq!(run.ready(), [Deed::Tell(Event::Ready(RUN))]);
+    run.exited(CommandKind::Reload(0), WELL);
+    assert_eq!(run.reloading(), [Effect::Tell(Event::Reloading(RUN))]);
+    assert_eq!(run.exited(CommandKind::Reload(1), WELL), [], "it has said it will say so itself");
+    assert_eq!(run.ready(), [Effect::Tell(Event::Ready(RUN))]);
     run.reload();
-    let failed = [Deed::Tell(Event::Reloaded(RUN, false))];
-    assert_eq!(run.exited(Part::Reload(0), Exit::Code(1)), failed);
+    let failed = [Effect::Tell(Event::Reloaded(RUN, false))];
+    assert_eq!(run.exited(CommandKind::Reload(0), Exit::Code(1)), failed);
 }
 
 #[test]
 fn a_reload_that_was_announced_and_given_up_is_not_awaited_in_the_next() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 1]);
-    assert_eq!(run.reloading(), [Deed::Tell(Event::Reloading(RUN))]);
+    assert_eq!(run.reloading(), [Effect::Tell(Event::Reloading(RUN))]);
     // It never says READY=1, and the machine has waited long enough.
-    assert_eq!(run.reload(), [Deed::Spawn(Part::Reload(0))]);
-    let done = [Deed::Tell(Event::Reloaded(RUN, true))];
-    assert_eq!(run.exited(Part::Reload(0), WELL), done);
+    assert_eq!(run.reload(), [Effect::Spawn(CommandKind::Reload(0))]);
+    let done = [Effect::Tell(Event::Reloaded(RUN, true))];
+    assert_eq!(run.exited(CommandKind::Reload(0), WELL), done);
 }
 
 #[test]
@@ -279,27 +291,27 @@ fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.main_changed(), [], "its launcher is at work");
     assert_eq!(run.ready(), [], "whatever it says");
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Post(0))]);
-    assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Tell(Event::Ready(RUN))]);
-    assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Post(0))]);
+    assert_eq!(run.exited(CommandKind::Post(0), WELL), [Effect::Tell(Event::Ready(RUN))]);
+    assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
     // And one that is named while its pid file is looked for.
     let mut run = with_post(Kind::BackgroundPidfile);
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::SeekPidFile]);
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::SeekPidFile]);
     assert_eq!(run.ready(), [], "nobody knows yet which one it is");
-    assert_eq!(run.main_changed(), [Deed::Spawn(Part::Post(0))]);
+    assert_eq!(run.main_changed(), [Effect::Spawn(CommandKind::Post(0))]);
 }
 
 #[test]
 fn the_end_of_a_process_that_a_script_has_named_is_not_that_of_the_script() {
     let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
     run.begin();
-    run.executed(Part::Start(0));
+    run.executed(CommandKind::Start(0));
     assert_eq!(run.main_changed(), []);
-    assert_eq!(run.exited(Part::Main, Exit::Code(1)), [Deed::Look]);
+    assert_eq!(run.exited(CommandKind::Main, Exit::Code(1)), [Effect::Look]);
     assert_eq!(run.looked(true, true), []);
-    assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Start(1))]);
-    assert_eq!(run.exited(Part::Start(1), WELL), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Ended(RUN, WELL))]);
+    assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Start(1))]);
+    assert_eq!(run.exited(CommandKind::Start(1), WELL), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
 }
 
 #[test]
@@ -308,10 +320,10 @@ fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
         let mut run = with_post(kind);
         assert_eq!(run.ready(), [], "{kind:?}");
         assert_eq!(run.reloading(), [], "{kind:?}");
-        assert_eq!(run.exited(Part::Start(0), WELL), [Deed::Spawn(Part::Post(0))]);
+        assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Post(0))]);
         assert_eq!(run.ready(), [], "{kind:?}");
-        assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Look]);
-        assert_eq!(run.looked(true, false), [Deed::Tell(Event::Exited(RUN, WELL))]);
+        assert_eq!(run.exited(CommandKind::Post(0), WELL), [Effect::Look]);
+        assert_eq!(run.looked(true, false), [Effect::Tell(Event::Exited(RUN, WELL))]);
     }
 }
 
@@ -319,16 +331,20 @@ fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
 fn a_script_that_is_stopped_in_its_last_line_is_asked_by_that_and_then_all_of_it() {
     for exit in [Exit::Signal { signal: 15, core: false }, WELL] {
         let mut run = with_post(Kind::BackgroundScripted);
-        run.exited(Part::Start(0), WELL);
-        assert_eq!(stop(&mut run), [Deed::Signal(Whom::Main, 15)]);
-        let rest = [Deed::Signal(Whom::All, 15), Deed::Look];
-        assert_eq!(run.exited(Part::Post(0), exit), rest, "what its script has left");
+        run.exited(CommandKind::Start(0), WELL);
+        assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
+        let rest = [Effect::Signal(Whom::All, 15), Effect::Look];
+        assert_eq!(run.exited(CommandKind::Post(0), exit), rest, "what its script has left");
         assert_eq!(run.looked(true, false), []);
-        assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+        assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
     }
     let mut run = with_post(Kind::ForegroundSupervised);
     stop(&mut run);
-    assert_eq!(run.exited(Part::Post(0), WELL), [Deed::Look], "its main process is waited for");
+    assert_eq!(
+        run.exited(CommandKind::Post(0), WELL),
+        [Effect::Look],
+        "its main process is waited for"
+    );
 }
 
 #[test]
@@ -337,18 +353,18 @@ fn nothing_a_run_says_once_it_is_stopping_makes_it_ready() {
     stop(&mut run);
     assert_eq!(run.ready(), []);
     assert_eq!(run.reloading(), []);
-    assert_eq!(run.reload(), [Deed::Tell(Event::Reloaded(RUN, false))]);
+    assert_eq!(run.reload(), [Effect::Tell(Event::Reloaded(RUN, false))]);
 }
 
 #[test]
 fn a_kill_is_for_all_and_gone_follows_the_last_end() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
     stop(&mut run);
-    assert_eq!(run.kill(), [Deed::Kill, Deed::Look]);
+    assert_eq!(run.kill(), [Effect::Kill, Effect::Look]);
     assert_eq!(run.looked(true, true), []);
     let killed = Exit::Signal { signal: 9, core: false };
-    assert_eq!(run.exited(Part::Start(0), killed), [Deed::Look]);
-    assert_eq!(run.looked(false, true), [Deed::Tell(Event::Exited(RUN, killed))]);
-    assert_eq!(run.exited(Part::Stop(0), killed), [Deed::Look]);
-    assert_eq!(run.looked(false, false), [Deed::Tell(Event::Gone(RUN)), Deed::Forget]);
+    assert_eq!(run.exited(CommandKind::Start(0), killed), [Effect::Look]);
+    assert_eq!(run.looked(false, true), [Effect::Tell(Event::Exited(RUN, killed))]);
+    assert_eq!(run.exited(CommandKind::Stop(0), killed), [Effect::Look]);
+    assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
 }
