@@ -8,12 +8,11 @@ use crate::control::request::instances_of;
 use crate::event_loop::Init;
 use crate::loader::boot_load::send_without;
 use crate::loader::child::{LoadRequest, Part};
-use crate::loader::failed_load::{Death, LeftOut};
 use crate::loader::queue::{Asker, Rank};
 use crate::loader::transfer::{LoadResult, Parcel};
-use crate::loader::{Purpose, Working, send};
+use crate::loader::{Next, Outcome, Purpose, Working, send};
 use crate::spawn::{Base, Passed};
-use crate::sys::{Pid, wait};
+use crate::sys::Pid;
 use crate::{fd, logger};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;
@@ -35,11 +34,11 @@ impl Init {
 
     /// Begins a load, or lets it wait for the one under way.
     pub(crate) fn load(&mut self, purpose: Purpose) {
-        if self.loader.working.is_some() {
+        if self.loader.is_at_work() {
             let rank = self.rank_of(&purpose);
             self.let_root_pass(rank);
             self.drop_unasked_loads();
-            if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+            if let Err(purpose) = self.loader.queue(rank, purpose)
                 && let Some(asker) = purpose.asker()
             {
                 self.turn_away(asker);
@@ -49,13 +48,13 @@ impl Init {
         if let Some(why) = self.source_must_wait(&purpose) {
             return self.not_loaded(purpose, Vec::new(), &why);
         }
-        self.loader.left_out = LeftOut::default();
+        self.loader.leave_out_nothing();
         self.send_for(purpose);
     }
 
     /// Forks the child for a load whose turn it is.
     fn send_for(&mut self, purpose: Purpose) {
-        if self.loader.stragglers.are_many() {
+        if self.loader.is_stuck() {
             let why = "earlier loads wait for a file system that does not answer";
             return self.loaded(purpose, Err(why.to_string()));
         }
@@ -68,7 +67,7 @@ impl Init {
         };
         let previous = Some(self.machine.generation().clone());
         let wanted = self.wanted_for(&purpose);
-        let left_out = self.loader.left_out.clone();
+        let left_out = self.loader.left_out();
         let errand = LoadRequest {
             previous,
             part,
@@ -82,12 +81,9 @@ impl Init {
 
     fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
         match sent {
-            Ok((pid, parcel)) => {
+            Ok(sent) => {
                 let deadline = self.now.after(self.patience_with(&purpose));
-                let (killed, gives_way) = (false, false);
-                self.loader.policy_edited = Some(false);
-                self.loader.working =
-                    Some(Working { pid, parcel, deadline, purpose, killed, gives_way });
+                self.loader.started(sent, purpose, deadline);
             }
             Err(error) => {
                 self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
@@ -97,15 +93,13 @@ impl Init {
 
     /// A child was reaped: if it was the loader, what it brought is looked at.
     pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let Some(working) = self.loader.working.take_if(|working| working.pid == pid) else {
-            return self.loader.stragglers.ended(pid);
-        };
-        if exit == Exit::Code(0) {
-            let brought = working.parcel.open();
-            let brought = brought.map_err(|error| format!("the loader's work: {error}"));
-            self.loaded(working.purpose, brought);
-        } else {
-            self.loader_failed(working, exit);
+        if !self.loader.knows(pid) {
+            return false;
+        }
+        match self.loader.reaped(pid, exit) {
+            Some(Outcome::Brought(purpose, brought)) => self.loaded(purpose, *brought),
+            Some(Outcome::Died(load, exit)) => self.loader_failed(load, exit),
+            None => return true,
         }
         self.next_load();
         true
@@ -117,9 +111,7 @@ impl Init {
             return;
         }
         // One that can not begin is answered at once, and no end of it brings the next one.
-        while self.loader.working.is_none()
-            && let Some(next) = self.loader.waiting.pop()
-        {
+        while let Some(next) = self.loader.next() {
             self.load(next);
         }
     }
@@ -147,7 +139,7 @@ impl Init {
             let client = clients.and_then(|clients| clients.get(&asker.client));
             client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
         };
-        loader.waiting.drop_unasked(waits);
+        loader.drop_unasked(waits);
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
@@ -158,7 +150,7 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
-        self.loader.left_out = LeftOut::default();
+        self.loader.leave_out_nothing();
         let LoadResult { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
@@ -186,7 +178,7 @@ impl Init {
             Purpose::Put { asker, source, plan, .. } => match refusal {
                 Some(refusal) => self.refuse_source(asker, refusal),
                 None => {
-                    self.loader.slow.forget(&source);
+                    self.loader.source_loaded(&source);
                     self.take_source(asker, &source, plan, generation);
                 }
             },
@@ -307,12 +299,6 @@ impl Init {
         }
     }
 
-    /// A policy edit was granted. The client has written the file before: what a loader at work has
-    /// read of it may be older.
-    pub(crate) fn policy_edited(&mut self) {
-        self.loader.policy_edited = Some(true);
-    }
-
     /// Gives the generation the policy that it is to be taken with. None: which one that is can
     /// not be known, and it is loaded once more.
     fn with_present_policy(
@@ -321,7 +307,7 @@ impl Init {
         generation: &mut Generation,
     ) -> Option<Purpose> {
         let present = self.machine.policy();
-        match (&purpose, self.loader.policy_edited) {
+        match (&purpose, self.loader.is_policy_edited()) {
             (Purpose::Put { .. } | Purpose::Instances { .. }, _) | (_, Some(true)) => {
                 generation.policy.clone_from(present);
             }
@@ -379,15 +365,13 @@ impl Init {
     /// The first load has begun, or could not. Without a child there is an empty generation, and
     /// so the emergency.
     pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
-        self.loader.since.get_or_insert(self.now);
+        self.loader.boots(self.now);
         self.loading(Purpose::Boot, sent);
     }
 
     /// The same once more, in another root.
     pub(crate) fn boot_anew(&mut self) {
-        self.loader.boots = 0;
-        self.loader.left_out = LeftOut::default();
-        self.loader.since = None;
+        self.loader.boot_anew();
         self.first_load_again();
     }
 
@@ -397,19 +381,16 @@ impl Init {
 
     /// It brought nothing.
     pub(crate) fn not_booted(&mut self) {
-        // One that took all its time would take it again.
-        let late = self.loader.since.is_some_and(|since| self.now.since(since) >= limit::LOADER);
-        let often = self.loader.boots >= limit::BOOT_LOADS;
-        if late || often {
-            return self.boot(Generation::default());
+        if self.loader.retries_boot(self.now) {
+            self.first_load_again();
+        } else {
+            self.boot(Generation::default());
         }
-        self.loader.boots += 1;
-        self.first_load_again();
     }
 
     pub(crate) fn first_load_again(&mut self) {
         let (registry, paths) = (self.poll.registry(), &self.paths);
-        let left_out = self.loader.left_out.clone();
+        let left_out = self.loader.left_out();
         let sent = send_without(registry, paths, self.mode, self.targets(), left_out);
         self.loading_at_boot(sent);
     }
@@ -460,23 +441,19 @@ impl Init {
 
     /// Root asks for a load: one by another user that is at work ends soon.
     pub(crate) fn let_root_pass(&mut self, rank: Rank) {
-        let Some(working) = &self.loader.working else { return };
+        let Some(purpose) = self.loader.purpose() else { return };
         let is_passed = rank == Rank::Trusted
-            && !matches!(working.purpose, Purpose::Boot)
-            && self.rank_of(&working.purpose) != Rank::Trusted;
-        let until = self.now.after(limit::LOADER_GIVES_WAY);
-        if let Some(working) = self.loader.working.as_mut().filter(|working| !working.killed)
-            && is_passed
-            && working.deadline > until
-        {
-            (working.deadline, working.gives_way) = (until, true);
+            && !matches!(purpose, Purpose::Boot)
+            && self.rank_of(purpose) != Rank::Trusted;
+        if is_passed {
+            self.loader.give_way(self.now.after(limit::LOADER_GIVES_WAY));
         }
     }
 
     /// Why the source may not be loaded yet.
     pub(crate) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
         let Purpose::Put { source, .. } = purpose else { return None };
-        let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
+        let until = self.loader.waits_until(source).filter(|until| *until > self.now)?;
         let is_slow = self.rank_of(purpose) != Rank::Trusted;
         let seconds = until.since(self.now).as_secs() + 1;
         is_slow.then(|| {
@@ -485,34 +462,26 @@ impl Init {
     }
 
     /// The loader ended, or was given up, and has brought nothing.
-    pub(crate) fn loader_failed(&mut self, working: Working, exit: Exit) {
-        let Working { parcel, purpose, killed, gives_way, .. } = working;
-        if killed && gives_way {
-            return self.load_later(purpose);
-        }
-        let death = Death::of(exit, killed, self.patience_with(&purpose));
-        let files = parcel.files_at_work();
-        let why = death.of_load(&files);
-        if let Purpose::Put { source, .. } = &purpose {
-            if !matches!(death, Death::Other(_)) {
-                let (source, now) = (source.clone(), self.now);
-                self.loader.slow.add(&source, now);
+    pub(crate) fn loader_failed(&mut self, load: Working, exit: Exit) {
+        let patience = self.patience_with(load.purpose());
+        match self.loader.failed(load, exit, patience, self.now) {
+            Next::Wait(purpose) => self.load_later(purpose),
+            Next::Again(purpose, why) => {
+                self.say(Level::Error, format_args!("{why}: loading begins again"));
+                if matches!(purpose, Purpose::Boot) {
+                    self.first_load_again();
+                } else {
+                    self.send_for(purpose);
+                }
             }
-        } else if self.loader.left_out.learn(&death, files) {
-            self.say(Level::Error, format_args!("{why}: loading begins again"));
-            return if matches!(purpose, Purpose::Boot) {
-                self.first_load_again();
-            } else {
-                self.send_for(purpose);
-            };
+            Next::GiveUp(purpose, why) => self.loaded(purpose, Err(why)),
         }
-        self.loaded(purpose, Err(why));
     }
 
     /// It has given way.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
-        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
+        if let Err(purpose) = self.loader.queue(rank, purpose)
             && let Some(asker) = purpose.asker()
         {
             self.turn_away(asker);
@@ -524,28 +493,15 @@ impl Init {
     /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
     /// the machine goes on without it.
     pub(crate) fn loader_due(&mut self) {
-        let now = self.now;
         if !self.loader.is_at_work() {
             return;
         }
-        let Some(working) = &mut self.loader.working else { return };
-        working.parcel.read_some();
-        if working.deadline > now {
-            return;
-        }
-        if !working.killed {
-            (working.killed, working.deadline) = (true, now.after(limit::LOADER_DYING));
-            let _ = wait::kill_made(working.pid, 9);
-            return;
-        }
-        let Some(working) = self.loader.working.take() else { return };
-        self.loader.stragglers.add(working.pid);
-        let pid = working.pid;
+        let Some((load, pid)) = self.loader.due(self.now) else { return };
         self.say(
             Level::Error,
             format_args!("not even a kill has ended the loader (process {pid})"),
         );
-        self.loader_failed(working, Exit::Signal { signal: 9, core: false });
+        self.loader_failed(load, Exit::Signal { signal: 9, core: false });
         self.next_load();
     }
 }

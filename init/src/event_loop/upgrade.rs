@@ -4,8 +4,7 @@
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::reexec::{arguments_in, environment};
 use crate::base::{Level, Mode, limit};
-use crate::control::answer::stopping;
-use crate::control::answer::{Answered, failed};
+use crate::control::answer::{Answered, failed, stopping};
 use crate::event_loop::Init;
 use crate::fd;
 use crate::loader::Asker;

@@ -125,14 +125,19 @@ impl Stragglers {
         self.0.len() >= limit::LOADERS_LEFT
     }
 
+    /// This loader was killed, and has not ended yet.
+    pub(crate) fn has(&self, pid: Pid) -> bool {
+        self.0.contains(&pid)
+    }
+
     /// This loader was killed and has not ended.
     pub(crate) fn add(&mut self, pid: Pid) {
         self.0.insert(pid);
     }
 
-    /// A child was reaped. True: it was one of these.
-    pub(crate) fn ended(&mut self, pid: Pid) -> bool {
-        self.0.remove(&pid)
+    /// This loader was reaped.
+    pub(crate) fn ended(&mut self, pid: Pid) {
+        self.0.remove(&pid);
     }
 }
 

@@ -2,11 +2,9 @@
 //! changes are events, which the machine decides.
 
 use crate::base::Level;
-use crate::control::answer::stopping;
-use crate::control::answer::{Answered, failed, line, now, refused};
+use crate::control::answer::{Answered, failed, line, now, refused, stopping};
 use crate::control::client::{Caller, Client};
-use crate::control::request;
-use crate::control::request::instances_of;
+use crate::control::request::{self, instances_of};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};

@@ -1,8 +1,7 @@
 //! Answers that come later or do not end: the event log as it grows, and `wait`.
 
 use crate::base::{clock, limit};
-use crate::control::answer;
-use crate::control::answer::{Answered, line, now};
+use crate::control::answer::{self, Answered, line, now};
 use crate::control::client::Client;
 use crate::event_loop::Init;
 use crate::loader::Asker;

@@ -2,8 +2,7 @@
 //! systemd.exec(5), `$MONITOR_SERVICE_RESULT` and those beside it.
 
 use crate::event_loop::Init;
-use crate::service::run_table::LastEnd;
-use crate::service::run_table::exit_words;
+use crate::service::run_table::{LastEnd, exit_words};
 use crate::service::sequence::{CommandKind, Outcome, result_of};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
