@@ -29,7 +29,7 @@ fn who_is_begun_where_all_were_killed_lives() {
 fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs() {
     let test =
         "where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs";
-    if !is_alone(&format!("cgroup::tests::killed::{test}")) {
+    if !is_alone(&format!("process_tracking::tests::killed::{test}")) {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
@@ -65,7 +65,7 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
 #[test]
 fn child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed() {
     let test = "child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed";
-    if !is_alone(&format!("cgroup::tests::killed::{test}")) {
+    if !is_alone(&format!("process_tracking::tests::killed::{test}")) {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
