@@ -11,14 +11,13 @@ use crate::loader::Asker;
 use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::signal_pipe::SignalPipe;
-use crate::sys::{Pid, fault, inbox, inherit, process, signal, socket, wait};
+use crate::sys::{Pid, fault, inbox, inherit, process, signal};
 use crate::upgrade::images::Begins;
 use crate::upgrade::switch_root::{self, empty};
-use crate::upgrade::{PASSED, PASSED_ROOT, Passed, Upgrade, Wanted, cannot, try_it};
+use crate::upgrade::{Passed, Upgrade, Wanted, cannot};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use groundstate_units::spec::Exit;
-use groundstate_units::text::time::Time;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,15 +94,8 @@ impl Init {
         }
         let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
         let state = self.state_copy().map_err(fail)?;
-        let (said, theirs) = socket::pair().map_err(fail)?;
-        let to_root = matches!(wanted, Wanted::InRoot(..));
-        let child = process::fork_whole(|| {
-            let _ = process::die_with_parent(9);
-            try_it(&wanted, &state, &theirs)
-        });
-        let child = child.map_err(fail)?;
-        let until = self.now.after(limit::UPGRADE_TRIAL);
-        self.images.upgrade = Some(Upgrade { asker, child, said, until, to_root, passed: None });
+        let upgrade = Upgrade::begin(asker, &wanted, &state, self.now).map_err(fail)?;
+        self.images.upgrade = Some(upgrade);
         self.remember(asker);
         Ok(None)
     }
@@ -123,45 +115,17 @@ impl Init {
         if proven || steady {
             self.arm(0);
         }
-        if let Some(upgrade) = self.images.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
-            // Where its binary is on a file system that does not answer it may never end.
-            let _ = wait::kill_made(upgrade.child, 9);
+        if self.images.upgrade.as_ref().is_some_and(|upgrade| upgrade.kill_if_overdue(now)) {
             self.keep_present("the new binary did not say in time that it can read the state");
         }
     }
 
     /// A child was reaped: true if it was the one that tries a binary.
     pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let Some(upgrade) = self.images.upgrade.as_mut().filter(|upgrade| upgrade.child == pid)
-        else {
-            return false;
-        };
-        let (mut brought, mut why) = (Vec::new(), String::new());
-        let mut buffer = [0u8; limit::UPGRADE_REASON];
-        while let Ok(got) = socket::receive(upgrade.said.as_fd(), &mut buffer) {
-            if got.length == 0 {
-                break;
-            }
-            let text = buffer.get(..got.length).unwrap_or_default();
-            why = String::from_utf8_lossy(text).into_owned();
-            brought.extend(got.fds);
-        }
-        let mut brought = brought.into_iter();
-        let (binary, root) = (brought.next(), brought.next());
-        let passed = if upgrade.to_root { PASSED_ROOT } else { PASSED };
-        match (exit, binary) {
-            (Exit::Code(0), Some(binary)) if why == passed => {
-                upgrade.passed = Some(Passed { binary, root });
-                upgrade.until = Time::NEVER;
-            }
-            (Exit::Code(0), _) if why == PASSED => {
-                self.keep_present("it is an init that does not know of other roots");
-            }
-            (Exit::Code(0), _) => self.keep_present("it is no init that can read the state"),
-            (Exit::Code(_), _) => self.keep_present(&why),
-            (Exit::Signal { signal, .. }, _) => {
-                self.keep_present(&format!("signal {signal} ended it when it was tried"));
-            }
+        let tried = self.images.upgrade.as_mut().filter(|upgrade| upgrade.is_tried_by(pid));
+        let Some(tried) = tried.map(|upgrade| upgrade.tried(exit)) else { return false };
+        if let Err(why) = tried {
+            self.keep_present(&why);
         }
         true
     }
@@ -170,24 +134,25 @@ impl Init {
     fn keep_present(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("no upgrade: {why}"));
-        if self.recall(upgrade.asker) {
-            let line = failed(upgrade.asker.id, cannot(why));
-            self.queue(upgrade.asker.client, &line);
+        let asker = upgrade.asker();
+        if self.recall(asker) {
+            let line = failed(asker.id, cannot(why));
+            self.queue(asker.client, &line);
         }
     }
 
     /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
     pub(crate) fn go_on_as_another(&mut self) {
         let Some(upgrade) = self.images.upgrade.as_mut() else { return };
-        if upgrade.to_root && self.loader.is_at_work() {
+        if upgrade.is_to_root() && self.loader.is_at_work() {
             // What it brings is of this root.
             return;
         }
-        let Some(passed) = upgrade.passed.take() else { return };
-        if upgrade.to_root && self.ending.is_under_way() {
+        let Some(passed) = upgrade.take_passed() else { return };
+        if upgrade.is_to_root() && self.ending.is_under_way() {
             return self.keep_present("everything is being stopped");
         }
-        self.images.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
+        self.images.upgraded = self.images.upgrade.as_ref().map(Upgrade::asker);
         self.say(Level::Info, format_args!("goes on as another image of its program"));
         self.voice.flush();
         let (entered, error) = self.become_it(&passed);

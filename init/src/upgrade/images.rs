@@ -133,7 +133,7 @@ impl Images {
 
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
+        let trial = self.upgrade.as_ref().map(Upgrade::deadline);
         let probation = self.previous.as_ref().map(|(_, until)| *until);
         [trial, probation, self.steady_at].into_iter().flatten().min()
     }

@@ -8,10 +8,12 @@
 pub(crate) mod images;
 pub(crate) mod switch_root;
 
+use crate::base::limit;
 use crate::base::reexec::{arguments, environment};
 use crate::loader::Asker;
-use crate::sys::{Pid, inherit, process, socket};
+use crate::sys::{Pid, inherit, process, socket, wait};
 use groundstate_units::control::answer::Failure;
+use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
@@ -26,16 +28,100 @@ pub(crate) struct Passed {
 
 /// A binary that is being tried.
 pub(crate) struct Upgrade {
-    pub(crate) asker: Asker,
-    pub(crate) child: Pid,
-    pub(crate) said: OwnedFd,
-    pub(crate) until: Time,
+    asker: Asker,
+    child: Pid,
+    said: OwnedFd,
+    until: Time,
     /// Another root is to be entered.
-    pub(crate) to_root: bool,
-    pub(crate) passed: Option<Passed>,
+    to_root: bool,
+    passed: Option<Passed>,
 }
 
 impl Upgrade {
+    /// Starts a child that tries the binary with this copy of the state.
+    pub(crate) fn begin(
+        asker: Asker,
+        wanted: &Wanted,
+        state: &OwnedFd,
+        now: Time,
+    ) -> io::Result<Upgrade> {
+        let (said, theirs) = socket::pair()?;
+        let child = process::fork_whole(|| {
+            let _ = process::die_with_parent(9);
+            try_it(wanted, state, &theirs)
+        })?;
+        let until = now.after(limit::UPGRADE_TRIAL);
+        let to_root = matches!(wanted, Wanted::InRoot(..));
+        Ok(Upgrade { asker, child, said, until, to_root, passed: None })
+    }
+
+    /// The client that asked for it.
+    pub(crate) fn asker(&self) -> Asker {
+        self.asker
+    }
+
+    /// Another root is to be entered.
+    pub(crate) fn is_to_root(&self) -> bool {
+        self.to_root
+    }
+
+    /// When the trial has taken too long.
+    pub(crate) fn deadline(&self) -> Time {
+        self.until
+    }
+
+    /// Kills the child of a trial that takes too long. On a file system that does not answer the child may
+    /// never end.
+    pub(crate) fn kill_if_overdue(&self, now: Time) -> bool {
+        let is_overdue = self.until <= now;
+        if is_overdue {
+            let _ = wait::kill_made(self.child, 9);
+        }
+        is_overdue
+    }
+
+    /// This child tries the binary.
+    pub(crate) fn is_tried_by(&self, pid: Pid) -> bool {
+        self.child == pid
+    }
+
+    /// The child was reaped. An error: why the binary cannot be used.
+    pub(crate) fn tried(&mut self, exit: Exit) -> Result<(), String> {
+        let (mut brought, mut why) = (Vec::new(), String::new());
+        let mut buffer = [0u8; limit::UPGRADE_REASON];
+        while let Ok(got) = socket::receive(self.said.as_fd(), &mut buffer) {
+            if got.length == 0 {
+                break;
+            }
+            let text = buffer.get(..got.length).unwrap_or_default();
+            why = String::from_utf8_lossy(text).into_owned();
+            brought.extend(got.fds);
+        }
+        let mut brought = brought.into_iter();
+        let (binary, root) = (brought.next(), brought.next());
+        let passed = if self.to_root { PASSED_ROOT } else { PASSED };
+        match (exit, binary) {
+            (Exit::Code(0), Some(binary)) if why == passed => {
+                self.passed = Some(Passed { binary, root });
+                self.until = Time::NEVER;
+                Ok(())
+            }
+            (Exit::Code(0), _) if why == PASSED => {
+                Err("it is an init that does not know of other roots".to_string())
+            }
+            (Exit::Code(0), _) => Err("it is no init that can read the state".to_string()),
+            (Exit::Code(_), _) => Err(why),
+            (Exit::Signal { signal, .. }, _) => {
+                Err(format!("signal {signal} ended it when it was tried"))
+            }
+        }
+    }
+
+    /// The binary that passed, once.
+    pub(crate) fn take_passed(&mut self) -> Option<Passed> {
+        self.passed.take()
+    }
+
     /// It can be gone on as.
     pub(crate) fn has_passed(&self) -> bool {
         self.passed.is_some()
@@ -85,7 +171,7 @@ fn find(wanted: &Wanted) -> Result<(String, OwnedFd, Option<OwnedFd>), String> {
 }
 
 /// The child: finds the binary, hands it over, becomes it.
-pub(crate) fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
+fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     let say = |why: &str| {
         let _ = socket::send(said.as_fd(), why.as_bytes(), &[]);
         1
