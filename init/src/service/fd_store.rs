@@ -3,12 +3,14 @@
 //! the table of PID 1 holds no more than a named number of them for all.
 
 use crate::base::limit;
-use crate::fd::Foreign;
+use crate::base::token::{self, Tokens};
+use crate::fd::{self, Foreign};
 use crate::sys::no_linger::close_without_linger;
 use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::Keep;
+use groundstate_units::spec::{FdStore, Keep};
 use groundstate_units::text::name::Name;
-use nix::sys::epoll::Epoll;
+use mio::Registry;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -16,37 +18,37 @@ use std::rc::Rc;
 
 /// One descriptor.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Kept {
-    pub(crate) name: String,
-    pub(crate) fd: Foreign,
+struct Kept {
+    name: String,
+    fd: Foreign,
     /// Its number among those that are watched for the other end's going away.
-    pub(crate) watched: Option<u64>,
+    watched: Option<u64>,
 }
 
 /// Those of one unit.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Shelf {
-    pub(crate) keep: Keep,
+struct Shelf {
+    keep: Keep,
     /// Who gave the last one.
-    pub(crate) run: RunId,
-    pub(crate) kept: Vec<Kept>,
+    run: RunId,
+    kept: Vec<Kept>,
 }
 
 /// All of them, by unit.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Store {
-    pub(crate) units: BTreeMap<Name, Shelf>,
+    units: BTreeMap<Name, Shelf>,
     /// Tells whose other end is gone, and of nothing else: not of what there is to read, and
     /// not of urgent data, with which anybody at the other end could wake PID 1 at will.
     #[serde(skip)]
-    pub(crate) ends: Option<Ends>,
-    pub(crate) last: u64,
+    ends: Option<Ends>,
+    last: u64,
 }
 
-pub(crate) struct Ends {
-    pub(crate) epoll: Epoll,
+struct Ends {
+    epoll: Epoll,
     /// Of the poll.
-    pub(crate) token: usize,
+    token: usize,
 }
 
 impl Store {
@@ -55,7 +57,7 @@ impl Store {
     }
 
     /// One more of that name would be too much for the unit, or for all.
-    pub(crate) fn is_full(&self, unit: &Name, most: u16, name: &str) -> bool {
+    fn is_full(&self, unit: &Name, most: u16, name: &str) -> bool {
         let of_unit = self.units.get(unit).map_or(&[][..], |shelf| &shelf.kept);
         let names: usize = of_unit.iter().map(|kept| kept.name.len() + 1).sum();
         of_unit.len() >= usize::from(most)
@@ -74,7 +76,7 @@ impl Store {
         kept.map(|kept| (kept.name.clone(), kept.fd.share())).collect()
     }
 
-    pub(crate) fn close(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
+    fn close(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
         if !self.units.contains_key(unit) {
             return;
         }
@@ -93,5 +95,102 @@ impl Store {
         if shelf.kept.is_empty() {
             self.units.remove(unit);
         }
+    }
+
+    /// Keeps these descriptors of a run under this name. `watch`: until their other end is closed. Those for which
+    /// there is no room are closed.
+    pub(crate) fn keep(
+        &mut self,
+        unit: &Name,
+        run: RunId,
+        FdStore { most, keep }: FdStore,
+        name: &str,
+        passed: Vec<Foreign>,
+        mut watch: Option<(&Registry, &mut Tokens)>,
+    ) {
+        let mut passed = passed.into_iter();
+        while let Some(fd) = passed.next() {
+            if self.is_full(unit, most, name) {
+                return fd::dropped(passed.len().saturating_add(1));
+            }
+            let watch = watch.as_mut();
+            let watched = watch.and_then(|(registry, tokens)| self.watch(&fd, registry, tokens));
+            let empty = || Shelf { keep, run, kept: Vec::new() };
+            let shelf = self.units.entry(unit.clone()).or_insert_with(empty);
+            (shelf.keep, shelf.run) = (keep, run);
+            shelf.kept.push(Kept { name: name.to_string(), fd: fd.kept(), watched });
+        }
+    }
+
+    /// None: the descriptor has no other end. Files are not even asked: a file system in user space (fuse(4)) may
+    /// never answer.
+    fn watch(&mut self, fd: &Foreign, registry: &Registry, tokens: &mut Tokens) -> Option<u64> {
+        if !fd.has_other_end() {
+            return None;
+        }
+        if self.ends.is_none() {
+            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok()?;
+            let token = tokens.next().0;
+            token::watch(registry, &epoll.0, token).ok()?;
+            self.ends = Some(Ends { epoll, token });
+        }
+        let number = self.last.saturating_add(1);
+        self.last = number;
+        // EPOLLHUP and EPOLLERR are told of without being asked for.
+        let event = EpollEvent::new(EpollFlags::EPOLLET, number);
+        self.ends.as_ref()?.epoll.add(fd, event).is_ok().then_some(number)
+    }
+
+    /// Watches them anew: init has gone on as another image.
+    pub(crate) fn rewatch(&mut self, registry: &Registry, tokens: &mut Tokens) {
+        let mut units = std::mem::take(&mut self.units);
+        for kept in units.values_mut().flat_map(|shelf| &mut shelf.kept) {
+            if kept.watched.is_some() {
+                kept.watched = self.watch(&kept.fd, registry, tokens);
+            }
+        }
+        self.units = units;
+    }
+
+    /// The other ends are watched by this token.
+    pub(crate) fn is_watched_by(&self, token: usize) -> bool {
+        self.ends.as_ref().is_some_and(|ends| ends.token == token)
+    }
+
+    /// Closes descriptors whose other end is closed.
+    pub(crate) fn close_ended(&mut self) {
+        // Each is told of once, and there are no more than are kept.
+        for _ in 0..=limit::STORED.div_ceil(limit::ENDS_AT_A_TIME) {
+            let Some(ends) = &self.ends else { return };
+            let mut found = [EpollEvent::empty(); limit::ENDS_AT_A_TIME];
+            let count = ends.epoll.wait(&mut found, EpollTimeout::ZERO).unwrap_or(0);
+            if count == 0 {
+                return;
+            }
+            for event in found.iter().take(count) {
+                let is_it = |kept: &Kept| kept.watched == Some(event.data());
+                let mut all = self.units.iter();
+                let found = all.find(|(_, shelf)| shelf.kept.iter().any(is_it));
+                if let Some(unit) = found.map(|(unit, _)| unit.clone()) {
+                    self.close(&unit, is_it);
+                }
+            }
+        }
+    }
+
+    /// Closes the unit's descriptors of this name.
+    pub(crate) fn remove(&mut self, unit: &Name, name: &str) {
+        self.close(unit, |kept| kept.name == name);
+    }
+
+    /// Closes the unit's descriptors.
+    pub(crate) fn forget(&mut self, unit: &Name) {
+        self.close(unit, |_| true);
+    }
+
+    /// Units for which this holds of how long their descriptors are kept, and of the run that gave the last one.
+    pub(crate) fn units_where(&self, is_it: impl Fn(&Name, Keep, RunId) -> bool) -> Vec<Name> {
+        let all = self.units.iter().filter(|(unit, shelf)| is_it(unit, shelf.keep, shelf.run));
+        all.map(|(unit, _)| unit.clone()).collect()
     }
 }

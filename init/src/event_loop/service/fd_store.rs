@@ -1,14 +1,11 @@
-//! Takes descriptors that services hand to init, and closes those that have ended.
+//! Gives the store of descriptors what services hand to init, and tells it which units are over.
 
-use crate::base::{limit, token};
 use crate::event_loop::Init;
 use crate::fd::{self, Foreign};
 use crate::notify::message::Statement;
-use crate::service::fd_store::{Ends, Kept, Shelf};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::spec::{FdStore, Keep};
+use groundstate_units::spec::Keep;
 use groundstate_units::text::name::Name;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 /// What those are called that say no name.
 const UNNAMED: &str = "stored";
@@ -44,122 +41,55 @@ impl Init {
         });
         let name = name.unwrap_or(UNNAMED);
         if removes {
-            self.runs.store.close(&unit, |kept| kept.name == name);
+            self.runs.store.remove(&unit, name);
         } else if stores && !passed.is_empty() {
-            let watched = !said.contains(&Statement::StoreUnwatched);
-            return self.put_away(&unit, run, name, passed, watched);
+            let spec = self.runs.get(run).and_then(|running| running.spec());
+            let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
+            let Init { runs, poll, tokens, .. } = self;
+            let is_watched = !said.contains(&Statement::StoreUnwatched);
+            let watch = is_watched.then_some((poll.registry(), tokens));
+            return runs.store.keep(&unit, run, asked.unwrap_or_default(), name, passed, watch);
         }
         fd::dropped(passed.len());
     }
 
-    fn put_away(
-        &mut self,
-        unit: &Name,
-        run: RunId,
-        name: &str,
-        passed: Vec<Foreign>,
-        watched: bool,
-    ) {
-        let spec = self.runs.get(run).and_then(|running| running.spec());
-        let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
-        let FdStore { most, keep } = asked.unwrap_or_default();
-        let mut passed = passed.into_iter();
-        while let Some(fd) = passed.next() {
-            if self.runs.store.is_full(unit, most, name) {
-                return fd::dropped(passed.len().saturating_add(1));
-            }
-            let watched = if watched { self.watch_kept(&fd) } else { None };
-            let empty = || Shelf { keep, run, kept: Vec::new() };
-            let shelf = self.runs.store.units.entry(unit.clone()).or_insert_with(empty);
-            (shelf.keep, shelf.run) = (keep, run);
-            shelf.kept.push(Kept { name: name.to_string(), fd: fd.kept(), watched });
-        }
-    }
-
-    /// None: it is nothing with another end. Others are not even asked: what a file system in
-    /// user space (fuse(4)) is asked about one of its files, it may leave unanswered for ever.
-    fn watch_kept(&mut self, fd: &Foreign) -> Option<u64> {
-        if !fd.has_other_end() {
-            return None;
-        }
-        if self.runs.store.ends.is_none() {
-            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok()?;
-            let token = self.tokens.next();
-            token::watch(self.poll.registry(), &epoll.0, token.0).ok()?;
-            self.runs.store.ends = Some(Ends { epoll, token: token.0 });
-        }
-        let number = self.runs.store.last.saturating_add(1);
-        self.runs.store.last = number;
-        let ends = self.runs.store.ends.as_ref()?;
-        // EPOLLHUP and EPOLLERR are told of without being asked for.
-        let event = EpollEvent::new(EpollFlags::EPOLLET, number);
-        ends.epoll.add(fd, event).is_ok().then_some(number)
-    }
-
     /// Watches them anew: init has gone on as another image.
     pub(crate) fn rewatch_kept(&mut self) {
-        let mut units = std::mem::take(&mut self.runs.store.units);
-        for kept in units.values_mut().flat_map(|shelf| &mut shelf.kept) {
-            if kept.watched.is_some() {
-                kept.watched = self.watch_kept(&kept.fd);
-            }
-        }
-        self.runs.store.units = units;
+        let Init { runs, poll, tokens, .. } = self;
+        runs.store.rewatch(poll.registry(), tokens);
     }
 
     /// The poll has something of the ends.
     pub(crate) fn kept_ready(&mut self, token: usize) {
-        // Each is told of once, and there are no more than are kept.
-        for _ in 0..=limit::STORED.div_ceil(limit::ENDS_AT_A_TIME) {
-            let Some(ends) = self.runs.store.ends.as_ref().filter(|ends| ends.token == token)
-            else {
-                return;
-            };
-            let mut found = [EpollEvent::empty(); limit::ENDS_AT_A_TIME];
-            let count = ends.epoll.wait(&mut found, EpollTimeout::ZERO).unwrap_or(0);
-            if count == 0 {
-                return;
-            }
-            for event in found.iter().take(count) {
-                self.ended(event.data());
-            }
-        }
-    }
-
-    fn ended(&mut self, number: u64) {
-        let is_it = |kept: &Kept| kept.watched == Some(number);
-        let mut all = self.runs.store.units.iter();
-        if let Some((unit, _)) = all.find(|(_, shelf)| shelf.kept.iter().any(is_it)) {
-            let unit = unit.clone();
-            self.runs.store.close(&unit, is_it);
+        if self.runs.store.is_watched_by(token) {
+            self.runs.store.close_ended();
         }
     }
 
     /// The end of a turn: closes what is not to be kept any longer.
     pub(crate) fn tidy_store(&mut self) {
         let (machine, runs) = (&self.machine, &self.runs);
-        let is_over = |(unit, shelf): &(&Name, &Shelf)| {
+        let is_over = |unit: &Name, keep: Keep, of: RunId| {
             let Some(id) = machine.generation().find_unit(unit.as_str()) else {
                 // It may come back while it is up.
                 let run = runs.latest(unit);
-                return match shelf.keep {
-                    Keep::No => run != Some(shelf.run),
+                return match keep {
+                    Keep::No => run != Some(of),
                     Keep::Yes | Keep::Restart => run.is_none(),
                 };
             };
             let run = machine.run(id);
-            match shelf.keep {
+            match keep {
                 Keep::Yes => false,
-                Keep::No => run != Some(shelf.run),
+                Keep::No => run != Some(of),
                 Keep::Restart => {
                     run.is_none() && (!machine.is_needed(id) || machine.has_failed_for_good(id))
                 }
             }
         };
-        let over: Vec<Name> =
-            self.runs.store.units.iter().filter(is_over).map(|(unit, _)| unit.clone()).collect();
+        let over = self.runs.store.units_where(is_over);
         for unit in over {
-            self.runs.store.close(&unit, |_| true);
+            self.runs.store.forget(&unit);
         }
     }
 }
