@@ -263,6 +263,8 @@ mod tests {
         }
         // It was reaped, and is what it was.
         let number = one.into_raw_fd();
+        // Another test may have taken an earlier descriptor of this number.
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         assert_eq!(take_same(number, then).unwrap().as_raw_fd(), number);
     }
 
