@@ -1,4 +1,4 @@
-//! Clocks that stand where no clock of ours has ever stood: time_namespaces(7).
+//! A machine whose clocks are near the end of their range: time_namespaces(7).
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
@@ -7,12 +7,20 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::{Command, Stdio};
 
-/// Half of the seconds a kernel's 63 bits of nanoseconds hold: no clock may be set further.
-const LATEST: &str = "4611600000";
+/// Seconds, a day before half of what 63 bits of nanoseconds hold: the kernel refuses an offset that
+/// moves a clock past that half (`proc_timens_set_offset` in the kernel's time/namespace.c).
+const LATE: u64 = 4_611_600_000;
+
+/// The offset that moves this machine's clocks to `LATE`: a machine may have been up for days.
+fn offset() -> String {
+    let uptime = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+    (LATE - uptime.tv_sec() as u64).to_string()
+}
 
 #[test]
 fn a_clock_near_its_end_changes_nothing() {
-    let far = ["unshare", "-T", "--monotonic", LATEST, "--boottime", LATEST];
+    let offset = offset();
+    let far = ["unshare", "-T", "--monotonic", &offset, "--boottime", &offset];
     let mut there = Command::new(far[0]);
     there.args(&far[1..]).arg("true").stderr(Stdio::null());
     if !there.status().is_ok_and(|status| status.success()) {
