@@ -1,8 +1,10 @@
 //! A caller at the control socket that trusts nothing but the wire: one JSON object a
 //! line, as the protocol says. Does not use the product's own types on purpose.
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -46,6 +48,12 @@ impl Client {
     /// Sends bytes as they are. A connection closed at the other end is no failure here.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    /// Bytes of an answer can be read.
+    pub fn has_answer(&self) -> bool {
+        let mut wait = [PollFd::new(self.stream.get_ref().as_fd(), PollFlags::POLLIN)];
+        !self.stream.buffer().is_empty() || poll(&mut wait, PollTimeout::ZERO).is_ok_and(|n| n > 0)
     }
 
     /// The next answer; none when the connection ended or nothing came in time.

@@ -217,6 +217,8 @@ impl Init {
         if !ended.is_empty() {
             self.tracker.adopt_left();
         }
+        // A loader may bring a generation that starts units: all other exits come before that.
+        ended.sort_by_key(|ended| self.loader.knows(ended.pid));
         for Ended { pid, exit } in ended {
             self.child_ended(pid, exit);
         }

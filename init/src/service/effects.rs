@@ -31,11 +31,10 @@ pub(crate) struct Effects {
     #[serde(skip)]
     prepared: BTreeMap<u64, Prepared>,
     /// Children of a crashed image were adopted: no pipe tells when they become their programs.
-    #[serde(skip)]
     pub(crate) has_adopted: bool,
-    /// Children were cloned that the committed state does not know.
+    /// Init may reap a process of a run that the committed state does not name.
     #[serde(skip)]
-    pub(crate) has_cloned: bool,
+    pub(crate) is_ahead: bool,
 }
 
 impl Effects {
@@ -79,7 +78,7 @@ impl Effects {
 
     /// All that was carried out is committed.
     pub(crate) fn committed(&mut self) {
-        self.has_cloned = false;
+        self.is_ahead = false;
     }
 
     /// The prepared start with this number. None: a crashed image had prepared it.

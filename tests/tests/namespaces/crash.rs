@@ -1,5 +1,6 @@
 //! Init itself is at fault: it goes on, and nobody notices.
 
+use super::past::{BOTH, has_its_program};
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
@@ -11,6 +12,7 @@ use groundstate_tests::storm::{Blow, Storm};
 use groundstate_tests::sweep;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -251,6 +253,60 @@ fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
     drop(steps);
     has_survived(&init, 1);
     init.when_state("two", "running");
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_crash_after_a_process_was_started_and_reaped_in_one_reaping_keeps_its_exit() {
+    for wrapper in BOTH {
+        let files = Sandbox::new();
+        files.unit("all", "type: virtual");
+        let mut init = Boot::new(files).through(wrapper).start("all");
+        init.when_system("running");
+        init.expect_crashes();
+        let script = "until test -e DIR/go; do sleep 0.02; done";
+        init.sandbox.unit("once", &format!("type: oneshot\nexec-start: /bin/sh -c '{script}'"));
+        init.sandbox.unit("all", "type: virtual\nwaits-for: once");
+        let mut client = init.client().expect("it listens");
+        let mut steps = Steps::of(&init);
+        client.send("reload", &json!({}));
+        let started = Cell::new(0);
+        // Init has reaped the loader, and starts the new unit before it reaps the next child.
+        steps.until(|call| {
+            started.set(call.result);
+            has_its_program(&init, call)
+        });
+        let inner = i32::try_from(started.get()).expect("a pid");
+        let child = init.process().neighbour(inner).expect("the process of the unit");
+        init.sandbox.put("go", "");
+        until("the process has exited", || (child.state() == Some('Z')).then_some(()));
+        steps.until(|call| call.number == libc::SYS_waitid && child.state().is_none());
+        steps.crash();
+        drop(steps);
+        has_survived(&init, 1);
+        init.when_state("once", "exited");
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn a_crash_after_an_answer_keeps_the_change_that_was_answered() {
+    let files = Sandbox::new();
+    files.unit("all", "type: virtual");
+    files.unit("other", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    let mut client = init.client().expect("it listens");
+    let mut steps = Steps::of(&init);
+    // A virtual unit starts without a process, so no effect of this turn needs a commit.
+    client.send("want", &json!({"target": "other"}));
+    steps.until(|_| client.has_answer());
+    steps.crash();
+    drop(steps);
+    assert!(client.answer().is_some_and(|answer| answer.is_ok()));
+    has_survived(&init, 1);
+    init.when_state("other", "running");
     init.finish_after_crash();
 }
 

@@ -10,13 +10,17 @@ use groundstate_units::control::answer::{End, Line, Settled};
 impl Init {
     /// Answers go out; whoever reads one finds what was said before it already said.
     pub(crate) fn send_answers(&mut self) {
-        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+        let Some(control) = self.control.as_ref().filter(|control| !control.is_idle()) else {
             return;
         };
         if control.has_unsent() {
             self.voice.flush();
+            // A crash after an answer does not lose the change that was answered.
+            self.commit();
         }
-        control.flush(self.now);
+        if let Some(control) = &mut self.control {
+            control.flush(self.now);
+        }
     }
 
     pub(crate) fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {

@@ -7,10 +7,10 @@ use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 
 impl Init {
-    /// The committed state knows all children that were cloned. The end of one that it does not know would be
-    /// lost by a crash: its run would wait for it for ever.
-    pub(super) fn commit_clones(&mut self) {
-        if self.effects.has_cloned {
+    /// Commits before init reaps a process that the committed state does not name. After a crash the exit of
+    /// such a process would belong to no run, and its run would wait for ever.
+    pub(super) fn commit_before_reaping(&mut self) {
+        if self.effects.is_ahead {
             self.commit();
         }
     }
@@ -30,7 +30,7 @@ impl Init {
             let before = inbox::about(name);
             let effects = match effect {
                 Effect::Spawn(part) if serial > 0 => {
-                    self.effects.has_cloned = true;
+                    self.effects.is_ahead = true;
                     self.start_line(run, part, serial)
                 }
                 Effect::Signal(whom, number) => {

@@ -148,6 +148,7 @@ impl Init {
                 wait::made_before([pid]);
             }
             self.runs.own_main(pid, run);
+            self.effects.is_ahead = true;
         }
         Ok(())
     }

@@ -15,10 +15,11 @@ use groundstate_units::spec::Exit;
 impl Init {
     /// Reaps children that have ended, and tells their runs.
     pub(crate) fn reap(&mut self) {
-        self.commit_clones();
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
+            // The exit of the loader may have started processes.
+            self.commit_before_reaping();
             // Without room for the end in the inbox the child waits for the next commit.
             if !inbox::has_room() {
                 break;
