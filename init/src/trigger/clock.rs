@@ -93,11 +93,16 @@ impl<'o> Clock<'o> {
             }
             Order::Past(run, history) => {
                 let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
-                // PID 1 may not have heard of the last firing when it wrote this.
+                // PID 1 may not have read of the last firing when it wrote this, or it crashed after it read of
+                // it. It ignores a firing that it knows.
                 let before = std::mem::replace(&mut kept.alarm.history, history);
                 let history = &mut kept.alarm.history;
+                let unknown = before.fired.filter(|at| history.fired < Some(*at));
                 history.fired = history.fired.max(before.fired);
                 history.fired_wall = history.fired_wall.max(before.fired_wall);
+                if let (Some(at), Some(wall)) = (unknown, before.fired_wall) {
+                    self.link.say(&Report::Elapsed(run, at, wall))?;
+                }
                 self.renew(run)?;
             }
             Order::End(run) => drop(self.timers.remove(&run)),
@@ -159,7 +164,7 @@ impl<'o> Clock<'o> {
             if let Some(stamp) = kept.alarm.stamp.clone() {
                 self.stamp(&stamp, wall);
             }
-            self.link.say(&Report::Fired(run, wall))?;
+            self.link.say(&Report::Elapsed(run, now, wall))?;
             self.renew(run)?;
         }
         Ok(())

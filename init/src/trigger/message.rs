@@ -53,8 +53,10 @@ pub(crate) enum Order {
 /// From a lookout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// It fired. A timer's time on the wall clock, in microseconds; of a path: 0.
-    Fired(RunId, i64),
+    /// A path unit fires.
+    Fired(RunId),
+    /// A timer unit fires: when, and the same time on the wall clock in microseconds since 1970.
+    Elapsed(RunId, Time, i64),
     /// When a timer is due, and when it last fired on the wall clock.
     Due(RunId, Due, Option<i64>),
     /// It can not be kept or watched: what, and why.

@@ -26,13 +26,14 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use listening::Listening;
+use message::Order;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
 use socket_open::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
-use watch::Watched;
+use watch::{Aim, Watched};
 use watcher_process::{Lookout, Post};
 
 /// What a token of the poll stands for.
@@ -139,6 +140,7 @@ impl Triggers {
         for watched in self.watched.values_mut() {
             watched.look_again();
         }
+        self.ask_for_firings();
         for (token, subject) in &self.by_token {
             let (fd, lookout) = match subject {
                 Subject::Opening(run) => (self.opening.get(run).map(Opening::descriptor), None),
@@ -157,6 +159,17 @@ impl Triggers {
 }
 
 impl Triggers {
+    /// The watcher of timers says a firing again that the crashed image read and did not commit.
+    fn ask_for_firings(&mut self) {
+        let Some(lookout) = self.lookouts.get_mut(&Post::Clock) else { return };
+        for (run, watched) in &self.watched {
+            if let Aim::Timer(_, history) = &watched.aim {
+                // A history is far shorter than a message may be.
+                let _ = lookout.order(&Order::Past(*run, (**history).clone()));
+            }
+        }
+    }
+
     /// All are replaced, by such as see another root.
     pub(crate) fn replace_lookouts(&mut self) {
         self.lookouts.values_mut().for_each(Lookout::give_up);

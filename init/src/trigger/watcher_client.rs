@@ -283,7 +283,7 @@ impl Watcher<'_> {
             return Ok(());
         }
         watching.looking = None;
-        self.link.say(&Report::Fired(run, 0))
+        self.link.say(&Report::Fired(run))
     }
 
     fn events(&mut self) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use super::imported::{systemd, wants};
 use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::{Call, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
@@ -34,6 +35,33 @@ fn spans_fire_and_repeat_from_the_start_of_the_unit() {
     init.when_state("other", "disabled");
     assert_eq!(init.status().state("often"), "running");
     init.finish();
+}
+
+#[test]
+fn a_crash_after_a_firing_was_read_does_not_lose_the_firing() {
+    let files = Sandbox::new();
+    files.unit("once", "type: timer\ntimer-active: 2s\nactivates: job");
+    files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
+    files.unit("all", "type: virtual\nwants: once");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    let process = init.process();
+    let is_socket = |call: &Call| {
+        let number = i32::try_from(call.first).unwrap_or(-1);
+        process.files().get(&number).is_some_and(|file| file.starts_with("socket:"))
+    };
+    let receives = [libc::SYS_recvmsg, libc::SYS_recvfrom, libc::SYS_read];
+    // No client is connected: the watcher of timers is the only sender.
+    crash_when(
+        &init,
+        || {},
+        |call| receives.contains(&call.number) && call.result > 0 && is_socket(call),
+    );
+    until_started(&init.sandbox, "job", 1);
+    init.when_state("job", "disabled");
+    assert_eq!(starts(&init.sandbox, "job"), 1);
+    init.finish_after_crash();
 }
 
 // With delays that double, the last of these starts would come after minutes.

@@ -198,17 +198,22 @@ impl Init {
     fn reported(&mut self, report: Report) {
         let now = self.now;
         match report {
-            Report::Fired(run, wall) => {
+            Report::Elapsed(run, at, wall) => {
                 let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
-                let unit = watched.unit.clone();
-                match &mut watched.aim {
-                    Aim::Timer(_, history) => {
-                        (history.fired, history.fired_wall) = (Some(now), Some(wall));
-                    }
-                    Aim::Paths(_, looking) => *looking = false,
+                let Aim::Timer(_, history) = &mut watched.aim else { return };
+                // The watcher says a firing again when it cannot tell whether init knows it.
+                if history.fired >= Some(at) {
+                    return;
                 }
-                if watched.flood.fired(now) && matches!(watched.aim, Aim::Paths(_, _)) {
-                    let rest = watched.flood.rest().as_secs();
+                (history.fired, history.fired_wall) = (Some(at), Some(wall));
+                self.fire(run);
+            }
+            Report::Fired(run) => {
+                let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
+                let Aim::Paths(_, looking) = &mut watched.aim else { return };
+                *looking = false;
+                if watched.flood.fired(now) {
+                    let (unit, rest) = (watched.unit.clone(), watched.flood.rest().as_secs());
                     self.say(
                         Level::Warning,
                         format_args!(
@@ -216,8 +221,7 @@ impl Init {
                         ),
                     );
                 }
-                self.triggers.unsettled = true;
-                self.facts.push_back(Event::Fire(unit));
+                self.fire(run);
             }
             Report::Due(run, due, fired) => {
                 let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
@@ -239,6 +243,13 @@ impl Init {
                 }
             }
         }
+    }
+
+    /// A timer or path unit fires: the machine starts the unit that it activates.
+    fn fire(&mut self, run: RunId) {
+        let Some(watched) = self.triggers.watched.get(&run) else { return };
+        self.facts.push_back(Event::Fire(watched.unit.clone()));
+        self.triggers.unsettled = true;
     }
 
     /// A lookout has ended. False: it was none.
