@@ -61,7 +61,34 @@ Numbers are decimal, without sign, exponent or leading zeros (but for umask, whi
 .SH KEYS OF A UNIT
 "#;
 
-const TAIL: &str = r#".SH EXAMPLE
+const TAIL: &str = r#".SH WHEN INIT CRASHES
+Init keeps its state in memory that survives its process. After a fault it executes its own
+binary again and continues from the last committed state. A service may rely on this:
+.IP \(bu 2
+No service is stopped, restarted or started twice.
+.IP \(bu 2
+Each exit of a process, each readiness message and each firing of a timer takes effect once.
+.IP \(bu 2
+The goal, temporary wishes, the policy, failure counts, restart delays, stored descriptors,
+listening sockets, logs and the event history are as before.
+.IP \(bu 2
+A change that
+.BR initctl (1)
+was told is done is still done.
+.PP
+These may be lost or repeated:
+.IP \(bu 2
+A request without an answer: its connection closes.
+.B initctl
+repeats a question by itself; a change has to be repeated by its user.
+.IP \(bu 2
+Descriptors in a notify message that init reads while it crashes.
+.IP \(bu 2
+A stop signal or reload signal may arrive twice.
+.PP
+After three crashes in a row, or with a damaged state, init starts and stops nothing more. Services
+keep running, init reaps their children, and the machine needs a reboot.
+.SH EXAMPLE
 .nf
 unit: maddy
 type: foreground-notified
