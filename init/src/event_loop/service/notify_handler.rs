@@ -170,9 +170,9 @@ impl Init {
             Statement::WatchdogTrigger => Event::WatchdogTrigger(run),
             Statement::WatchdogEvery(span) => Event::WatchdogEvery(run, *span),
             Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
-            // `keep_descriptors` has applied these for the whole datagram.
+            // The exit of the process reports the failure.
             Statement::Errno(_) => return,
-            // Said of what came along, all together.
+            // `keep_descriptors` has applied these for the whole datagram.
             Statement::Store
             | Statement::StoreRemove
             | Statement::StoreName(_)
