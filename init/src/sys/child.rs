@@ -245,7 +245,7 @@ unsafe fn execute(plan: *const Plan, slot: *const Slot) -> isize {
     if told == 0 { absent } else { told }
 }
 
-/// Default dispositions for the signals in `reset`, and an empty mask.
+/// Resets the signals in `reset` to their default dispositions and empties the mask.
 pub(super) fn reset_signals(reset: u64) {
     let default = [0usize; 4]; // struct kernel_sigaction: SIG_DFL, no flags, no restorer, no mask
     let mut number: usize = 1;
@@ -271,7 +271,7 @@ pub(super) fn close_range(from: u32, to: u32) {
     if result >= 0 {
         return;
     }
-    // Before Linux 5.9, or forbidden: one by one, up to what this process may have open.
+    // Before Linux 5.9, or forbidden: closes one by one, up to the limit of open files.
     let mut limit = [1024u64; 2];
     let args = [0, libc::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
     // SAFETY: prlimit64(2) writes the 16 bytes of the limit.
@@ -286,10 +286,10 @@ pub(super) fn close_range(from: u32, to: u32) {
     }
 }
 
-/// The highest descriptor that is closed one by one.
+/// The highest descriptor closed one by one.
 const CLOSE_MAX: u64 = 65_536;
 
-/// Says which step comes now.
+/// Writes the next step to the slot.
 ///
 /// # Safety
 /// `slot` is valid.
