@@ -15,7 +15,6 @@ pub(crate) mod retry;
 pub(crate) mod signals;
 pub(crate) mod token;
 
-
 /// The mode of init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -37,7 +36,6 @@ impl Mode {
         }
     }
 }
-
 
 /// The severity of a log line of init itself. `groundstate.log=LEVEL` sets the lowest one that is
 /// logged.

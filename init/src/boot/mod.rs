@@ -107,7 +107,10 @@ fn machine() -> Vec<String> {
         }
     };
     note("cannot bring up the loopback device", terminal::loopback_up());
-    note("cannot take over Ctrl-Alt-Del from the kernel", set_cad_enabled(false).map_err(Into::into));
+    note(
+        "cannot take over Ctrl-Alt-Del from the kernel",
+        set_cad_enabled(false).map_err(Into::into),
+    );
     // Senders of READY=1 block when more messages than this are unread; the kernel's default is 10.
     let queue = std::fs::write("/proc/sys/net/unix/max_dgram_qlen", "512");
     note("cannot set net.unix.max_dgram_qlen", queue);
@@ -115,10 +118,7 @@ fn machine() -> Vec<String> {
     // A machine without a virtual console has no such key.
     if let Ok(console) = open("/dev/tty0", how, FileMode::empty()) {
         let signal = u8::try_from(libc::SIGWINCH).unwrap_or(28);
-        note(
-            "cannot handle Alt-Up",
-            terminal::accept_keyboard_request(console.as_fd(), signal),
-        );
+        note("cannot handle Alt-Up", terminal::accept_keyboard_request(console.as_fd(), signal));
     }
     wrong
 }

@@ -6,7 +6,6 @@ use super::client::{Caller, Client};
 use crate::base::limit;
 use groundstate_units::text::time::Time;
 
-
 impl Control {
     /// The order in which clients are served: root first, then the others, starting behind the one
     /// served last.

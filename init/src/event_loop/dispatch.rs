@@ -76,7 +76,10 @@ impl Init {
             && let Err(error) = record.write(self.now, &event, &outcome)
         {
             self.record = None;
-            self.say(Level::Warning, format_args!("cannot write the record, which ends here: {error}"));
+            self.say(
+                Level::Warning,
+                format_args!("cannot write the record, which ends here: {error}"),
+            );
         }
         self.triggers.unmarked().unsettled = true;
         let Outcome { actions, refused } = outcome;

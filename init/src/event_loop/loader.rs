@@ -457,9 +457,7 @@ impl Init {
         let until = self.loader.waits_until(source).filter(|until| *until > self.now)?;
         let is_slow = self.rank_of(purpose) != Rank::Trusted;
         let seconds = until.since(self.now).as_secs() + 1;
-        is_slow.then(|| {
-            format!("source {source} took too long to load: retry in {seconds} s")
-        })
+        is_slow.then(|| format!("source {source} took too long to load: retry in {seconds} s"))
     }
 
     /// Handles a loader that exited or was abandoned without a result.

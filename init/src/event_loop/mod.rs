@@ -383,7 +383,6 @@ impl Init {
     }
 }
 
-
 impl Init {
     /// Carries out the request of a signal.
     pub(crate) fn obey(&mut self, asked: Asked) {

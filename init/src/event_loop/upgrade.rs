@@ -162,7 +162,9 @@ impl Init {
         match entered {
             None => self.keep_present(&error),
             Some(old) => {
-                self.keep_present(&format!("{error}; continuing in the new root with the present binary"));
+                self.keep_present(&format!(
+                    "{error}; continuing in the new root with the present binary"
+                ));
                 self.begin_in_new_root(old);
             }
         }
@@ -233,7 +235,11 @@ impl Init {
         }
         if self.mode == Mode::Supervisor {
             let text = "a supervisor has no root of its own";
-            return Err(Failure::new(Failure::USAGE, text, "only PID 1 can switch to another root"));
+            return Err(Failure::new(
+                Failure::USAGE,
+                text,
+                "only PID 1 can switch to another root",
+            ));
         }
         let program = program.unwrap_or_else(|| PROGRAM.to_string());
         self.begin_upgrade(asker, Wanted::InRoot(root, program))

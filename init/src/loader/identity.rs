@@ -44,9 +44,7 @@ fn machine_id() -> Result<(), String> {
     put(passing, &text).map_err(|error| format!("cannot keep a machine-id: {error}"))?;
     if fs::metadata(MACHINE_ID).is_ok() {
         let bound = mount(Some(passing), MACHINE_ID, None::<&str>, MsFlags::MS_BIND, None::<&str>);
-        bound.map_err(|error| {
-            format!("cannot mount {passing} over /etc/machine-id: {error}")
-        })?;
+        bound.map_err(|error| format!("cannot mount {passing} over /etc/machine-id: {error}"))?;
     }
     Ok(())
 }

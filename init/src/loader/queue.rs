@@ -103,9 +103,7 @@ pub(crate) enum Purpose {
         asker: Option<Asker>,
     },
     /// Plan with a new generation and drop it.
-    Plan {
-        asker: Asker,
-    },
+    Plan { asker: Asker },
     /// Replace the files of one source in the present generation.
     Put {
         /// The controller.

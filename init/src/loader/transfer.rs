@@ -241,7 +241,11 @@ impl Origin {
     /// Decodes the generation again. The error is a message for people.
     pub(crate) fn generation(&self, number: u32) -> Result<Generation, String> {
         let Some(sealed) = self.present.as_ref().filter(|sealed| sealed.number == number) else {
-            return if number == 0 { Ok(Generation::default()) } else { Err("its bytes are lost".into()) };
+            return if number == 0 {
+                Ok(Generation::default())
+            } else {
+                Err("its bytes are lost".into())
+            };
         };
         let memory = sealed.memory.try_clone().map_err(|error| error.to_string())?;
         let mut generation = unwrap(memory)?.generation;

@@ -160,15 +160,15 @@ impl Clients {
         }
     }
 
-    /// The client may have asked something, or may take more of its answer.
+    /// Notes that the client may have sent a request or can read more of its answer.
     pub(crate) fn is_due(&mut self, token: usize) {
         if self.by_token.contains_key(&token) {
             self.due.insert(token);
         }
     }
 
-    /// The clients that are due, each with whether it is root: root first, then the others from the
-    /// one behind the one served last.
+    /// The clients that are due, with true for root: root first, then the others, starting behind the
+    /// one served last.
     pub(crate) fn order(&self) -> Vec<(usize, bool)> {
         let due = |root: bool| {
             let of =

@@ -68,7 +68,10 @@ fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Fai
         None => None,
         Some((_, Some(wall))) => Some(wall),
         Some((text, None)) => {
-            return Err(usage(format!("{text:?} is not a time of the form {}", WallTime::default())));
+            return Err(usage(format!(
+                "{text:?} is not a time of the form {}",
+                WallTime::default()
+            )));
         }
     };
     let names = query

@@ -115,7 +115,9 @@ impl Units {
         for unit in self.by_number.values_mut().filter(|unit| unit.in_file) {
             let mut text = match unit.tail.forget_evicted() {
                 0 => Vec::new(),
-                lost => files::note(&format!("{lost} lines lost: the log directory was not available yet")),
+                lost => files::note(&format!(
+                    "{lost} lines lost: the log directory was not available yet"
+                )),
             };
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {

@@ -385,7 +385,6 @@ unsafe fn write_number(to: *mut u8, mut number: u32) {
     }
 }
 
-
 /// Writes "0" (this process) to the cgroup.procs of `cgroup`.
 pub(super) fn enter_cgroup(cgroup: RawFd) -> isize {
     write_to(cgroup, c"cgroup.procs", b"0")

@@ -71,10 +71,7 @@ pub(crate) enum Input {
         bytes: Vec<u8>,
     },
     /// A reaped child.
-    Ended {
-        pid: i32,
-        exit: Exit,
-    },
+    Ended { pid: i32, exit: Exit },
     /// The readiness line of this run, read by the logger or from a `ready-fd`.
     Ready(RunId),
 }

@@ -164,7 +164,8 @@ pub(crate) mod tests {
             1
         });
         let child = child.unwrap();
-        let is_zombie = || crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "exited");
+        let is_zombie =
+            || crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "exited");
         while !is_zombie() {
             std::thread::yield_now();
         }

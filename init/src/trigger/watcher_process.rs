@@ -106,9 +106,7 @@ impl Lookout {
         let post = self.post;
         let begun = raw::pair().and_then(|(ours, theirs)| {
             if stuck >= post.most() {
-                return Err(io::Error::other(
-                    "too many earlier ones are blocked on I/O",
-                ));
+                return Err(io::Error::other("too many earlier ones are blocked on I/O"));
             }
             let pid = process::fork(&[theirs.as_fd()], || match post {
                 Post::Clock => clock::run(&theirs),

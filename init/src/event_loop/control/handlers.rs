@@ -241,7 +241,11 @@ impl Init {
         // The other processes of the run are not signalled.
         if let Some((unit, error)) = refused {
             let text = format!("{unit}: cannot signal the main process: {error}");
-            return Err(Failure::new("not-running", text, "`kill --all` signals all processes of the unit"));
+            return Err(Failure::new(
+                "not-running",
+                text,
+                "`kill --all` signals all processes of the unit",
+            ));
         }
         now(Told { schema: 1, units, ..Told::default() })
     }

@@ -93,7 +93,9 @@ impl Init {
         // Without pidfds (old kernel, no descriptors), init's own child needs none: its pid stays
         // reserved until it is reaped.
         let pidfd = match signal::pidfd(of) {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err("does not exist"),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                return Err("does not exist");
+            }
             Err(_) if !wait::is_child(of) => return Err("cannot be watched"),
             pidfd => pidfd.ok(),
         };

@@ -50,7 +50,10 @@ impl Init {
         let name = running.name.clone();
         let path = running.pid_file.clone().unwrap_or_default();
         let error = Errno::from_raw(i32::from(status)).desc();
-        self.say(Level::Warning, format_args!("{name}: cannot remove the stale pid file {path}: {error}"));
+        self.say(
+            Level::Warning,
+            format_args!("{name}: cannot remove the stale pid file {path}: {error}"),
+        );
     }
 
     pub(crate) fn seek_pid_file(&mut self, run: RunId) {

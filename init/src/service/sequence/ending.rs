@@ -405,8 +405,7 @@ impl CommandSequence {
         }
         if self.step == Step::Seeking {
             return self.main_not_found(
-                "the launcher exited, no process is left, and there is no pid file"
-                    .to_string(),
+                "the launcher exited, no process is left, and there is no pid file".to_string(),
             );
         }
         if self.headless && !self.exit_told && !self.stopping {
