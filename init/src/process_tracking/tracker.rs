@@ -1,8 +1,8 @@
 //! The table of runs and their processes.
 //!
-//! Cost, with cgroups: a start makes a directory (20 µs; [`super::tracker`] for units that wait) and opens it; an end removes it (19 µs),
-//! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
-//! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
+//! Cost with cgroups: a start creates a directory (20 µs) and opens it. An end removes it (19 µs),
+//! which also tells whether a process is left in it. A watch (8 µs) is set only for a run that init
+//! waits for, so a boot needs none. All watches share one descriptor; no run keeps one open.
 
 mod cgroup_settings;
 mod orphans;
