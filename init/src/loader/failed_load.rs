@@ -264,7 +264,7 @@ mod tests {
         let mut left_out = LeftOut::default();
         assert!(left_out.learn(&Death::File, files(&["slow", "slow too"])));
         assert_eq!(left_out.files.len(), 2);
-        let death = Death::Other("signal 6 ended the loader".to_string());
+        let death = Death::Other("the loader was killed by signal 6".to_string());
         assert!(left_out.learn(&death, files(&["innocent", "deadly"])));
         assert!(left_out.one_hand && left_out.files.len() == 2);
         assert!(left_out.learn(&death, files(&["deadly"])));

@@ -17,7 +17,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 pub(crate) use tracker::Tracker;
 
-
 /// The cgroup of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {

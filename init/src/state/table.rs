@@ -109,7 +109,6 @@ impl<K: Ord + Clone, V> FromIterator<(K, V)> for Table<K, V> {
     }
 }
 
-
 /// A component stored as one record. Reading uses [`Deref`]; [`DerefMut`] marks it as changed. In
 /// debug builds each commit checks that an unmarked value has not changed.
 #[derive(Debug)]

@@ -136,8 +136,12 @@ fn nothing_is_made_before_files_may_be_opened_and_the_tail_follows_then() {
     let lines = stored(&init.file("early"));
     let (note, rest) = lines.split_first().unwrap();
     assert_eq!(note.0, None);
-    let lost: usize =
-        note.1.strip_suffix(" lines lost: no log directory yet").unwrap().parse().unwrap();
+    let lost: usize = note
+        .1
+        .strip_suffix(" lines lost: the log directory was not available yet")
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(lost > 0 && rest.len() > 100 && lost + rest.len() == 20_000);
     assert_eq!(rest.last().unwrap(), &(Some(1), "20000".to_string()));
 }

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
-
 /// Complaints kept until they are read.
 const COMPLAINTS: usize = 256;
 
@@ -74,7 +73,7 @@ impl Tracker {
         if !wish.is_lenient() {
             return Err(ExecFailure { stage: Stage::Controller, errno, path: file.to_string() });
         }
-        self.complain(format!("{unit}: cannot set {file}, running without it: {error}"));
+        self.complain(format!("{unit}: runs weaker than asked: cannot set {file}: {error}"));
         Ok(())
     }
 
