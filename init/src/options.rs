@@ -46,18 +46,18 @@ Groundstate's init: PID 1 of a machine or a container, or a supervisor.
   --config FILE       settings (init.yaml)
   --units DIR         unit directory; may be given again, earlier hides later
   --target TARGET     the goal at start
-  --runtime-dir DIR   sockets and what lasts until the next boot
+  --runtime-dir DIR   sockets and files that last until the next boot
   --log-dir DIR       log files
   --policy FILE       masks, enablement, preferences (policy.yaml)
-  --container         leave the machine alone even as PID 1
-  --exit-with TARGET  end with its exit code once its run is over for good
-  --oom-score SCORE   its own oom_score_adj, in a container or as a supervisor, where it
-                      may set it (default -1000; keep: what it was started with)
+  --container         act as the init of a container, even on a machine
+  --exit-with TARGET  exit with its exit code when its run has ended for good
+  --oom-score SCORE   init's own oom_score_adj in a container or as a supervisor, if
+                      permitted (default -1000; keep: do not change it)
   --record FILE       write each event and its actions, one JSON object a line
   --version           print the version
   --help              print this
 
-Where it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
+If it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
 ";
 
 impl Options {

@@ -147,7 +147,7 @@ impl Parts {
     /// Reads the records and takes over their descriptors. The caller closes all other descriptors.
     pub(crate) fn read(store: &records::Store) -> Result<Parts, String> {
         fn of<T: DeserializeOwned>(store: &records::Store, kind: Kind) -> Result<T, String> {
-            store.read(kind)?.ok_or_else(|| format!("{kind:?}: there is no such record"))
+            store.read(kind)?.ok_or_else(|| format!("{kind:?}: the record is missing"))
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);

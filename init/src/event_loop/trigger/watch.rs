@@ -212,7 +212,7 @@ impl Init {
                     self.say(
                         Level::Warning,
                         format_args!(
-                            "{unit}: fires too often: what it activates leaves the reason in place; it rests for {rest} s"
+                            "{unit}: fires too often: the activated unit leaves the reason in place; pausing for {rest} s"
                         ),
                     );
                 }
