@@ -1,5 +1,5 @@
-//! Loads that fail or take too long: which file a dead loader was at, which sources wait before they are loaded
-//! again, and loaders that cannot be killed.
+//! Loads that fail or take too long: the file that killed a loader, sources that must wait before
+//! they are loaded again, and loaders that do not exit.
 
 use super::transfer::Parcel;
 use crate::base::limit;
@@ -19,12 +19,12 @@ use std::time::Duration;
 /// The number of SIGALRM: signal(7).
 const ALARM: u8 = 14;
 
-/// Sources that took too long to load. The settings name all sources, so there are few.
+/// Sources that took too long to load. The settings name all sources, so the map is small.
 #[derive(Default)]
 pub(crate) struct SlowSources(BTreeMap<Name, (Time, Duration)>);
 
 impl SlowSources {
-    /// Its last load is done.
+    /// Forgets a source that was loaded.
     pub(crate) fn forget(&mut self, source: &Name) {
         self.0.remove(source);
     }
@@ -40,7 +40,7 @@ impl SlowSources {
     }
 }
 
-/// How a loader ended that brought nothing.
+/// Why a loader exited without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
     /// No file was started or finished for too long.
@@ -57,23 +57,23 @@ impl Death {
             Exit::Signal { .. } if killed => Death::Load(patience),
             Exit::Signal { signal: ALARM, .. } => Death::File,
             Exit::Signal { signal, .. } => {
-                Death::Other(format!("signal {signal} ended the loader"))
+                Death::Other(format!("the loader was killed by signal {signal}"))
             }
-            Exit::Code(code) => Death::Other(format!("the loader ended with {code}")),
+            Exit::Code(code) => Death::Other(format!("the loader exited with {code}")),
         }
     }
 
-    /// The message about `file`, at which the loader was at work.
+    /// The message about a file that the loader was reading.
     fn of_file(&self) -> String {
         match self {
             Death::File => {
                 format!("loading it took longer than {} s", limit::LOADER_FILE.as_secs())
             }
             Death::Load(patience) => format!(
-                "the loader was at work on it when loading took longer than {} s",
+                "the loader was reading it when loading took longer than {} s",
                 patience.as_secs()
             ),
-            Death::Other(how) => format!("{how}, which was at work on it"),
+            Death::Other(how) => format!("{how} while reading it"),
         }
     }
 
@@ -93,14 +93,13 @@ impl Death {
 }
 
 impl LeftOut {
-    /// Takes note of a loader's death. False: nothing is known that would make the next load
-    /// another one.
+    /// Learns from the death of a loader. Returns false if the next load would not differ.
     pub(crate) fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
         if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
             return false;
         }
         self.rounds += 1;
-        // A kill from outside is no fault of a file, and of several files one is the cause.
+        // A kill from outside is no fault of a file; of several files, only one is the cause.
         if matches!(death, Death::Other(_)) && !self.one_hand {
             self.one_hand = true;
             return true;
@@ -111,54 +110,57 @@ impl LeftOut {
     }
 }
 
-// Loaders that not even KILL has ended: they wait in the kernel for a file system that does not
-// answer, and end when it does. Nobody waits for them; there are so many and no more, for
-// each is a process.
+// Loaders that survive SIGKILL
+//
+// They wait in the kernel for an unresponsive file system and exit when it responds. Init does not
+// wait for them, but limits their number.
 
-/// Those of this image; one that goes on after it reaps them as anybody's.
+/// Such loaders of this image. A later image reaps them as unknown children.
 #[derive(Default)]
 pub(crate) struct Stragglers(BTreeSet<Pid>);
 
 impl Stragglers {
-    /// Another one would be one too many.
+    /// Returns true if no further loader may be started.
     pub(crate) fn are_many(&self) -> bool {
         self.0.len() >= limit::LOADERS_LEFT
     }
 
-    /// This loader was killed, and has not ended yet.
+    /// Returns true if this loader was killed and has not exited.
     pub(crate) fn has(&self, pid: Pid) -> bool {
         self.0.contains(&pid)
     }
 
-    /// This loader was killed and has not ended.
+    /// Adds a killed loader that has not exited.
     pub(crate) fn add(&mut self, pid: Pid) {
         self.0.insert(pid);
     }
 
-    /// This loader was reaped.
+    /// Removes a reaped loader.
     pub(crate) fn ended(&mut self, pid: Pid) {
         self.0.remove(&pid);
     }
 }
 
-// The unit files that the loader is at work on. The child writes them to the memory that will
-// hold its generation, so that init can read them there after the child was killed or died.
-// The next loader leaves these files out: a file that cannot be loaded breaks its own units only.
+// Files in progress
+//
+// The child writes the names of the files that it is reading to the memory for its result, so that
+// init can read them after its death. The next loader skips these files, so that a broken file
+// breaks its own units only.
 
-/// Bytes of one entry: a length of two bytes, and a path with a few words.
+/// Size of one entry: a length of two bytes, and a path with a few words.
 const ENTRY: usize = 4096 + 64;
 
-/// One for each thread of the child.
+/// One entry for each thread of the child.
 const ENTRIES: usize = limit::LOADER_HANDS;
 
-/// The files that a load leaves out, and what is different in it from the load before.
+/// The files that a load skips, and other changes from the previous attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Each with the reason.
+    /// The files, each with the reason.
     pub(super) files: BTreeMap<String, String>,
-    /// Loads that came to nothing because of files like these.
+    /// Number of loads that failed because of such files.
     pub(super) rounds: u8,
-    /// The child reads one file at a time: if it dies again, its file is known.
+    /// True if the child reads one file at a time, so that its next death identifies the file.
     pub(super) one_hand: bool,
 }
 
@@ -170,19 +172,19 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// No file is at work yet. Without `memory` init learns nothing of them.
+    /// Starts without a file in progress. Without `memory`, init learns no file names.
     pub(super) fn new(memory: Option<BorrowedFd<'_>>, left_out: &'a LeftOut) -> Progress<'a> {
         let memory = memory.and_then(|fd| fd.try_clone_to_owned().ok()).map(File::from);
         Progress { memory, left_out, taken: Mutex::default() }
     }
 
-    /// Threads that read files.
+    /// Number of threads that read files.
     pub(super) fn hands(&self, most: usize) -> usize {
         if self.left_out.one_hand { 1 } else { most }
     }
 
-    /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM ends the child when no file was
-    /// started or finished for [`limit::LOADER_FILE`]: each file at work is then too slow.
+    /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
+    /// was started or finished for [`limit::LOADER_FILE`]: each file in progress is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());
@@ -202,7 +204,7 @@ impl<'a> Progress<'a> {
             *taken = true;
         }
         alarm::set(u32::try_from(limit::LOADER_FILE.as_secs()).unwrap_or(u32::MAX));
-        // Without the entry a death of the child says nothing of this file.
+        // Without the entry, the death of the child does not implicate this file.
         let _ = self.write(at, what);
         Some(at)
     }
@@ -230,7 +232,7 @@ impl<'a> Progress<'a> {
 }
 
 impl Parcel {
-    /// The files that the child was at work on when it ended without having filled the parcel.
+    /// The files in progress when the child exited without a result.
     pub(crate) fn files_at_work(&self) -> Vec<String> {
         let Parcel::Memory(memory) = self else { return Vec::new() };
         let Ok(memory) = memory.try_clone().map(File::from) else { return Vec::new() };
@@ -262,7 +264,7 @@ mod tests {
         let mut left_out = LeftOut::default();
         assert!(left_out.learn(&Death::File, files(&["slow", "slow too"])));
         assert_eq!(left_out.files.len(), 2);
-        let death = Death::Other("signal 6 ended the loader".to_string());
+        let death = Death::Other("the loader was killed by signal 6".to_string());
         assert!(left_out.learn(&death, files(&["innocent", "deadly"])));
         assert!(left_out.one_hand && left_out.files.len() == 2);
         assert!(left_out.learn(&death, files(&["deadly"])));

@@ -1,11 +1,10 @@
-//! Giving memory back. malloc keeps what was freed for the next request; after a load, which
-//! needs much for a moment, PID 1 would keep it for ever. So it is with the program itself: the
-//! kernel maps 64 KiB around each page that was ever run (fault-around), and what a boot needs is
-//! not what the loop needs.
+//! Returns memory to the kernel. malloc keeps freed memory, so PID 1 would keep the peak of a load
+//! for ever. The kernel maps 64 KiB around each executed page of the program (fault-around), so
+//! pages that only the boot needed stay mapped.
 
 use std::ffi::{c_int, c_void};
 
-/// Free memory goes back to the kernel. malloc_trim(3); nothing where the C library has none.
+/// Returns freed memory to the kernel with malloc_trim(3), if the C library has it.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) may be called at any time; it touches free memory only.
@@ -14,9 +13,9 @@ pub(crate) fn give_back() {
     }
 }
 
-/// Code and constants are no longer mapped; what is used again is found in the page cache, by
-/// minor faults. Pages that are not used are taken away under memory pressure whether they are
-/// mapped or not, so nothing is more likely to be read from a disk than it was. madvise(2).
+/// Unmaps code and constants. Pages that are used again come from the page cache by minor faults.
+/// Memory pressure evicts unused pages whether they are mapped or not, so this causes no more disk
+/// reads. madvise(2).
 pub(crate) fn forget_program() {
     // SAFETY: the callback keeps to the contract of dl_iterate_phdr(3) and needs no data.
     unsafe {
@@ -24,8 +23,8 @@ pub(crate) fn forget_program() {
     }
 }
 
-/// Only the first object, which is the program; only whole pages of segments that nobody can
-/// write, and so nobody has written: relocated constants are in a writable one.
+/// Handles only the first object, which is the program, and only whole pages of read-only segments.
+/// Relocated constants are in a writable segment.
 unsafe extern "C" fn forget_segments(
     object: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -39,15 +38,15 @@ unsafe extern "C" fn forget_segments(
     };
     for (start, length) in headers.iter().filter_map(|header| whole_pages(base, header)) {
         let start = std::ptr::without_provenance_mut::<c_void>(start);
-        // SAFETY: a private mapping of a file that was never written to: what is dropped comes
-        // back the same. The pages of this very function too.
+        // SAFETY: a private mapping of a file that was never written to: dropped pages come back
+        // unchanged, also those of this function.
         unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
     }
     1
 }
 
-/// The address and length of a segment's pages that are all its own; None: it has none, or
-/// can be written.
+/// The address and length of the pages that belong to a segment alone. Returns `None` if there are
+/// none or the segment is writable.
 fn whole_pages(base: usize, header: &libc::Elf64_Phdr) -> Option<(usize, usize)> {
     const PAGE: usize = 4096;
     if header.p_type != libc::PT_LOAD || header.p_flags & libc::PF_W != 0 {
