@@ -49,7 +49,8 @@ pub(crate) struct Request<'a> {
     pub extra: &'a [(String, String)],
     /// Descriptors 0, 1 and 2 of the program.
     pub stdio: [Rc<OwnedFd>; 3],
-    /// Descriptors 3, 4 … of the program, with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES (sd_listen_fds(3)).
+    /// Descriptors 3, 4 … of the program, with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES
+    /// (sd_listen_fds(3)).
     pub listen: Vec<(String, Rc<OwnedFd>)>,
     /// The write end that becomes the unit's `ready-fd`.
     pub ready: Option<Rc<OwnedFd>>,

@@ -23,8 +23,8 @@ const RECEIVE_MAX: usize = 253;
 /// A received message.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// Bytes written to the buffer. 0 on a stream or SEQPACKET socket means that the peer is closed
-    /// (an empty SEQPACKET message looks the same, but none of ours is empty).
+    /// Bytes written to the buffer. On a stream or SEQPACKET socket, 0 means that the peer is
+    /// closed. (An empty SEQPACKET message looks the same, but none of ours is empty.)
     pub length: usize,
     /// True if the message was longer than the buffer or carried too many descriptors. The kernel
     /// has dropped the excess.

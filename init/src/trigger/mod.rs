@@ -159,7 +159,7 @@ impl Triggers {
 }
 
 impl Triggers {
-    /// Lets the watcher of timers repeat a firing that a crashed image read and did not commit.
+    /// Lets the lookout of timers repeat a firing that a crashed image read and did not commit.
     fn ask_for_firings(&mut self) {
         let Some(lookout) = self.lookouts.get_mut(&Post::Clock) else { return };
         for (run, watched) in &self.watched {

@@ -1,7 +1,7 @@
 //! Resolves a path on which a file is to be created, and creates missing directories. It opens each
-//! directory in turn and follows a symbolic link only if it belongs to root or to init's own user,
-//! so that no other user can redirect the creation. Runs in children of PID 1, because these calls
-//! may wait for a disk.
+//! directory in turn. It follows a symbolic link only if it belongs to root or to init's own user,
+//! so that no other user can redirect the creation. It runs in children of PID 1, because these
+//! calls may wait for a disk.
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};

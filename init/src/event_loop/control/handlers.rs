@@ -326,8 +326,8 @@ impl Init {
 // planned, init drops that generation.
 
 impl Init {
-    /// Returns true if the request names an instance that no loader has made, or one that a loader
-    /// in flight does not know: a generation without it may be on its way.
+    /// Returns true if the request names an instance that no loader has made. Also true for one
+    /// that a loader in flight does not know, because a generation without it may be on its way.
     fn needs_instances(&self, wish: &Event) -> bool {
         let (generation, graph) = (self.machine.generation(), self.machine.graph());
         let (present, policy) = (self.machine.wish(), self.machine.policy());

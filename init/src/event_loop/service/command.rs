@@ -123,7 +123,7 @@ impl Init {
         let first = !running.has_started;
         let targets = running.targets.clone();
         // Stop and reload commands get no pid of a main process that has exited, even if it is not
-        // reaped yet: the pid may be reused before the command sends a signal.
+        // reaped yet. Its pid may be reused before the command sends a signal.
         let signals = matches!(part, CommandKind::Stop(_) | CommandKind::Reload(_));
         let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
         let main = running.main.as_ref().filter(is_it);
