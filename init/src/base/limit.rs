@@ -101,8 +101,6 @@ pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
 pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Memory the loader may use, bytes of address space.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
-/// Threads the loader reads unit files with.
-pub(crate) const LOADER_HANDS: usize = 4;
 /// CPU seconds the loader may use.
 pub(crate) const LOADER_CPU: u64 = 60;
 /// An exit of a starting run with `ready-grep` waits this long for its last lines.
