@@ -233,8 +233,6 @@ pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
 /// Children whose reports are remembered so; those before are left to the poll.
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
-/// Turns of the loop, from the one in which the boot has settled, that still belong to it.
-pub(crate) const BOOT_TURNS: u8 = 4;
 /// A binary that is to be gone on as has this long to read the state.
 pub(crate) const UPGRADE_TRIAL: Duration = Duration::from_secs(10);
 /// Folders below each other that are emptied where an initramfs was.

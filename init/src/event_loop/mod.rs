@@ -121,8 +121,6 @@ pub(crate) struct Init {
     pub(crate) dropped: Dropped,
     /// Turns of the loop.
     pub(crate) wakeups: u64,
-    /// Turns after which what a boot needs of the program is given back.
-    pub(crate) boot_turns: u8,
     /// What the outer manager was last told.
     pub(crate) said: Option<System>,
     /// The emergency shell.
@@ -133,8 +131,6 @@ pub(crate) struct Init {
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// Nothing has happened in this turn but exits of helpers.
-    pub(crate) undisturbed: bool,
     /// Fed by each turn of the loop.
     pub(crate) watchdog: Watch,
 }
@@ -190,9 +186,6 @@ impl Init {
             // Not to spin: the kernel is out of memory at most for a moment.
             clock::pause(Duration::from_millis(10));
         }
-        let quiet = !more && deadline.is_none_or(|at| at > clock::now());
-        self.undisturbed =
-            quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
     }
 
     /// When something is due in time.
@@ -269,7 +262,6 @@ impl Init {
     /// One turn, in the order the decisions depend on.
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
-        self.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
         self.settle();
         self.hear();
         self.settle();
@@ -333,12 +325,6 @@ impl Init {
             let _ = record.flush();
         }
         self.tell_outside();
-        let boots = self.said.is_some() && self.boot_turns > 0;
-        if (boots || self.undisturbed) && !self.ending.is_under_way() {
-            // What a boot needs of the program, or a burst that has been kept, quiet does not.
-            self.boot_turns = self.boot_turns.saturating_sub(1);
-            memory::forget_program();
-        }
         self.outer.flush();
     }
 
