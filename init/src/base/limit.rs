@@ -56,10 +56,6 @@ pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 pub(crate) const NOTIFICATION: usize = crate::sys::inbox_layout::MESSAGE_ROOM;
 /// Bytes of a STATUS= text that are kept.
 pub(crate) const STATUS_TEXT: usize = 1024;
-/// With less time than this until something is due nothing is prepared.
-pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
-/// Cgroups made ahead for units that wait.
-pub(crate) const CGROUPS_AHEAD: usize = 256;
 /// Reads of what the kernel tells of cgroups in one turn: all that its queue holds by default.
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Between two looks at cgroups that are waited for and can not be watched.

@@ -177,7 +177,7 @@ impl Init {
             || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);
-        let polled = self.poll_or_prepare(events, timeout);
+        let polled = self.poll.poll(events, timeout);
         signal::children_are_told(false);
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
@@ -207,23 +207,6 @@ impl Init {
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
-    }
-
-    /// Waits; as long as there is nothing to wait for but time, what is needed next is prepared.
-    fn poll_or_prepare(
-        &mut self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        let idle = timeout.is_none_or(|timeout| timeout > limit::IDLE_MOMENT);
-        while idle && self.tracker.has_work_ahead() {
-            self.poll.poll(events, Some(Duration::ZERO))?;
-            if !events.is_empty() {
-                return Ok(());
-            }
-            self.tracker.work_ahead();
-        }
-        self.poll.poll(events, timeout)
     }
 
     /// Notes who is ready; nothing is read yet.
