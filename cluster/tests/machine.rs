@@ -162,7 +162,7 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
             "said\nfleetd: its process exited with status 3\n",
         ),
         (with(start("/no/such/program"), ("", "")), "No such file or directory\n"),
-        (with(sleep(), requires), "nobody provides nowhere"),
+        (with(sleep(), requires), "no unit provides nowhere"),
         (with(sleep(), ("strange: yes", "Type=strange")), "strange"),
     ];
     for (at, ((native, service), told)) in cases.into_iter().enumerate() {

@@ -1,5 +1,6 @@
-//! The corpora of the fuzz targets that read what only init reads, fed to the same functions; the
-//! others are `tests/tests/fuzzed.rs`'s. In a child each: descriptors are taken over by number.
+//! Feeds the corpora of the fuzz targets that need init's own readers to the same functions; the
+//! others are in `tests/tests/fuzzed.rs`. Each runs in a child, because descriptors are taken over
+//! by number.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +29,7 @@ use groundstate_units::spec::Exit;
 
 const TARGETS: &[(&str, Target)] = targets!(inbox, state_records, notification, parcel);
 
-/// All of it goes through, in a child.
+/// Asserts that the work ends normally in a child.
 fn survived(target: &str, work: impl FnOnce()) {
     let child = process::fork(&[], || {
         work();

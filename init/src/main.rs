@@ -34,16 +34,16 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-/// A panic on the way that nobody was armed for yet.
+/// Turns a panic before the first turn into an error.
 fn guarded(begin: impl FnOnce() -> io::Result<Init>) -> io::Result<Init> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|_| Err(io::Error::other("a bug in init")))
 }
 
 fn main() -> ExitCode {
     let options = options::Options::parse(std::env::args_os().skip(1));
-    // Those of an image before this one outlive the exec.
+    // A resumed image inherits the raised limits across the exec.
     let begins = options.rescue.is_none() && options.resume.is_none();
-    // What follows may need more of the stack than there is now.
+    // The event loop may need more stack than the present limit.
     let limits = if begins { OwnLimits::raise() } else { OwnLimits::default() };
     serve(options, limits)
 }

@@ -1,7 +1,7 @@
-//! The command line of init. Not the kernel's command line: that is in [`crate::base::kernel_cmdline`].
+//! The command line of init. The kernel command line is in [`crate::base::kernel_cmdline`].
 //!
-//! As PID 1 nothing here is fatal: kernels pass on words they do not know (`single`,
-//! `5`, `foo=bar`), and an init that ends takes the machine with it.
+//! As PID 1 no mistake here is fatal: kernels pass on words they do not know (`single`, `5`,
+//! `foo=bar`), and an exiting PID 1 panics the kernel.
 
 use crate::base::Mode;
 use crate::base::paths::PathOptions;
@@ -11,10 +11,9 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// What was asked for; `None` where nothing was said.
+/// The parsed options; `None` if not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The options about paths.
     pub(crate) paths: PathOptions,
     /// `--target T`.
     pub(crate) target: Option<Name>,
@@ -26,17 +25,17 @@ pub(crate) struct Options {
     pub(crate) oom_score: Own,
     /// `--record FILE`.
     pub(crate) record: Option<String>,
-    /// `--resume=NUMBERS`: an earlier image of this process has left its state.
+    /// `--resume=NUMBERS`: continue from the state of the previous image.
     pub(crate) resume: Option<String>,
-    /// `--rescue=NUMBERS`: an earlier image of this process has crashed.
+    /// `--rescue=NUMBERS`: continue after a crash of the previous image.
     pub(crate) rescue: Option<String>,
-    /// `--check-resume=NUMBERS`: only to say whether that state can be read.
+    /// `--check-resume=NUMBERS`: only check that the state can be read.
     pub(crate) check: Option<String>,
-    /// `--end=HOW`: an earlier image of this process has stopped everything.
+    /// `--end=HOW`: carry out the last steps of a shutdown.
     pub(crate) end: Option<String>,
-    /// Words that mean nothing here, with what was wrong with each.
+    /// Unknown words, each with an error message.
     pub(crate) unknown: Vec<String>,
-    /// `--version` or `--help`: say this and end.
+    /// `--version` or `--help`: print this and exit.
     pub(crate) say: Option<String>,
 }
 
@@ -47,22 +46,22 @@ Groundstate's init: PID 1 of a machine or a container, or a supervisor.
   --config FILE       settings (init.yaml)
   --units DIR         unit directory; may be given again, earlier hides later
   --target TARGET     the goal at start
-  --runtime-dir DIR   sockets and what lasts until the next boot
+  --runtime-dir DIR   sockets and files that last until the next boot
   --log-dir DIR       log files
   --policy FILE       masks, enablement, preferences (policy.yaml)
-  --container         leave the machine alone even as PID 1
-  --exit-with TARGET  end with its exit code once its run is over for good
-  --oom-score SCORE   its own oom_score_adj, in a container or as a supervisor, where it
-                      may set it (default -1000; keep: what it was started with)
+  --container         act as the init of a container, even on a machine
+  --exit-with TARGET  exit with its exit code when its run has ended for good
+  --oom-score SCORE   init's own oom_score_adj in a container or as a supervisor, if
+                      permitted (default -1000; keep: do not change it)
   --record FILE       write each event and its actions, one JSON object a line
   --version           print the version
   --help              print this
 
-Where it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
+If it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
 ";
 
 impl Options {
-    /// Reads the words after the program's name.
+    /// Parses the words after the program's name.
     pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Options {
         let mut options = Options::default();
         let mut words = words.into_iter();
@@ -86,14 +85,14 @@ impl Options {
                         None => options.unknown.push(format!("{key} needs a value")),
                     }
                 }
-                _ => options.unknown.push(format!("{word:?} is no option of init")),
+                _ => options.unknown.push(format!("unknown option {word:?}")),
             }
         }
         options
     }
 
-    /// What ends the program before it begins: `--version`, `--help`, and, where it is not
-    /// PID 1, a word it does not know (64, EX_USAGE of sysexits(3)).
+    /// Handles what ends the program at once: `--version`, `--help` and, unless init is PID 1, an
+    /// unknown word (64, EX_USAGE of sysexits(3)).
     #[allow(clippy::print_stdout, clippy::print_stderr, reason = "nothing runs yet")]
     pub(crate) fn answer(&self, mode: Mode) -> Option<ExitCode> {
         if let Some(text) = &self.say {
@@ -141,7 +140,7 @@ impl Options {
             "--policy" => self.paths.policy = Some(value),
             "--oom-score" => match Own::read(&value) {
                 Some(own) => self.oom_score = own,
-                None => self.unknown.push(format!("{key}: {value:?} is no score")),
+                None => self.unknown.push(format!("{key}: {value:?} is not a score")),
             },
             "--record" => self.record = Some(value),
             "--resume" => self.resume = Some(value),
@@ -153,12 +152,12 @@ impl Options {
                 Ok(name) => self.exit_with = Some(name),
                 Err(error) => self.unknown.push(format!("{key}: {error}")),
             },
-            _ => self.unknown.push(format!("{key} is no option of init")),
+            _ => self.unknown.push(format!("unknown option {key}")),
         }
     }
 }
 
-/// The one word of a command line like `init 6`, by which telinit(8) is called.
+/// The single argument of a command line like `init 6`, as telinit(8) has it.
 fn run_level(mut words: impl Iterator<Item = OsString>) -> Option<String> {
     let word = words.next()?.into_string().ok()?;
     let is_level =
@@ -166,10 +165,10 @@ fn run_level(mut words: impl Iterator<Item = OsString>) -> Option<String> {
     (is_level && words.next().is_none()).then_some(word)
 }
 
-/// Where the package puts initctl, for a PATH that does not name it.
+/// The installed path of initctl, for a PATH that lacks it.
 const INITCTL: &str = "/usr/bin/initctl";
 
-/// Becomes `telinit LEVEL`; returns where that fails.
+/// Becomes `telinit LEVEL`; returns if that fails.
 #[allow(clippy::print_stderr, reason = "nothing runs yet")]
 fn telinit(level: &str) -> ExitCode {
     let become_it = |program: &str| Command::new(program).arg0("telinit").arg(level).exec();

@@ -42,10 +42,10 @@ fn each_key_of_a_machine_does_what_is_configured() {
     machine.three_fingers();
     // Another goal, and no end.
     machine.says("PROBE this is fingers");
-    machine.says("Ctrl-Alt-Del: the goal is to be fingers");
+    machine.says("Ctrl-Alt-Del: setting the goal to fingers");
     machine.order("sendkey alt-up");
     machine.says("PROBE this is request");
-    machine.says("the power key: the goal is to be button");
+    machine.says("the power key: setting the goal to button");
     machine.says("PROBE this is button");
     machine.goes_off();
     machine.says("reboot: Restarting system");
@@ -55,13 +55,13 @@ fn each_key_of_a_machine_does_what_is_configured() {
 fn a_key_does_nothing_where_it_is_to_do_nothing_and_tells_of_a_target_nobody_provides() {
     let settings = "ctrl-alt-del: none\nkeyboard-request: nowhere\n";
     let mut machine = machine(settings, |_| {});
-    machine.says("keyboard-request nowhere: nobody provides it, so the key does nothing");
+    machine.says("keyboard-request nowhere: no unit provides it, so the key has no effect");
     machine.says("PROBE keys");
     machine.three_fingers();
-    machine.says("Ctrl-Alt-Del: nothing is to be done");
+    machine.says("Ctrl-Alt-Del: no action configured");
     machine.order("sendkey alt-up");
-    machine.says("Alt-Up: the goal is to be nowhere");
-    machine.says("Alt-Up: nobody provides");
+    machine.says("Alt-Up: setting the goal to nowhere");
+    machine.says("Alt-Up: no unit provides");
     // What nobody has set is as ever.
     machine.types("go");
     machine.goes_off();
@@ -78,7 +78,7 @@ fn an_end_asked_for_by_signals_in_the_emergency_shell_comes_and_the_last_one_cou
         fs::remove_file(root.join("etc/groundstate/units/test.yaml")).unwrap();
         unit(root, "deaf", DEAF);
     });
-    machine.says("a shell on the console");
+    machine.says("starting a shell on the console");
     machine.says("/ # ");
     machine.types("initctl want deaf; until initctl status deaf | grep -q running; do :; done; echo UP-$((40 + 2))");
     machine.says("UP-42");

@@ -50,7 +50,7 @@ fn checked(check: &str, command_line: &str) -> Machine {
 fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
     let mut machine = crashing("groundstate.shell=open");
     machine.says("PROBE given up");
-    machine.says("init has crashed and cannot restore its state");
+    machine.says("init crashed and cannot restore its state");
     machine.says("/ # ");
     // The shell is PID 1's child.
     for (line, answer) in TYPED.into_iter().zip(["SHELL-42 of 1.", "RUN-2 on", "REAPED-2", ""]) {
@@ -64,7 +64,7 @@ fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
 fn without_a_password_to_ask_for_there_is_no_shell_and_its_key_ends_the_machine() {
     let mut machine = crashing("");
     machine.says("PROBE given up");
-    machine.says("no shell on the console: there is no sulogin");
+    machine.says("cannot start a shell on the console: no sulogin is installed");
     machine.three_fingers();
     machine.goes_off();
 }

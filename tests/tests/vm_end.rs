@@ -95,7 +95,7 @@ fn is_refused(words: &str, error: &str) {
     let initrd = archive(&sandbox, &root);
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "rdinit=/first");
     machine.says("PROBE ready");
-    machine.says(&format!("the kernel refuses: {error}"));
+    machine.says(&format!("reboot(2) failed: {error}"));
     // Whatever it was started with, on a machine it and its services weigh nothing.
     assert!(machine.console().contains("PROBE weight 0 0 0\n"), "{}", machine.console());
     machine.goes_off();

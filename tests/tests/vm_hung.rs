@@ -159,8 +159,8 @@ fn a_disk_that_is_slow_is_waited_for_at_the_end_as_long_as_it_goes_on() {
     machine.goes_off();
     let console = machine.console();
     assert!(!console.contains("PROBE no "), "{console}");
-    assert!(console.contains("/slow is waited for"), "it is not slow enough:\n{console}");
-    assert!(!console.contains("does not answer"), "{console}");
+    assert!(console.contains("waiting for /slow"), "it is not slow enough:\n{console}");
+    assert!(!console.contains("does not respond"), "{console}");
     is_clean(&image, &console);
     is_clean_xfs(&slow, &console);
 }
@@ -279,8 +279,8 @@ fn a_server_that_is_gone_holds_up_who_asks_it_alone_and_the_machine_goes_off_wit
     assert!(!console.contains("PROBE no "), "{console}");
     for left in [
         "writer: failed: a process of it can not be killed",
-        "(dd) can not be killed: in an uninterruptible wait",
-        "/far does not answer",
+        "(dd) does not exit after SIGKILL: in an uninterruptible wait",
+        "/far does not respond",
     ] {
         assert!(console.contains(left), "`{left}` is not said:\n{console}");
     }

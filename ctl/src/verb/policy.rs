@@ -175,14 +175,14 @@ impl Known {
             return Ok(());
         }
         let names = self.units.iter().flat_map(|(unit, targets)| targets.iter().chain([unit]));
-        Err(unknown(format!("nobody provides {name}"), name, names.map(String::as_str)))
+        Err(unknown(format!("no unit provides {name}"), name, names.map(String::as_str)))
     }
 
     fn provides(&self, unit: &Name, target: &Name) -> Result<(), Error> {
         let providers = self.providers(target);
         if providers.is_empty() {
             let targets = self.units.values().flatten().map(String::as_str);
-            return Err(unknown(format!("nobody provides {target}"), target, targets));
+            return Err(unknown(format!("no unit provides {target}"), target, targets));
         }
         if providers.contains(&unit.as_str()) {
             return Ok(());

@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Er
     let known = Index::new(&graph);
     if let Some(unknown) = asked.targets.iter().find(|name| known.unit(name.as_str()).is_none()) {
         let hint = "`initctl status --all` lists all";
-        return Err(Error::usage(format!("nobody provides `{unknown}`"), hint));
+        return Err(Error::usage(format!("no unit provides `{unknown}`"), hint));
     }
     session.show(&value, || render(&graph, &roots, asked.reverse, &session.style))?;
     Ok(Exit::Done)
@@ -136,7 +136,7 @@ fn line(branch: &Branch<'_>, unit: Option<&str>, index: &Index<'_>, style: &Styl
             format!("{glyph} {}  {}", branch.name, style.paint(tone, &word))
         }
         None if unit.is_none() => {
-            format!("x {}  {}", branch.name, style.paint(Tone::Bad, "nobody provides it"))
+            format!("x {}  {}", branch.name, style.paint(Tone::Bad, "no unit provides it"))
         }
         None => branch.name.to_string(),
     };

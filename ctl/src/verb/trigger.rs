@@ -48,7 +48,7 @@ fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
     for socket in &answer.sockets {
         let state = match (&socket.accepts, &socket.rests_until) {
-            (_, Some(until)) => format!("rests until {until}"),
+            (_, Some(until)) => format!("paused until {until}"),
             (Some(accepts), None) if socket.state.is_active() => {
                 let failed = match accepts.failed {
                     0 => String::new(),
@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(text, want);
         answer.sockets[0].rests_until = Some("2026-01-01T00:00:05.000Z".to_string());
         let text = render_sockets(&answer, &Style::PLAIN);
-        assert!(text.contains("  rests until 2026-01-01T00:00:05.000Z  web\n"), "{text}");
+        assert!(text.contains("  paused until 2026-01-01T00:00:05.000Z  web\n"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! The two clocks init reads: the monotonic one to decide by, the wall clock to show.
-//! No decision is ever taken by the wall clock: it jumps.
+//! The two clocks of init. Decisions use the monotonic clock; the wall clock, which may jump, is
+//! only shown.
 
 use groundstate_units::text::time::Time;
 use nix::sys::time::TimeSpec;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// As long as the wall clock has not jumped by more, points of time are shown as before.
+/// Jumps of the wall clock up to this size do not change how times are shown.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// CLOCK_MONOTONIC. Zero where the kernel has none, which no Linux does.
+/// CLOCK_MONOTONIC, or zero if the kernel has none, which no Linux does.
 pub(crate) fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// Nothing is done for so long. To a point of time: what is told how long is told so anew with each signal
-/// that comes, and gets nowhere while they come as fast as it can be told.
+/// Sleeps for `span`. It sleeps until an absolute time: a relative sleep would restart with each
+/// signal and never end in a stream of signals.
 pub(crate) fn pause(span: Duration) {
     let until = now().after(span);
     let point = TimeSpec::from_duration(until.since(Time::ZERO));
@@ -25,9 +25,9 @@ pub(crate) fn pause(span: Duration) {
     while now() < until && clock_nanosleep(ClockId::CLOCK_MONOTONIC, how, &point).is_err() {}
 }
 
-/// CLOCK_BOOTTIME, in the ticks by which /proc says when a process began.
+/// CLOCK_BOOTTIME in the ticks of the start times in /proc/PID/stat.
 pub(crate) fn ticks() -> u64 {
-    /// USER_HZ: the same on all the kernel runs on but alpha.
+    /// USER_HZ: 100 on all architectures except alpha.
     const A_SECOND: u64 = 100;
     nanos(ClockId::CLOCK_BOOTTIME) / (1_000_000_000 / A_SECOND)
 }
@@ -37,25 +37,24 @@ pub(crate) fn wall() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))
 }
 
-/// CLOCK_REALTIME at that point, as it goes now.
+/// The wall clock at the monotonic time `then`, by the present offset of the clocks.
 pub(crate) fn wall_at(then: Time) -> Duration {
     let now = now();
     wall().saturating_add(then.since(now)).saturating_sub(now.since(then))
 }
 
-/// The monotonic clock on the wall. The difference of the two is kept: read anew each time
-/// it would vary with what passes between the readings, and the same point would be shown
-/// a millisecond sooner or later.
+/// Converts monotonic times to wall times with a cached offset. Computed anew for each call, the
+/// offset would vary by the time between two readings, and one time would be shown differently.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OnTheWall {
     difference: Cell<Duration>,
 }
 
 impl OnTheWall {
-    /// The wall clock at that point, which is about now.
+    /// The wall clock at `point`, which is close to the present.
     pub(crate) fn at(&self, point: Time) -> Duration {
         let since_zero = point.since(Time::ZERO);
-        // Both are read here: a turn may have begun long ago.
+        // Both clocks are read here, because the turn may have started long ago.
         let fresh = wall().saturating_sub(now().since(Time::ZERO));
         if fresh.abs_diff(self.difference.get()) > SLACK {
             self.difference.set(fresh);

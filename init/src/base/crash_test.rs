@@ -1,25 +1,25 @@
-//! A bug on purpose, in debug builds alone: `initctl restart crash-test` panics where a bug of the machine
-//! would. [`crate::restore`] goes on after it. A build as it is shipped knows no such name.
+//! Deliberate bugs in debug builds: `initctl restart crash-test` panics where a bug of the machine
+//! would, and [`crate::restore`] recovers. Release builds do not contain this module.
 
 use groundstate_units::machine::event::Event;
 
-/// The unit.
 const UNIT: &str = "crash-test";
-/// Names a place that only a bug of init's own gets to.
+/// The variable that names a place in which init panics.
 const ENVIRONMENT: &str = "GROUNDSTATE_CRASH_IN";
 
-/// Panics if this is asked for.
+/// Panics if the event restarts the crash-test unit.
 pub(crate) fn strike(event: &Event) {
     let is_it =
         matches!(event, Event::Restart(units) if units.iter().any(|name| name.as_str() == UNIT));
-    // Never in a build that is shipped: the module is not there.
+    // Only in debug builds: release builds do not contain the module.
     assert!(!is_it, "a bug on purpose");
 }
 
-/// Set: the loader dies of a unit file that has `dies` in its name, and `hangs` at one with that.
+/// If this is set, the loader crashes at a unit file with `dies` in its name, and hangs at one with
+/// `hangs`.
 const UNIT_FILES: &str = "GROUNDSTATE_LOADER_BUG";
 
-/// Panics, or never returns, for a unit file of such a name, if the environment asks for it.
+/// Panics, or never returns, for a unit file with such a name, if the environment asks for it.
 pub(crate) fn strike_in_file(path: &str) {
     if std::env::var_os(UNIT_FILES).is_none() {
         return;
@@ -32,8 +32,8 @@ pub(crate) fn strike_in_file(path: &str) {
     }
 }
 
-/// Panics in the place that the environment of init names, `PLACE FILE`, from when the file is
-/// there on, in `this` image of its program.
+/// Panics in the named place if the environment of init is `PLACE FILE`, the file exists, and this
+/// is the image meant by `this`.
 pub(crate) fn strike_in(place: &str, this: bool) {
     let named = std::env::var(ENVIRONMENT).unwrap_or_default();
     let file = named.strip_prefix(place).and_then(|rest| rest.strip_prefix(' '));

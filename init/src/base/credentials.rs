@@ -1,11 +1,12 @@
-//! Whether the uid and gid of a connection mean in init's user namespace what they say.
+//! Proves that the uid and gid of a connection belong to init's user namespace.
 //!
-//! The kernel translates the credentials of a peer into numbers of init's user namespace. Two peers
-//! get the same number without being that user: root of another namespace that maps to the same
-//! kernel uid, and each user without a mapping, whose number is the overflow uid. So a number grants
-//! more than the role *read* only after proof that the peer's user namespace is init's own.
-//! Where the proof fails, or the kernel and /proc cannot give one, the answer is no.
-//! Within one namespace each process has a mapped uid, so there the number is the user.
+//! The kernel translates a peer's credentials into numbers of init's user namespace. A peer may
+//! have a number without being that user: root of another namespace that maps to the same kernel
+//! uid, or a user without a mapping, who gets the overflow uid. So a number grants more than the
+//! role *read* only if the peer is proven to be in init's own user namespace. Without a proof the
+//! answer is no.
+//!
+//! Within one namespace each process has a mapped uid, so there the number identifies the user.
 
 use crate::base::procfs;
 use crate::sys::{Pid, peer, signal};
@@ -15,11 +16,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// The kernel's number for a uid without a mapping: user_namespaces(7).
 const OVERFLOW_UID: u32 = 65_534;
 
-/// The process that made this connection is in init's user namespace. `pid` and `uid` are from SO_PEERCRED.
+/// Returns true if the process that made this connection is in init's user namespace. `pid` and
+/// `uid` are from SO_PEERCRED.
 pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -> bool {
     let process = match peer::process(&connection) {
         Ok(process) => process,
-        // It was reaped: nothing is left that could prove anything.
+        // The process was reaped: nothing can prove its namespace.
         Err(_) => return false,
     };
     let theirs = process.as_ref().map(peer::user_namespace);
@@ -36,8 +38,9 @@ pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -
     }
 }
 
-/// Whether a uid alone proves the peer: the owner of init's user namespace has all rights over it. In the
-/// initial namespace that is root. Root of a sibling that another user made with the same map is not.
+/// Returns true if the uid alone proves the peer: the owner of init's user namespace has all rights
+/// over it. In the initial namespace that is root. Root of a sibling namespace with the same map is
+/// not the owner if another user created it.
 fn is_owner(uid: u32, owner: u32) -> bool {
     uid == owner && uid != OVERFLOW_UID
 }
@@ -46,17 +49,18 @@ fn own_namespace() -> io::Result<(u64, u64)> {
     peer::user_namespace(signal::pidfd(nix::unistd::getpid())?)
 }
 
-/// The same from /proc, for kernels before Linux 6.11 and for peers with more privilege than init. A pid of
-/// 0 is outside init's pid namespace and has no entry there. Before Linux 6.5 there is no pidfd, and a
-/// reused pid cannot be ruled out.
+/// The check by /proc, for kernels before Linux 6.11 and for peers with more privilege than init. A
+/// peer with pid 0 is outside init's pid namespace and has no entry there. Before Linux 6.5 there
+/// is no pidfd, so a reused pid cannot be ruled out.
 fn proc_agrees(pid: Pid, process: Option<BorrowedFd<'_>>) -> bool {
     if pid.as_raw() == 0 || !procfs::is_proc_ours() {
         return false;
     }
     let agrees =
         same(pid, |of| std::fs::read_link(format!("/proc/{of}/ns/user"))).or_else(|error| {
-            // The link is hidden from a process with fewer capabilities; the map is not. It is written as seen
-            // from the reader, so that of a nested namespace differs, but for a map of all ids to themselves.
+            // A process with fewer capabilities may not read the link, but may read the map. The
+            // map is written as seen from the reader, so a nested namespace differs, unless it maps
+            // all ids to themselves.
             let may_not = error.kind() == io::ErrorKind::PermissionDenied;
             if may_not {
                 same(pid, |of| std::fs::read(format!("/proc/{of}/uid_map")))
@@ -64,7 +68,7 @@ fn proc_agrees(pid: Pid, process: Option<BorrowedFd<'_>>) -> bool {
                 Err(error)
             }
         });
-    // The pidfd is asked last: if the process has not exited by then, the pid was still its own.
+    // The pidfd is checked last: if the process has not exited by then, the pid was its own.
     agrees.unwrap_or(false) && !process.is_some_and(signal::has_ended)
 }
 
@@ -103,7 +107,7 @@ mod tests {
         assert!(proc_agrees(own, process.as_ref().map(AsFd::as_fd)));
         assert!(!proc_agrees(Pid::from_raw(0), process.as_ref().map(AsFd::as_fd)));
         if process.is_some() {
-            // As if this process had taken the exited one's pid.
+            // The connection of the exited process, as if this process had its pid.
             assert!(!shares_user_namespace(&from_there, own, 0));
         }
     }

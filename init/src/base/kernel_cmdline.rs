@@ -1,15 +1,15 @@
-//! The kernel command line, /proc/cmdline: on a machine the boot loader's way to talk
-//! to init. In a container it is the host's and none of ours.
+//! The kernel command line, /proc/cmdline: the way to pass options to init of a machine. In a
+//! container it belongs to the host and is ignored.
 
 use crate::base::Level;
 use crate::base::mount_table;
 use groundstate_units::text::name::Name;
 use std::path::Path;
 
-/// There in an initramfs that is not the whole system: os-release(5).
+/// Exists in an initramfs that switches to another root: os-release(5).
 const LEADS_ON: &str = "/etc/initrd-release";
 
-/// The words that mean something to init.
+/// The words of the command line that concern init.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelLine {
     /// `groundstate.target=T`, `single`, `emergency`; the last one counts.
@@ -21,8 +21,8 @@ pub(crate) struct KernelLine {
 }
 
 impl KernelLine {
-    /// As the kernel shows it. Nothing where it can not be read. In an initramfs that leads to
-    /// another root the goal has an `rd.` in front: without it is that of the other root.
+    /// Reads /proc/cmdline. Returns the default if that fails. In an initramfs that switches to
+    /// another root, the goal is `rd.groundstate.target`; the other key is for that root.
     pub(crate) fn read() -> KernelLine {
         let leads_on = || {
             let is_memory =
@@ -36,7 +36,7 @@ impl KernelLine {
     fn parse(text: &str, leads_on: bool) -> KernelLine {
         let mut line = KernelLine::default();
         let target = if leads_on { "rd.groundstate.target" } else { "groundstate.target" };
-        // The kernel ends its own reading at `--`; what follows is for init all the same.
+        // The kernel stops reading at `--`; words after it are for init too.
         for word in text.split_ascii_whitespace() {
             match word.split_once('=') {
                 None if word == "quiet" => line.level = line.level.or(Some(Level::Warning)),

@@ -15,21 +15,19 @@ pub(crate) mod retry;
 pub(crate) mod signals;
 pub(crate) mod token;
 
-// The kinds of init.
-
-/// What init is.
+/// The mode of init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// PID 1 of a machine's initial pid namespace.
     Machine,
-    /// PID 1 of a pid namespace within.
+    /// PID 1 of a nested pid namespace.
     Container,
     /// Not PID 1.
     Supervisor,
 }
 
 impl Mode {
-    /// The word of the control socket.
+    /// The word for it in the control protocol.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Mode::Machine => "machine",
@@ -39,18 +37,17 @@ impl Mode {
     }
 }
 
-// How much a line of init's own matters.
-
-/// How much it matters. `groundstate.log=LEVEL` names the least that is said.
+/// The severity of a log line of init itself. `groundstate.log=LEVEL` sets the lowest one that is
+/// logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// For who looks for a bug.
+    /// Details for debugging.
     Debug,
-    /// The course of things.
+    /// Normal progress.
     Info,
-    /// Not as wanted; init goes on.
+    /// A problem that init can continue with.
     Warning,
-    /// Something is lost.
+    /// A failure that loses something.
     Error,
 }
 

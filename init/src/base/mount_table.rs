@@ -1,8 +1,8 @@
-//! What is mounted, and whether somebody else answers for it: by fuse(4), or over a network.
-//! PID 1 asks such a file system nothing, for it may not answer. Read from
-//! /proc/self/mountinfo, proc_pid_mountinfo(5), which asks nobody.
+//! The mount table, and which process serves a mount: the kernel, or another one by fuse(4) or over
+//! a network. PID 1 makes no request to the latter, because it may never answer. The table is
+//! /proc/self/mountinfo, proc_pid_mountinfo(5); reading it contacts no file system.
 //!
-//! Not here: mounting ([`crate::boot`]), and unmounting at the end ([`crate::shutdown`]).
+//! Mounting is in [`crate::boot`], unmounting at the end in [`crate::shutdown`].
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
@@ -14,40 +14,40 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Types that begin so are of somebody else.
+/// File systems whose type starts with one of these are served by another process or machine.
 const ELSEWHERES: [&str; 11] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
-/// These keep data on disks, and have numbers as if they had none.
+/// File systems with data on disks although their device number has major 0.
 const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
-/// These have their files in memory alone.
+/// File systems with their files in memory only.
 const MEMORIES: [&str; 2] = ["tmpfs", "ramfs"];
-/// These only speak of file systems of others.
+/// Control file systems: they hold no files of their own.
 const CONTROLS: [&str; 3] = ["fusectl", "nfsd", "autofs"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
-/// The table of mounts of this process, as it is now: bytes, for the name of a place may be any.
-/// `NotFound`: there is no /proc.
+/// The current mount table of this process, as bytes because mount points may have any name.
+/// `NotFound` means that /proc is missing.
 pub(crate) fn table() -> io::Result<Vec<u8>> {
     let mut table = Vec::new();
     File::open("/proc/self/mountinfo")?.take(TABLE).read_to_end(&mut table)?;
     Ok(table)
 }
 
-/// One line of it.
+/// A line of the table.
 pub(crate) struct Mount<'t> {
-    /// Its number.
+    /// The mount's id.
     pub(crate) id: &'t str,
-    /// That of the one it is upon.
+    /// The id of the parent mount.
     pub(crate) parent: &'t str,
     device: &'t str,
-    /// Where it is.
+    /// The mount point.
     pub(crate) at: OsString,
     kind: &'t str,
     is_read_only: bool,
 }
 
-/// All of them, in the order of the table.
+/// All mounts, in the order of the table.
 pub(crate) fn mounts(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -67,7 +67,7 @@ pub(crate) fn mounts(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
     })
 }
 
-/// `\040` and the like, see proc_pid_mountinfo(5).
+/// Decodes `\040` and the like, see proc_pid_mountinfo(5).
 pub(crate) fn unescape(text: &[u8]) -> OsString {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -88,77 +88,79 @@ pub(crate) fn unescape(text: &[u8]) -> OsString {
 }
 
 impl Mount<'_> {
-    /// Nobody else answers for it.
+    /// Returns true if the kernel itself serves the mount.
     pub(crate) fn is_of_here(&self) -> bool {
         !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
-    /// It may be asked: nobody else answers for it, or nothing goes on without it in any case.
+    /// Returns true if PID 1 may access the mount: the kernel serves it, or it is the root, without
+    /// which nothing works anyway.
     fn is_asked(&self) -> bool {
         self.is_of_here() || self.at == "/"
     }
 
-    /// Its files are in memory: nobody is waited for, a disk neither.
+    /// Returns true if its files are in memory, so that no disk can block an access.
     pub(crate) fn is_memory(&self) -> bool {
         MEMORIES.contains(&self.kind)
     }
 
-    /// Something may be lost when it is not taken away: it is of a disk, or of others.
+    /// Returns true if data may be lost unless it is unmounted: it is on a disk or served by
+    /// another process.
     pub(crate) fn holds_data(&self) -> bool {
         self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
     }
 
-    /// Nobody writes to its file system, here or at any other mount of it.
+    /// Returns true if its file system is read-only, at this and all other mounts of it.
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// It is of a disk of this machine.
+    /// Returns true if its data is on a disk of this machine.
     pub(crate) fn is_disk(&self) -> bool {
         self.is_of_here() && self.is_on_disk()
     }
 
     fn is_on_disk(&self) -> bool {
-        // Major 0 has what is of no one device.
+        // Major 0 means no single device.
         !self.device.starts_with("0:") || DISKLESS.contains(&self.kind)
     }
 
-    /// It is at that path, or the path leads over it.
+    /// Returns true if the path is the mount point or below it.
     fn is_on_the_way_to(&self, path: &str) -> bool {
         self.below(path).is_some() || self.at == path
     }
 
-    /// What follows of the path below it.
+    /// The rest of the path below the mount point.
     fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
         let at = self.at.to_str()?;
         path.strip_prefix(at.trim_end_matches('/'))?.strip_prefix('/')
     }
 }
 
-/// The root is what the kernel has unpacked into memory.
+/// Returns true if the root is an initramfs.
 pub(crate) fn is_initramfs(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.at == "/" && mount.kind == "rootfs")
 }
 
-/// One at least is made of others.
+/// Returns true if there is an overlay mount.
 pub(crate) fn is_laid_over(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.kind == "overlay")
 }
 
-/// Who answers for what a descriptor leads to.
+/// Who serves the file of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FsKind {
-    /// The kernel alone: a pipe, a socket, `anon_inode:[eventfd]`, `net:[4026531840]` and their like, and
-    /// what is in memory.
+    /// The kernel alone: a pipe, a socket, `anon_inode:[eventfd]`, `net:[4026531840]` and the like,
+    /// or a file in memory.
     Memory,
-    /// A file system of this machine, and the disk below it.
+    /// A file system of this machine and the disk below it.
     Here,
-    /// Somebody else.
+    /// Another process or machine.
     Elsewhere,
 }
 
-/// Asked of /proc, which asks nobody. None: that can not be told; the mount may be one of another
-/// namespace.
+/// The kind of file system of a descriptor, by /proc alone. Returns `None` if that is unknown; the
+/// mount may belong to another namespace.
 pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
     let number = fd.as_raw_fd();
     let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
@@ -168,7 +170,7 @@ pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
     ground(&table().ok()?, &mount_under(fd)?)
 }
 
-/// Of the mount of that number. None: it is not in the table.
+/// The kind of the mount with this id. Returns `None` if it is not in the table.
 fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     mounts(table).find(|mount| mount.id == id).map(|mount| match () {
         () if mount.is_memory() => FsKind::Memory,
@@ -177,20 +179,19 @@ fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     })
 }
 
-/// A file system that somebody else answers for is mounted somewhere other than at the root, without which
-/// nothing goes on in any case.
+/// Returns true if another process serves a mount other than the root.
 pub(crate) fn has_elsewheres(table: &[u8]) -> bool {
     mounts(table).any(|mount| !mount.is_asked())
 }
 
-/// … below this path, or at it.
+/// The same for mounts at or below this path.
 pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
     mounts(table)
         .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
 }
 
-/// Opens a path on a mount that is fit for it, and that is not left on the way. EXDEV: it is not
-/// fit, or the path leads through another one. `/var/run` is `/run`.
+/// Opens a path on a mount that passes `is_fit`, without crossing into another mount. Fails with
+/// EXDEV if the mount is not fit or the path leads elsewhere. `/var/run` counts as `/run`.
 pub(crate) fn open_on(
     path: &str,
     flags: OFlag,
@@ -200,7 +201,7 @@ pub(crate) fn open_on(
     let flags = flags | OFlag::O_CLOEXEC;
     let table = match table() {
         Ok(table) => table,
-        // Without /proc nothing can be told, and nothing is known to fit.
+        // Without /proc the mounts are unknown, so the path is opened as it is.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return open(path, flags, Mode::empty());
         }
@@ -209,14 +210,15 @@ pub(crate) fn open_on(
     open_in(&table, path, flags, is_fit)
 }
 
-/// Opens an absolute path that nobody else answers for, by this table. EXDEV: somebody may.
+/// Opens an absolute path by this table if only the kernel serves it. Fails with EXDEV otherwise.
 pub(crate) fn open_asked(table: &[u8], path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     let Some(rest) = path.strip_prefix('/') else { return Err(Errno::EXDEV) };
     let top = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let rest = if rest.is_empty() { "." } else { rest };
     let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_XDEV);
     match openat2(&top, rest, how) {
-        // On another mount, of which the table tells; or before Linux 5.6.
+        // The path crosses into another mount, which the table describes, or the kernel is older
+        // than Linux 5.6.
         Err(Errno::EXDEV | Errno::ENOSYS) => {}
         opened => return opened,
     }
@@ -229,7 +231,7 @@ fn open_in(
     flags: OFlag,
     is_fit: impl Fn(&Mount<'_>) -> bool,
 ) -> Result<OwnedFd, Errno> {
-    // What is mounted below one that does not answer can not be reached without asking that one.
+    // A mount below an unresponsive one cannot be reached without accessing that one.
     let mut way = mounts(table).filter(|mount| mount.is_on_the_way_to(path));
     if !way.all(|mount| mount.is_asked() || is_fit(&mount)) {
         return Err(Errno::EXDEV);
@@ -237,7 +239,7 @@ fn open_in(
     let Some(mount) = mount_of(table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
-    // Something may have been mounted there meanwhile.
+    // Another file system may have been mounted there meanwhile.
     if mount_under(anchor.as_fd()).as_deref() != Some(mount.id) {
         return Err(Errno::EXDEV);
     }
@@ -250,8 +252,8 @@ fn open_in(
     }
 }
 
-/// It can be asked without waiting for anybody: its files are in memory. False where nothing can
-/// be told, without /proc.
+/// Returns true if the path can be accessed without blocking: its files are in memory. Returns
+/// false if /proc is missing.
 pub(crate) fn is_in_memory(path: &str) -> bool {
     is_in_memory_by(&table().unwrap_or_default(), &without_link(path))
 }
@@ -261,7 +263,7 @@ fn is_in_memory_by(table: &[u8], path: &str) -> bool {
     way.all(|mount| mount.is_asked()) && mount_of(table, path).is_some_and(|top| top.is_memory())
 }
 
-/// Of several at one place the last is on top.
+/// The innermost mount of the path. Of several at one place, the last is on top.
 fn mount_of<'t>(table: &'t [u8], path: &str) -> Option<Mount<'t>> {
     let above = mounts(table).filter_map(|mount| Some((mount.below(path)?.len(), mount)));
     above.reduce(|best, next| if next.0 <= best.0 { next } else { best }).map(|(_, mount)| mount)
@@ -274,7 +276,8 @@ fn without_link(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// The number of the mount a descriptor is of. fstat(2) would ask the file system; /proc asks nobody.
+/// The id of a descriptor's mount. It is read from /proc, because fstat(2) would access the file
+/// system.
 fn mount_under(fd: BorrowedFd<'_>) -> Option<String> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     Some(info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().to_string())
@@ -349,7 +352,7 @@ mod tests {
         let child = process::fork(&[], look).unwrap();
         let exit = wait::await_end(child).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        // 2: nobody may mount anything here.
+        // 2: the test may not mount here.
         assert!(matches!(exit, Exit::Code(0 | 2)), "{exit:?}");
     }
 

@@ -1,13 +1,14 @@
-//! init's own limits: raised for itself, kept as they were for its children. Those of which one that is
-//! low could end it or keep it from its work, whoever has started it.
+//! The resource limits of init. Init raises those whose low value could end it or block its work,
+//! and gives its children the original ones.
 
 use crate::base::limit;
 use crate::sys::child_setup::Limit;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// What init asks for itself, in bytes, descriptors or seconds; see getrlimit(2). The stack is looked at
-/// as it grows. What the loader delivers and what outlives a crash are files, to the kernel.
+/// The limits that init wants, in bytes, descriptors or seconds; see getrlimit(2). The stack limit
+/// applies as the stack grows. FSIZE covers memfds: the loader's result and the state are files to
+/// the kernel.
 const WANTED: [(Resource, u64); 6] = [
     (Resource::RLIMIT_NOFILE, limit::OPEN_FILES),
     (Resource::RLIMIT_STACK, limit::STACK),
@@ -17,16 +18,16 @@ const WANTED: [(Resource, u64); 6] = [
     (Resource::RLIMIT_CPU, RLIM_INFINITY),
 ];
 
-/// A limit before it was raised: its number, soft, hard.
+/// A limit before it was raised: number, soft, hard.
 pub(crate) type Given = (u32, u64, u64);
 
-/// Stands among them for the OOM score that init was started with, counted from the lowest there is; no limit
+/// The entry for the OOM score that init was started with, counted from the lowest one. No limit
 /// has this number.
 const SCORE: u32 = u32::MAX;
 /// OOM_SCORE_ADJ_MIN of linux/oom.h.
 pub(crate) const LOWEST_SCORE: i16 = -1000;
 
-/// These as they are written on a command line, one number after the other.
+/// Reads the limits from command line numbers.
 pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
     let (all, _) = numbers.as_chunks::<3>();
     all.iter()
@@ -34,7 +35,7 @@ pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
         .collect()
 }
 
-/// What init was given.
+/// The limits that init was started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnLimits {
     /// Those that were too low.
@@ -42,8 +43,8 @@ pub(crate) struct OwnLimits {
 }
 
 impl OwnLimits {
-    /// Raises the soft limits as far as allowed, and the hard ones where init may. Once: an image that
-    /// comes after another has them as they are, and is told what init was given.
+    /// Raises the soft limits as far as allowed, and the hard ones if init may. It runs once: a
+    /// later image inherits the raised limits and gets the original ones on its command line.
     pub(crate) fn raise() -> OwnLimits {
         let mut limits = OwnLimits::default();
         for (resource, wanted) in WANTED {
@@ -60,20 +61,20 @@ impl OwnLimits {
         limits
     }
 
-    /// The OOM score that init was started with. None: it has it still.
+    /// The OOM score that init was started with. Returns `None` if it was not changed.
     pub(crate) fn score(&self) -> Option<i16> {
         let (_, above, _) = self.given.iter().find(|(number, _, _)| *number == SCORE)?;
         Some(i16::try_from(*above).ok()?.saturating_add(LOWEST_SCORE))
     }
 
-    /// It has been started with this one, and has another from now on.
+    /// Records the OOM score that init was started with, when init changes its own.
     pub(crate) fn had_score(&mut self, score: i16) {
         let above = u64::try_from(score.saturating_sub(LOWEST_SCORE)).unwrap_or(0);
         self.given.push((SCORE, above, 0));
     }
 
-    /// What children are given back, as the spawner takes it: no more than init itself may
-    /// have at this moment, for somebody may have lowered that.
+    /// The limits for children, as the spawner takes them. They are at most init's present hard
+    /// limits, which another process may have lowered.
     pub(crate) fn of_children(&self) -> Vec<Limit> {
         let own = |number: u32| {
             let (resource, _) =

@@ -1,5 +1,4 @@
-//! Where this init reads and writes: the defaults of the user, the command line, and
-//! whether the runtime directory can be had.
+//! The paths of this init: defaults of the user, the command line, and a usable runtime directory.
 
 use crate::base::retry::retry_with_backoff;
 use groundstate_units::control::place::{self, Places};
@@ -10,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// The paths on the command line; `None` where it names none.
+/// The paths on the command line; `None` if not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathOptions {
     /// `--config FILE`.
@@ -25,25 +24,25 @@ pub(crate) struct PathOptions {
     pub(crate) policy: Option<String>,
 }
 
-/// The paths in force.
+/// The paths in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
-    /// `init.yaml`, and whether the command line named it.
+    /// `init.yaml`, and true if the command line named it.
     pub(crate) config: (String, bool),
-    /// `--units`, or nothing.
+    /// `--units`, may be empty.
     pub(crate) units: Vec<String>,
-    /// `--log-dir`, or nothing.
+    /// `--log-dir`.
     pub(crate) log_dir: Option<String>,
     /// `policy.yaml`.
     pub(crate) policy: String,
-    /// None: there is none that can be written.
+    /// `None` if no runtime directory is writable.
     pub(crate) runtime_dir: Option<String>,
     defaults: Places,
     runtime_asked: String,
 }
 
 impl Paths {
-    /// Finds them and makes the runtime directory; also why there is none.
+    /// Finds the paths and creates the runtime directory. Also returns why that failed, if it did.
     pub(crate) fn find(options: &PathOptions) -> (Paths, Option<String>) {
         let uid = geteuid().as_raw();
         let variable = |name: &str| std::env::var(name).ok();
@@ -81,8 +80,8 @@ impl Paths {
         (paths, why)
     }
 
-    /// Unit directories, earlier hides later: the command line's, else the settings', else
-    /// the defaults; the runtime one always among them.
+    /// Unit directories in order of precedence: those of the command line, else of the settings,
+    /// else the defaults. The runtime directory is always included.
     pub(crate) fn unit_dirs(&self, settings: &Settings) -> Vec<String> {
         let runtime = place::runtime_units(&self.runtime_asked);
         let given = if self.units.is_empty() {
@@ -101,13 +100,13 @@ impl Paths {
         }
     }
 
-    /// The runtime directory, whether it can be written or not.
+    /// The runtime directory, even if it is not writable.
     pub(crate) fn runtime(&self) -> &str {
         &self.runtime_asked
     }
 
-    /// The policy of this boot. It is never the file of `--policy`: a mask in one of the two does not go
-    /// when it is taken out of the other.
+    /// The policy file of this boot. It is never the file of `--policy`: otherwise removing a mask
+    /// from one of the two policies would remove it from the other.
     pub(crate) fn runtime_policy(&self) -> String {
         let usual = place::runtime_policy(&self.runtime_asked);
         match is_same(&usual, &self.policy) {
@@ -116,18 +115,18 @@ impl Paths {
         }
     }
 
-    /// The unit directories when nobody says, without the runtime one.
+    /// The default unit directories without the runtime one.
     pub(crate) fn standard_units(&self) -> Vec<String> {
         let runtime = place::runtime_units(&self.runtime_asked);
         self.defaults.unit_dirs.iter().filter(|dir| **dir != runtime).cloned().collect()
     }
 
-    /// What outlives a boot.
+    /// The directory of state that survives a reboot.
     pub(crate) fn state_dir(&self, settings: &Settings) -> String {
         settings.state_dir.clone().unwrap_or_else(|| self.defaults.state_dir.clone())
     }
 
-    /// Where log files are.
+    /// The directory of log files.
     pub(crate) fn log_dir(&self, settings: &Settings) -> String {
         self.log_dir
             .clone()
@@ -136,8 +135,8 @@ impl Paths {
     }
 }
 
-/// Makes the directory where it is missing. One under a shared directory must be ours:
-/// who owns it owns the sockets in it.
+/// Creates the directory if it is missing. It must belong to init's user, because its owner
+/// controls the sockets in it.
 fn usable(dir: &str, uid: u32) -> io::Result<()> {
     let mode = if uid == 0 { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(dir)?;
@@ -154,15 +153,15 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// No other user can replace the directory or what is in it. Each directory and link on the way to it
-/// belongs to root, to init's user or to the owner of `/` (in a user namespace that may be neither),
-/// and no other user may write to it, unless it has the sticky bit.
+/// Checks that no other user can replace the directory or its contents. Each directory and link on
+/// its path must belong to root, to init's user or to the owner of `/`, which may be neither in a
+/// user namespace. No other user may write to it, unless it has the sticky bit.
 fn safe(dir: &Path, uid: u32) -> io::Result<()> {
     let owner_of_root = std::fs::metadata("/")?.uid();
     for step in dir.ancestors().filter(|step| step.is_absolute()) {
         let found = symlink_metadata(step)?;
         let refused = |fact: &str| {
-            let hint = "name a directory that only init's user can change with --runtime-dir";
+            let hint = "use --runtime-dir to name a directory that only init's user can change";
             io::Error::other(format!("{} {fact}; {hint}", step.display()))
         };
         if ![0, uid, owner_of_root].contains(&found.uid()) {
@@ -175,7 +174,7 @@ fn safe(dir: &Path, uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Both are one file, or would be.
+/// Returns true if both paths are, or would be, one file.
 fn is_same(one: &str, other: &str) -> bool {
     let place = |path: &str| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
@@ -185,7 +184,7 @@ fn is_same(one: &str, other: &str) -> bool {
     place(one) == place(other)
 }
 
-/// A service stands in `/` and must find the notify socket all the same.
+/// Makes the path absolute, because services run in `/` and must find the notify socket.
 fn absolute(path: String) -> String {
     let absolute = std::path::absolute(&path).ok();
     absolute.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path)

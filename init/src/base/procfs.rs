@@ -1,8 +1,8 @@
-//! What /proc says about other processes: parents, groups, cgroups. Reads `stat`, `cgroup` and `limits`
-//! only, which never wait for the process (cmdline, environ and maps may).
+//! Facts about other processes from /proc: parents, groups, cgroups. Reads only `stat`, `cgroup`
+//! and `limits`, which never wait for the process (cmdline, environ and maps may).
 //!
-//! Everything here is a look at a moment: a pid may belong to somebody else by the time the
-//! answer is used. Who needs more opens a pidfd first and asks again.
+//! Every answer is a snapshot: the pid may be reused before the answer is used. A caller that needs
+//! certainty opens a pidfd first and asks again.
 
 use crate::sys::Pid;
 use crate::sys::listing::{self, Entry};
@@ -11,57 +11,54 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-/// Bytes of /proc/PID/stat that are read; the fields needed stand in the first 400.
+/// Bytes of /proc/PID/stat that are read; the needed fields are in the first 400.
 const STAT: usize = 1024;
-/// Bytes of /proc/PID/limits that are read: it has a line of 80 for each of 16.
+/// Bytes of /proc/PID/limits that are read: 16 lines of 80 bytes.
 const LIMITS: usize = 4096;
 /// Bytes of /proc/PID/cgroup that are read.
 const CGROUP: usize = 16 * 1024;
-/// Bytes of the list of our children that are read: some 60,000 of them.
+/// Bytes of the list of our children that are read: about 60,000 children.
 const CHILDREN: u64 = 512 * 1024;
-/// Processes looked at in one snapshot.
+/// Processes in one snapshot.
 const PROCESSES: usize = 65_536;
-/// PF_KTHREAD of linux/sched.h, in the flags of a process.
+/// PF_KTHREAD of linux/sched.h, a process flag.
 const KERNEL: u32 = 0x0020_0000;
-/// PF_FORKNOEXEC of the same: it has executed nothing since it was forked.
+/// PF_FORKNOEXEC of linux/sched.h: the process has not executed a program since it was forked.
 const FORKED: u32 = 0x0000_0040;
-/// Parents followed upwards.
+/// Limit of the number of ancestors.
 const ANCESTORS: usize = 256;
 
 /// Some fields of proc_pid_stat(5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// The process.
     pub pid: i32,
-    /// Its parent; 0 when that is outside this pid namespace.
+    /// The parent, or 0 if it is outside this pid namespace.
     pub parent: i32,
-    /// Its process group.
     pub group: i32,
-    /// Its session.
     pub session: i32,
-    /// `Z` or `X`, and no other thread of it is left: it has ended.
+    /// True if the state is `Z` or `X` and no other thread is left: the process has exited.
     pub ended: bool,
-    /// It is a thread of the kernel.
+    /// True for a kernel thread.
     pub is_of_the_kernel: bool,
-    /// It has become a program since it was forked.
+    /// True if it has executed a program since it was forked.
     pub has_executed: bool,
-    /// When it began, in ticks since boot: tells two processes with one pid apart.
+    /// Start time in ticks since boot: tells two processes with one pid apart.
     pub began: u64,
 }
 
-/// /proc shows the processes of this pid namespace. One of another, mounted over ours, has the
-/// numbers of others in it: it is as good as none.
+/// Returns true if /proc shows this pid namespace. A /proc of another namespace, mounted over ours,
+/// has other pids and is not used.
 pub(crate) fn is_proc_ours() -> bool {
     let shown = std::fs::read_link("/proc/self");
     shown.is_ok_and(|own| own.to_str().is_some_and(|own| own.parse() == Ok(std::process::id())))
 }
 
-/// There is a /proc, and it is of another pid namespace.
+/// Returns true if /proc exists and belongs to another pid namespace.
 pub(crate) fn is_proc_of_others() -> bool {
     !is_proc_ours() && std::path::Path::new("/proc/filesystems").exists()
 }
 
-/// None: there is no such process (or no /proc of ours).
+/// Returns `None` if the process does not exist or our /proc is missing.
 pub(crate) fn stat(pid: Pid) -> Option<Stat> {
     is_proc_ours().then(|| shown_stat(pid))?
 }
@@ -72,7 +69,8 @@ fn shown_stat(pid: Pid) -> Option<Stat> {
     parse_stat(text.get(..length)?)
 }
 
-/// The most its RLIMIT_LOCKS may be; RLIM_INFINITY: no mark. proc_pid_limits(5). None: as in [`stat`].
+/// The hard RLIMIT_LOCKS of a process; RLIM_INFINITY means that it has no mark. See
+/// proc_pid_limits(5). Returns `None` as in [`stat`].
 pub(crate) fn most_locks(pid: Pid) -> Option<u64> {
     let mut text = [0; LIMITS];
     let length = is_proc_ours().then(|| read(&format!("/proc/{pid}/limits"), &mut text).ok())??;
@@ -87,7 +85,7 @@ fn parse_locks(text: &str) -> Option<u64> {
     }
 }
 
-/// Its name as the kernel has it, and its state in a word for people.
+/// The process's name and its state in a word for people.
 pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
     let mut text = [0; STAT];
     let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
@@ -97,15 +95,15 @@ pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
     let state = match text.get(close + 2)? {
         b'D' => "in an uninterruptible wait",
         b'T' | b't' => "stopped",
-        b'Z' | b'X' => "ended",
-        b'R' => "at work",
+        b'Z' | b'X' => "exited",
+        b'R' => "running",
         _ => "waiting",
     };
     Some((String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(), state))
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything, parentheses too.
+    // The name is in parentheses and may contain anything, parentheses too.
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')')?;
     let pid = std::str::from_utf8(text.get(..open)?).ok()?.trim().parse().ok()?;
@@ -125,27 +123,27 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// The path of its cgroup in the v2 hierarchy, as this process sees it. None: it is gone, there
-/// is no /proc of ours, or no v2.
+/// The cgroup of a process in the v2 hierarchy, as this process sees it. Returns `None` if the
+/// process is gone, or there is no /proc of ours or no v2 hierarchy.
 pub(crate) fn cgroup(pid: Pid) -> Option<String> {
     is_proc_ours().then(|| cgroup_at(&format!("/proc/{pid}/cgroup")))?
 }
 
-/// The same of this process, which `self` is in every /proc that shows it.
+/// The cgroup of this process, which is `self` in every /proc that shows it.
 pub(crate) fn own_cgroup() -> Option<String> {
     cgroup_at("/proc/self/cgroup")
 }
 
 /// The line of the v2 hierarchy, cgroups(7).
 fn cgroup_at(path: &str) -> Option<String> {
-    // Not of the heap: it is asked for as a unit stops, at an end without memory too.
+    // On the stack: this also runs when a unit stops or init ends without memory.
     let mut text = [0; CGROUP];
     let length = read(path, &mut text).ok()?;
     let text = std::str::from_utf8(text.get(..length)?).ok()?;
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_string)
 }
 
-/// All processes there are now, by pid.
+/// All current processes by pid.
 pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
     if !is_proc_ours() {
         return BTreeMap::new();
@@ -155,12 +153,12 @@ pub(crate) fn snapshot() -> BTreeMap<i32, Stat> {
         let number = std::str::from_utf8(entry.name).ok().and_then(|name| name.parse::<i32>().ok());
         pids.extend(number.filter(|_| pids.len() < PROCESSES));
     };
-    // What was seen before it failed is there all the same.
+    // Entries seen before a failure still count.
     let _ = File::open("/proc").and_then(|proc| listing::list(proc.as_fd(), see));
     pids.into_iter().filter_map(|pid| Some((pid, shown_stat(Pid::from_raw(pid))?))).collect()
 }
 
-/// The children of this process, those it was left by others too. Empty without /proc.
+/// The children of this process, including adopted orphans. Empty without /proc.
 pub(crate) fn children() -> Vec<i32> {
     let own = std::process::id();
     if !is_proc_ours() {
@@ -179,20 +177,20 @@ pub(crate) fn children() -> Vec<i32> {
     }
 }
 
-/// It has executed a program since it was forked. False: it has not, or nobody can tell. Of a process of
-/// another user this is shown to whoever may not look at its program.
+/// Returns true if the process has executed a program since it was forked, false if not or if
+/// unknown. Any user may read this flag of another user's process.
 pub(crate) fn has_executed(pid: Pid) -> bool {
     stat(pid).is_some_and(|stat| stat.has_executed)
 }
 
-/// It is the same program as this one. False: it is another, or nobody can tell.
+/// Returns true if the process runs the same program as this one, false if not or if unknown.
 pub(crate) fn runs_this_program(pid: Pid) -> bool {
     let program = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
     let own = program("self");
     own.is_some() && program(&pid.to_string()) == own && is_proc_ours()
 }
 
-/// Its ancestors, parent first, as far as this pid namespace goes.
+/// The ancestors of a process, parent first, within this pid namespace.
 pub(crate) fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     let parent = |pid: Pid| stat(pid).map(|s| Pid::from_raw(s.parent)).filter(|p| p.as_raw() > 0);
     std::iter::successors(parent(pid), move |pid| parent(*pid)).take(ANCESTORS)

@@ -1,4 +1,4 @@
-//! The binary, the arguments and the environment with which init executes its program again.
+//! The binary, arguments and environment with which init executes its program again.
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -6,17 +6,17 @@ use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The present binary, kept from the start: it can be executed when its file is gone.
+/// Opens the binary of this process. It can be executed even after its file is removed.
 pub(crate) fn own_binary() -> Option<OwnedFd> {
     open("/proc/self/exe", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
 }
 
-/// The words this process was started with, and how it is to go on.
+/// The arguments of this process, plus `word`, which tells the next image how to start.
 pub(crate) fn arguments(word: String) -> Vec<CString> {
     arguments_in(word, false)
 }
 
-/// The same, `--target` left out where it was that of another root.
+/// Like [`arguments`], without `--target` if that belonged to the previous root.
 pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
     let is_ours = |given: &OsString| {
         let bytes = given.as_bytes();

@@ -1,14 +1,13 @@
-//! What init can not do without, or would miss for as long as it lives, is asked for more than
-//! once as it begins: a want that passes must not cost a machine its control socket, or its boot.
-//! Nothing runs yet that would have to wait. Later on, what failed is tried again by the turns of
-//! the loop, each in its own place.
+//! Retries essential system calls during startup, so that a transient error does not leave the
+//! machine without a control socket or end its boot. No service is running yet that would have to
+//! wait. Later failures are retried by turns of the loop.
 
 use crate::base::clock;
 use crate::base::limit;
 use nix::errno::Errno;
 use std::io;
 
-/// Wants that may be over in a moment.
+/// Transient errors.
 const PASSING: [Errno; 8] = [
     Errno::EINTR,
     Errno::EAGAIN,
@@ -20,7 +19,7 @@ const PASSING: [Errno; 8] = [
     Errno::ENOBUFS,
 ];
 
-/// Asks a few times, without a pause: at any time.
+/// Tries a few times without a pause; usable at any time.
 pub(crate) fn retry_now<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..limit::ASKED_AT_ONCE {
         if let Ok(got) = ask() {
@@ -30,7 +29,7 @@ pub(crate) fn retry_now<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result
     ask()
 }
 
-/// The same, and for what may pass some more with longer and longer pauses: as init begins.
+/// Tries like [`retry_now`], then retries transient errors with growing pauses. Only for startup.
 pub(crate) fn retry_with_backoff<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut pause = limit::INSISTENCE_PAUSE;
     loop {

@@ -1,5 +1,5 @@
-//! What signals mean to init. They are caught by signal-hook's low-level registration; the
-//! handlers only ring the bell of [`crate::sys::signal_pipe`].
+//! The meaning of signals to init. Handlers are installed with signal-hook's low-level
+//! registration; they only write to the pipe of [`crate::sys::signal_pipe`].
 
 use crate::base::Mode;
 use crate::base::retry::retry_now;
@@ -12,13 +12,13 @@ use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::{Registry, Token};
 use std::io;
 
-/// glibc's first real-time signal: the kernel's 32 and 33 are its own, see signal(7).
+/// The first real-time signal of glibc; it reserves 32 and 33, see signal(7).
 const RTMIN: i32 = 34;
 
-/// What somebody asks of init by a signal.
+/// A request made by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// SIGCHLD: a child has ended.
+    /// SIGCHLD: a child has exited.
     Reap,
     /// SIGHUP.
     Reload,
@@ -30,18 +30,18 @@ pub(crate) enum Asked {
     Interrupt,
     /// SIGPWR: the power key, or the power supply.
     PowerKey,
-    /// SIGWINCH: Alt-Up at a machine's console; elsewhere a terminal has another size.
+    /// SIGWINCH: Alt-Up at a machine's console; elsewhere a resized terminal.
     KeyboardRequest,
     /// RTMIN+4.
     Poweroff,
     /// RTMIN+5.
     Reboot,
-    /// A signal that means nothing here.
+    /// A signal without a meaning.
     Noted(i32),
 }
 
 impl Asked {
-    /// What it is called, and what it is to do, if it is one of the keys of a machine.
+    /// The name and the configured reaction of a key of the machine, if this is one.
     pub(crate) fn key(self, reactions: &Reactions) -> Option<(&'static str, &Reaction)> {
         match self {
             Asked::Interrupt => Some(("Ctrl-Alt-Del", &reactions.ctrl_alt_del)),
@@ -52,7 +52,7 @@ impl Asked {
         }
     }
 
-    /// The end it asks for where no settings say otherwise, if it asks for one.
+    /// The shutdown it requests by default, if any.
     pub(crate) fn end(self, mode: Mode) -> Option<Shutdown> {
         let how = match self {
             Asked::Reap | Asked::Reload | Asked::Sockets => return None,
@@ -65,14 +65,14 @@ impl Asked {
     }
 }
 
-/// The signals that ask for an end.
+/// The signals that request a shutdown.
 pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
     let asks = |(_, asked): &(i32, Asked)| asked.end(Mode::Container).is_some();
     MEANINGS.into_iter().filter(asks).map(|(signal, _)| signal)
 }
 
-/// Sends the signals that ask for an end, of those whose bit is set, to this process again. They are
-/// blocked, and stay pending.
+/// Raises the shutdown signals of this bit set again in this process. They are blocked and stay
+/// pending.
 pub(crate) fn raise_ends(rung: u64) {
     let own = nix::unistd::getpid();
     for signal in of_an_end().filter(|signal| rung & signal_pipe::bit(*signal) != 0) {
@@ -80,14 +80,14 @@ pub(crate) fn raise_ends(rung: u64) {
     }
 }
 
-/// The end this signal asks for.
+/// The shutdown that this signal requests.
 pub(crate) fn end_by(signal: i32, mode: Mode) -> Option<Shutdown> {
     let (_, asked) = MEANINGS.into_iter().find(|(of, _)| *of == signal)?;
     asked.end(mode)
 }
 
-/// SIGPIPE is not among them: it stays ignored, as the standard library leaves it. A handler
-/// that writes to a pipe nobody reads would raise it again, for ever.
+/// SIGPIPE is missing: it stays ignored, as the standard library sets it. A handler that writes to
+/// a pipe without a reader would raise it again without end.
 const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGCHLD, Asked::Reap),
     (libc::SIGHUP, Asked::Reload),
@@ -107,8 +107,8 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
 ];
 
-/// They mean nothing here, but would end whoever does not catch them: those of limits, timers and
-/// descriptors, and all real-time ones.
+/// Adds signals that have no meaning here but would kill a process without a handler: those of
+/// limits, timers and descriptors, and all real-time ones.
 fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
     let named = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
     let rest = named.into_iter().chain(RTMIN..=i32::from(LAST));
@@ -117,7 +117,7 @@ fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
     MEANINGS.into_iter().chain(rest.map(|signal| (signal, Asked::Noted(signal))))
 }
 
-/// The bell they ring, and whether the poll says that it has.
+/// The signal pipe, and whether the poll reported it.
 pub(crate) struct Signals {
     bell: SignalPipe,
     token: Token,
@@ -125,18 +125,18 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens. A signal that can not be had is left out: returned with the reason.
+    /// Installs the handlers. Also returns the signals that failed, with the reason.
     pub(crate) fn listen(
         registry: &Registry,
         token: usize,
     ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
         let listening = Signals::listen_held(registry, token)?;
-        // Whoever started us may have had signals blocked, and blocking survives an exec.
+        // The parent may have blocked signals, and the mask survives an exec.
         signal::unblock_all();
         Ok(listening)
     }
 
-    /// The same with the mask left as it is.
+    /// Like `listen`, but leaves the signal mask as it is.
     pub(crate) fn listen_held(
         registry: &Registry,
         token: usize,
@@ -146,24 +146,24 @@ impl Signals {
         token::watch(registry, bell.descriptor(), token.0)?;
         let deaf =
             |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
-        // A file that may grow no more says so to who writes: whoever limits that is not to end init.
+        // Without this, a file size limit imposed by another process would kill init with SIGXFSZ.
         let _ = signal::ignore(signal::XFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
         Ok((Signals { bell, token, ready: true }, missing))
     }
 
-    /// What has come and was not taken yet, as the bell has it; it counts as taken.
+    /// Takes the signals that have arrived, as a bit set; they count as handled.
     pub(crate) fn rung(&mut self) -> u64 {
         self.bell.take()
     }
 
-    /// The poll says this token is readable; false when it is not ours.
+    /// Handles a readable token. Returns false if it is not the signal pipe's.
     pub(crate) fn readable(&mut self, token: Token) -> bool {
         self.ready |= token == self.token;
         token == self.token
     }
 
-    /// What was asked since the last call, each once however often the signal came.
+    /// The requests since the last call, each once, however often the signal arrived.
     pub(crate) fn take(&mut self) -> Vec<Asked> {
         if !std::mem::take(&mut self.ready) && !SignalPipe::has_rung() {
             return Vec::new();

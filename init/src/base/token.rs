@@ -1,4 +1,4 @@
-//! Tokens of the poll: connections, and what runs are watched by, come last.
+//! Tokens of the poll. Connections and watched descriptors of runs have the highest numbers.
 
 use super::retry::retry_now;
 use mio::unix::SourceFd;
@@ -7,29 +7,24 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Signals.
 pub(crate) const SIGNALS: usize = 0;
-/// The control socket.
 pub(crate) const CONTROL: usize = 100;
-/// The notify socket.
 pub(crate) const NOTIFY: usize = 101;
-/// The logger.
 pub(crate) const LOGGER: usize = 102;
-/// The cgroups.
 pub(crate) const TRACKER: usize = 103;
-/// The loader's pipe, where there is no memfd.
+/// The loader's pipe, used without a memfd.
 pub(crate) const LOADER: usize = 104;
-/// Connections, from here on.
+/// First token of the connections.
 pub(crate) const CLIENTS: usize = 1 << 16;
-/// Reports of children and watched processes, from here on.
+/// First token of exec reports and watched processes.
 pub(crate) const RUNS: usize = 1 << 24;
 
-/// The poll tells from now on when this can be read.
+/// Registers a descriptor for reading.
 pub(crate) fn watch(registry: &Registry, fd: impl AsFd, token: usize) -> io::Result<()> {
     watch_for(registry, fd, token, Interest::READABLE)
 }
 
-/// The poll tells from now on when this can be read, and when it can be written.
+/// Registers a descriptor for reading and writing.
 pub(crate) fn watch_both(registry: &Registry, fd: impl AsFd, token: usize) -> io::Result<()> {
     watch_for(registry, fd, token, Interest::READABLE | Interest::WRITABLE)
 }
@@ -44,7 +39,8 @@ fn watch_for(
     retry_now(|| registry.register(&mut SourceFd(&number), Token(token), interest))
 }
 
-/// Numbers for what is watched for runs: each used once until they come round.
+/// Allocates tokens for the watched descriptors of runs. A number is reused only after a
+/// wrap-around.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Tokens(usize);
 
@@ -55,7 +51,6 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// The next one.
     pub(crate) fn next(&mut self) -> Token {
         self.0 = if self.0 >= usize::MAX >> 4 { RUNS } else { self.0 + 1 };
         Token(self.0)

@@ -1,8 +1,8 @@
-//! What init does once, before the loop: find out what it is (a machine's PID 1, a
-//! container's, a supervisor), and on a machine what nobody else can have done yet.
+//! Duties before the loop: finds the mode of init (PID 1 of a machine, PID 1 of a container, or a
+//! supervisor) and prepares a machine.
 //!
-//! Nothing here is fatal. What fails is said and gone on without. Files of the root
-//! file system are read by a child ([`crate::loader::identity`]), never by PID 1.
+//! No failure here is fatal: init reports it and continues. A child reads the files of the root
+//! file system ([`crate::loader::identity`]), never PID 1.
 
 use crate::base::Level;
 use crate::base::Mode;
@@ -24,8 +24,8 @@ use std::path::Path;
 /// Inode of the initial pid namespace: PROC_PID_INIT_INO of the kernel's proc_ns.h.
 const INITIAL_PIDS: &str = "pid:[4026531836]";
 
-/// By pid, `--container`, and the pid namespace. Mounts /proc where there is none:
-/// without it the two PID 1s can not be told apart.
+/// Finds the mode by the pid, `--container` and the pid namespace. Mounts /proc if it is missing,
+/// because only /proc tells the two kinds of PID 1 apart.
 pub(crate) fn find_mode(container: bool) -> Mode {
     if std::process::id() != 1 {
         return Mode::Supervisor;
@@ -42,17 +42,17 @@ pub(crate) fn find_mode(container: bool) -> Mode {
         Some(pids) if pids.as_os_str() == INITIAL_PIDS => Mode::Machine,
         Some(_) => Mode::Container,
         None if std::env::var_os("container").is_some() => Mode::Container,
-        // Not even /proc can be had: only a container is that poor.
+        // Without /proc, init must be in a restricted container.
         None => Mode::Container,
     }
 }
 
-/// Without memory or descriptors there is no init. PID 1 of a machine stays all the same:
-/// the kernel would panic without a word.
+/// Ends a start that failed for lack of memory or descriptors. PID 1 of a machine must not exit,
+/// because the kernel would panic.
 pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
     let mut voice =
         if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
-    voice.say(clock::now(), Level::Error, format_args!("cannot begin: {error}"));
+    voice.say(clock::now(), Level::Error, format_args!("cannot start: {error}"));
     voice.flush();
     if mode == Mode::Machine {
         shutdown::park();
@@ -61,19 +61,19 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
     std::process::ExitCode::from(70)
 }
 
-/// A panic is one line, and never waits for whoever reads it: no backtrace, whatever the
-/// environment (on a machine: the kernel command line) says. Then the next image goes on, where
-/// one is armed: here, for what it is handed is closed by the unwinding that would follow.
+/// Installs the panic hook. It logs one line without waiting for a reader and without a backtrace,
+/// whatever RUST_BACKTRACE says. Then it executes the fallback image, if one is armed. It does so
+/// in the hook, before unwinding closes inherited descriptors.
 pub(crate) fn hush_panics(mode: Mode) {
     std::panic::set_hook(Box::new(move |panic| {
         last_word(mode, format_args!("{panic}"));
         fault::by_panic();
-        // Nobody goes on.
+        // No fallback image is armed.
         console_log::finish();
     }));
 }
 
-/// An image that can not go on says why: nobody else will know.
+/// Logs why an image cannot continue, synchronously.
 pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
     let mut voice =
         if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
@@ -81,19 +81,19 @@ pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
     voice.flush();
 }
 
-/// The first duties. What could not be done comes back, a sentence each.
+/// Performs the duties of the mode. Returns a message for each failure.
 pub(crate) fn duties(mode: Mode) -> Vec<String> {
     let mut wrong = match mode {
         Mode::Machine => machine(),
         Mode::Container => Vec::new(),
         Mode::Supervisor => process::become_subreaper()
             .err()
-            .map(|error| format!("orphans of units will not come here: {error}"))
+            .map(|error| format!("cannot become the subreaper of orphans: {error}"))
             .into_iter()
             .collect(),
     };
     if crate::base::procfs::is_proc_of_others() {
-        let what = "the /proc here is of another pid namespace: it is not looked at";
+        let what = "ignoring /proc: it belongs to another pid namespace";
         wrong.push(what.to_string());
     }
     wrong
@@ -106,25 +106,25 @@ fn machine() -> Vec<String> {
             wrong.push(format!("{what}: {error}"));
         }
     };
-    note("cannot bring the loopback device up", terminal::loopback_up());
-    note("Ctrl-Alt-Del stays with the kernel", set_cad_enabled(false).map_err(Into::into));
-    // Senders of READY=1 wait when more than this are unread; the kernel's default is 10.
+    note("cannot bring up the loopback device", terminal::loopback_up());
+    note(
+        "cannot take over Ctrl-Alt-Del from the kernel",
+        set_cad_enabled(false).map_err(Into::into),
+    );
+    // Senders of READY=1 block when more messages than this are unread; the kernel's default is 10.
     let queue = std::fs::write("/proc/sys/net/unix/max_dgram_qlen", "512");
-    note("net.unix.max_dgram_qlen stays as it is", queue);
+    note("cannot set net.unix.max_dgram_qlen", queue);
     let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    // Machines without a virtual console have no such key.
+    // A machine without a virtual console has no such key.
     if let Ok(console) = open("/dev/tty0", how, FileMode::empty()) {
         let signal = u8::try_from(libc::SIGWINCH).unwrap_or(28);
-        note(
-            "Alt-Up is not listened to",
-            terminal::accept_keyboard_request(console.as_fd(), signal),
-        );
+        note("cannot handle Alt-Up", terminal::accept_keyboard_request(console.as_fd(), signal));
     }
     wrong
 }
 
-// The file systems of a machine that no unit can mount: without them there is
-// nothing to run a unit with. Each only where nothing is mounted yet.
+// File systems that must be mounted before any unit can run. Each is mounted only if its path is
+// not a mount point yet.
 
 struct Wanted {
     at: &'static str,
@@ -164,14 +164,14 @@ const ALL: [Wanted; 7] = [
     Wanted { at: "/sys/fs/cgroup", kind: "cgroup2", flags: strict(), data: "nsdelegate" },
 ];
 
-/// All of them, in order. What failed comes back, a sentence each.
+/// Mounts all of them in order. Returns a message for each failure.
 fn all() -> Vec<String> {
     ALL.iter().filter_map(|wanted| wanted.mount().err()).collect()
 }
 
-/// /proc alone, where it can be had.
+/// Mounts /proc, best effort.
 fn proc() {
-    // What can not be mounted is seen by who looks into it.
+    // The caller notices a failure when it reads /proc.
     let _ = PROC.mount();
 }
 
@@ -186,7 +186,7 @@ impl Wanted {
         match std::fs::create_dir(self.at) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return failed("make", &error),
+            Err(error) => return failed("create", &error),
         }
         let (kind, data) = (Some(self.kind), Some(self.data).filter(|data| !data.is_empty()));
         match mount(kind, self.at, kind, self.flags, data) {
@@ -203,7 +203,8 @@ impl Wanted {
     }
 }
 
-/// It is on another device than its parent, as the root of each mounted file system is.
+/// Returns true if the path is on another device than its parent, as the root of each mounted file
+/// system is.
 fn is_mount_point(path: &Path) -> bool {
     let device = |path: &Path| std::fs::symlink_metadata(path).map(|data| data.dev()).ok();
     match (device(path), path.parent().and_then(device)) {

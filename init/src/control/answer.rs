@@ -9,14 +9,13 @@ use groundstate_units::text::wall_clock::WallTime;
 use serde::Serialize;
 use std::time::Duration;
 
-/// An answer, as the JSON of its `ok`; none yet for what is answered later.
+/// An answer as the JSON of its `ok`, or `None` if it is sent later.
 pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
 
-/// Answers of different types through one door.
+/// Type-erased answers.
 pub(crate) mod erased {
     use super::{Line, Serialize};
 
-    /// One that can be written as a line.
     pub(crate) trait Answer {
         /// The line, with its newline.
         fn line(&self, id: u64) -> Vec<u8>;
@@ -30,7 +29,7 @@ pub(crate) mod erased {
 }
 
 pub(crate) fn line(answer: &impl Serialize) -> Vec<u8> {
-    // What can not be written as JSON is a bug of ours; the client sees an empty line.
+    // A value that cannot be serialized is a bug; the client then gets an empty line.
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');
     line
@@ -67,7 +66,7 @@ pub(crate) fn event(entry: &Entry, facts: &Facts) -> Shown {
 }
 
 pub(crate) fn stopping() -> Failure {
-    Failure::new("stopping", "everything is being stopped", "")
+    Failure::new("stopping", "a shutdown is in progress", "")
 }
 
 pub(crate) fn wall(at: Duration) -> WallTime {

@@ -1,4 +1,4 @@
-//! One connection to the control socket: lines in, lines out, never waiting for either.
+//! One connection to the control socket. Reading and writing lines never blocks.
 
 use crate::base::limit;
 use crate::fd;
@@ -18,28 +18,29 @@ use std::os::fd::AsFd;
 pub(crate) struct Caller {
     /// Effective uid.
     pub(crate) uid: u32,
-    /// In init's pid namespace; 0 when it is of another.
+    /// The pid in init's pid namespace, or 0 if the client is in another one.
     pub(crate) pid: i32,
-    /// The uid is that user's in init's own user namespace ([`crate::base::credentials`]).
+    /// True if the uid is proven to belong to init's own user namespace
+    /// ([`crate::base::credentials`]).
     pub(crate) is_proven: bool,
-    /// Root or init's own uid, proven.
+    /// True for root or init's own uid, proven.
     pub(crate) trusted: bool,
 }
 
 impl Caller {
-    /// The caller is this user, proven.
+    /// Returns true if the caller is proven to be this user.
     pub(crate) fn is_user(self, uid: u32) -> bool {
         self.is_proven && self.uid == uid
     }
 }
 
-/// What reading gave.
+/// The result of reading.
 pub(crate) enum Line {
-    /// A whole line, without its newline, and what was passed along with it.
+    /// A whole line without its newline, and the descriptors passed with it.
     Whole(Vec<u8>, Vec<Foreign>),
-    /// Longer than a request may be. The connection is of no more use.
+    /// The line is longer than a request may be. The connection is closed.
     TooLong,
-    /// None for now.
+    /// No complete line yet.
     None,
 }
 
@@ -47,41 +48,40 @@ pub(crate) enum Line {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
     stream: KeptFd<UnixStream>,
-    /// Who.
     pub(crate) caller: Caller,
     input: Vec<u8>,
     /// Bytes taken out of `input` so far.
     taken: u64,
-    /// Descriptors that came, each with the place in the stream of its message's last byte.
+    /// Received descriptors, each with the position in the stream of its message's last byte.
     passed: VecDeque<(u64, Foreign)>,
     output: Vec<u8>,
     sent: usize,
-    /// When the client last did something: sent bytes or read some.
+    /// When the client last sent or read bytes.
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet.
     pub(super) readable: bool,
     /// The client will send no more.
     ended: bool,
-    /// No more is read; what is queued is sent, then the connection is closed.
+    /// Init reads no more requests; it sends the queued bytes and closes the connection.
     closing: bool,
-    /// To be dropped at the end of the turn.
+    /// Dropped at the end of the turn.
     pub(crate) dead: bool,
-    /// To be cut off then.
+    /// Disconnected at the end of the turn.
     #[serde(skip)]
     pub(crate) given_up: bool,
-    /// Its record has what is not read or sent yet, too: init goes on as another image.
+    /// The record includes unread and unsent bytes, because init is about to re-exec.
     #[serde(skip)]
     pub(crate) goes_along: bool,
-    /// Stream of events: the id asked with, and the last number sent.
+    /// Stream of events: the request id, and the last event number sent.
     pub(crate) follows: Option<(u64, u64)>,
-    /// Requests the loader works on.
+    /// Requests that wait for the loader.
     pub(crate) pending: Vec<u64>,
-    /// Requests answered once nothing is under way.
+    /// Requests answered once the system has settled.
     pub(crate) waits: Vec<u64>,
 }
 
 impl Client {
-    /// A new connection.
+    /// Wraps a new connection.
     pub(crate) fn new(stream: UnixStream, caller: Caller, now: Time) -> Client {
         Client {
             stream: stream.into(),
@@ -104,23 +104,24 @@ impl Client {
         }
     }
 
-    /// It is part of the state: after a crash one with half a request or answer is closed.
+    /// Returns true if the connection is part of the state. After a crash, a connection with a
+    /// partial request or answer is closed.
     pub(super) fn is_recorded(&self) -> bool {
         self.goes_along || (self.input.is_empty() && self.sent == self.output.len())
     }
 
-    /// The connection, to register.
+    /// The stream, for registration with the poll.
     pub(crate) fn stream(&mut self) -> &mut UnixStream {
         &mut self.stream
     }
 
-    /// Nothing asked is unanswered and nothing unsent.
+    /// Returns true if no request is unanswered and no byte unsent.
     pub(crate) fn is_idle(&self) -> bool {
         let asked = !self.pending.is_empty() || !self.waits.is_empty() || self.follows.is_some();
         !asked && self.unsent() == 0
     }
 
-    /// A request may be taken: it does not wait for answers to be read.
+    /// Returns true if init may take another request; a client with many unread answers must wait.
     pub(crate) fn may_ask(&self) -> bool {
         let waiting = self.pending.len().saturating_add(self.waits.len());
         !self.dead
@@ -134,15 +135,14 @@ impl Client {
         self.output.len().saturating_sub(self.sent)
     }
 
-    /// Somebody has to wake up for it without any event: a line or an answer is under way.
+    /// Returns true if the client's deadline applies: a partial line or an unsent answer exists.
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.input.is_empty() || self.unsent() > 0
     }
 
-    /// The next line. Reads at most one request's length beyond it. With `takes` descriptors
-    /// that are passed along are kept for it, else they are closed at once. They are taken
-    /// in any case: the kernel closes what finds no room within the same call, and waits as
-    /// long as the sender's SO_LINGER says.
+    /// Returns the next line. Reads at most one request's length beyond it. With `takes`, passed
+    /// descriptors are kept for the line; otherwise they are closed. They are always received: the
+    /// kernel closes excess descriptors during the call, which blocks for the sender's SO_LINGER.
     pub(crate) fn line(&mut self, now: Time, takes: bool) -> Line {
         loop {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
@@ -157,7 +157,7 @@ impl Client {
                 return Line::TooLong;
             }
             if self.ended && !self.input.is_empty() {
-                // Who has no more to say need not end the line.
+                // The last line needs no newline when the client has closed its side.
                 let line = self.take(self.input.len());
                 return Line::Whole(line.0, line.1);
             }
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// The first bytes of what came, with the descriptors that came among them.
+    /// Takes the first bytes of the input, with the descriptors that arrived among them.
     fn take(&mut self, count: usize) -> (Vec<u8>, Vec<Foreign>) {
         let bytes: Vec<u8> = self.input.drain(..count.min(self.input.len())).collect();
         self.taken = self.taken.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
@@ -193,7 +193,7 @@ impl Client {
     }
 
     fn receive(&mut self, bytes: &mut [u8], takes: bool) -> io::Result<usize> {
-        // One call never goes on behind the message that a descriptor came with: unix(7).
+        // One call never reads beyond the message of a descriptor: unix(7).
         let received = {
             let room = if self.caller.trusted { limit::DESCRIPTORS } else { fd::room() };
             socket::receive_some(self.stream.as_fd(), bytes, room)?
@@ -203,24 +203,24 @@ impl Client {
         );
         let most = if takes { limit::DESCRIPTORS } else { 0 };
         let room = most.saturating_sub(self.passed.len());
-        // Of use is memory alone; whatever else is kept here other children have copies of.
+        // Only memfds are useful; other descriptors kept here would be copied into other children.
         let passed = Foreign::keepable(received.fds);
         fd::dropped(passed.len().saturating_sub(room));
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));
         Ok(received.length)
     }
 
-    /// A line is there that no poll will tell of.
+    /// Returns true if a buffered line exists that no poll event will announce.
     fn has_line(&self) -> bool {
         self.input.contains(&b'\n') || (self.ended && !self.input.is_empty())
     }
 
-    /// A whole line may be waiting although the poll has nothing to say about it.
+    /// Returns true if a request may be available without a poll event.
     pub(crate) fn has_more(&self) -> bool {
         self.may_ask() && ((self.readable && !self.ended) || self.has_line())
     }
 
-    /// Queues a line. A client that leaves too much unread while a stream goes on is cut off.
+    /// Queues a line. A client that leaves too much unread during a stream is disconnected.
     pub(crate) fn queue(&mut self, line: &[u8]) {
         if self.unsent() > limit::UNREAD {
             self.given_up = true;
@@ -229,13 +229,13 @@ impl Client {
         self.output.extend_from_slice(line);
     }
 
-    /// After what is queued the connection is closed.
+    /// Closes the connection once the queued bytes are sent.
     pub(crate) fn close(&mut self) {
         self.closing = true;
         self.input = Vec::new();
     }
 
-    /// Sends what can be sent.
+    /// Sends queued bytes until the socket is full.
     pub(crate) fn flush(&mut self, now: Time) {
         while !self.dead && self.unsent() > 0 {
             match (&*self.stream).write(self.output.get(self.sent..).unwrap_or_default()) {
@@ -251,20 +251,20 @@ impl Client {
         }
         if self.unsent() == 0 {
             self.sent = 0;
-            // An answer can be long; its room is not kept for a client that asks no more.
+            // An answer can be long; its buffer is not kept for an idle client.
             self.output = Vec::new();
             if self.closing || (self.ended && self.is_idle() && !self.has_line()) {
                 self.dead = true;
             }
         } else if self.sent >= self.unsent() {
-            // Who reads on, but never all, would have everything kept it was ever sent. No byte is
-            // moved for fewer than one that is gone.
+            // A client that reads on without finishing would make the buffer grow for ever.
+            // Compacting moves at most as many bytes as were sent.
             self.output.drain(..self.sent.min(self.output.len()));
             self.sent = 0;
         }
     }
 
-    /// A begun line that does not end, or an answer nobody reads.
+    /// Returns true if a partial line or an unread answer has exceeded the time limit.
     pub(crate) fn is_stuck(&self, now: Time) -> bool {
         self.is_waited_for() && now.since(self.moved) > limit::CLIENT_PATIENCE
     }

@@ -1,5 +1,5 @@
-//! The server of the control socket: its connections and their limits. [`crate::event_loop`] carries out the
-//! requests; `groundstate_units::control` has the words of the protocol.
+//! The server of the control socket: its connections and their limits. [`crate::event_loop`]
+//! carries out the requests; `groundstate_units::control` defines the protocol.
 
 pub(crate) mod answer;
 pub(crate) mod client;
@@ -27,11 +27,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 
-/// Said to one client too many before it is closed.
-const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or try again"}}
+/// Sent to a client that exceeds the connection limit, before it is closed.
+const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or retry"}}
 "#;
 
-/// The connections that are part of the state.
+/// Serializes the connections that are part of the state.
 fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S::Ok, S::Error> {
     let recorded: Vec<_> = clients.iter().filter(|(_, client)| client.is_recorded()).collect();
     to.collect_map(recorded)
@@ -41,7 +41,7 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
     listener: KeptFd<UnixListener>,
-    /// Listened at the path before; who was on the way to it then is still let in.
+    /// Replaced listening sockets; clients that were connecting to them are still accepted.
     #[serde(skip)]
     former: VecDeque<UnixListener>,
     path: String,
@@ -49,39 +49,40 @@ pub(crate) struct Control {
     #[serde(serialize_with = "recorded")]
     pub(crate) clients: BTreeMap<usize, Client>,
     next: usize,
-    /// Of those that are not root, who was served last.
+    /// The client other than root that was served last.
     #[serde(skip)]
     pub(crate) served: usize,
-    /// Not all who follow the events were sent the last ones.
+    /// True if some followers have not been sent the latest events.
     #[serde(skip)]
     pub(crate) owes_events: bool,
-    /// And what that took is not given back.
+    /// True if the memory of a large backlog has not been returned to the kernel.
     #[serde(skip)]
     much_was_unread: bool,
-    /// The most clients since what they took was last given back.
+    /// The most clients since memory was last returned to the kernel.
     #[serde(skip)]
     most_clients: usize,
     ready: bool,
-    /// That nobody waits has to be said twice.
+    /// True until accept has reported twice that no connection waits.
     #[serde(skip)]
     doubts: bool,
-    /// Given up when there is no descriptor left: root can then still ask, one at a time, and
-    /// others are turned away instead of being called ready by the kernel for ever.
+    /// Released when no descriptor is left, so that root can still connect, one client at a time.
+    /// Other clients are then rejected instead of being reported by the kernel for ever.
     reserve: Option<KeptFd<File>>,
     rests_until: Option<Time>,
     own_uid: u32,
-    /// Connections there was no room for, and those that have made room.
+    /// Connections rejected for lack of room, and idle ones evicted to make room.
     pub(crate) turned_away: u64,
-    /// Those nobody could go on with.
+    /// Connections disconnected because they were stuck.
     #[serde(skip)]
     pub(crate) cut_off: u64,
-    /// The path goes with this value; not with what was only read of another image's state.
+    /// Dropping this value removes the path. False for a value that was only read from another
+    /// image's state.
     #[serde(skip)]
     is_ours: bool,
 }
 
 impl Control {
-    /// Listens at `path`, replacing what is there.
+    /// Listens at `path`, replacing an existing socket.
     pub(crate) fn listen(
         registry: &Registry,
         path: &str,
@@ -108,7 +109,7 @@ impl Control {
         })
     }
 
-    /// The same sockets in an init that has gone on as another image.
+    /// Registers the sockets again, in a new image of init.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         (self.ready, self.doubts, self.is_ours) = (true, true, true);
         registry.register(&mut *self.listener, Token(token::CONTROL), Interest::READABLE)?;
@@ -120,8 +121,8 @@ impl Control {
         Ok(())
     }
 
-    /// The same at the same path, which somebody may have removed or replaced. Nobody finds the
-    /// one before any more; those that had found it are not turned away.
+    /// Listens at the same path again, because the socket file may have been removed or replaced.
+    /// New clients find only the new socket; clients of the old one are still accepted.
     pub(crate) fn listen_anew(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = watched(registry, &self.path)?;
         self.former.push_back(std::mem::replace(&mut *self.listener, fresh));
@@ -132,7 +133,8 @@ impl Control {
         Ok(())
     }
 
-    /// The next connection, those of former sockets first. A former one that has none left goes.
+    /// Accepts the next connection, those of former sockets first. A former socket without waiting
+    /// clients is closed.
     fn next_connection(&mut self) -> io::Result<UnixStream> {
         while let Some(former) = self.former.front() {
             match accept_stream(former.as_fd()) {
@@ -146,7 +148,7 @@ impl Control {
         accept_stream(self.listener.as_fd())
     }
 
-    /// The poll says this token is ready; `gone`: nobody is at the other end any more.
+    /// Handles a ready token. `gone` means that the client has closed the connection.
     pub(crate) fn ready(&mut self, token: Token, gone: bool) {
         if token.0 == token::CONTROL {
             (self.ready, self.doubts) = (true, true);
@@ -156,24 +158,24 @@ impl Control {
         }
     }
 
-    /// Connections that nobody is at the other end of any more, and that are not closed yet.
+    /// Number of connections that clients have closed and init has not.
     pub(crate) fn gone(&self) -> usize {
         self.clients.values().filter(|client| client.dead).count()
     }
 
-    /// Somebody is to be served without the poll having to say so.
+    /// Returns true if a client can be served without a poll event.
     pub(crate) fn has_more(&self) -> bool {
         let may = |client: &Client| client.has_more() && self.has_room_for_answer(client.caller);
         let listens = self.ready && self.rests_until.is_none();
         listens || self.owes_events || self.clients.values().any(may)
     }
 
-    /// Nothing is to be done for a client, and none may connect before the poll says so.
+    /// Returns true if no client needs service and none can connect before the next poll event.
     pub(crate) fn is_idle(&self) -> bool {
         self.clients.is_empty() && !self.ready && !self.owes_events && self.rests_until.is_none()
     }
 
-    /// When something is due even if nothing happens.
+    /// The earliest deadline of a client or of accepting.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let stuck = self
             .clients
@@ -184,7 +186,7 @@ impl Control {
         [stuck, self.rests_until].into_iter().flatten().min()
     }
 
-    /// Takes new connections.
+    /// Accepts new connections.
     pub(crate) fn accept(&mut self, registry: &Registry, now: Time) {
         if self.rests_until.is_some_and(|until| now < until) {
             return;
@@ -199,7 +201,7 @@ impl Control {
                     self.doubts = true;
                     close_without_linger(|| self.admit(registry, stream, now));
                 }
-                // The poll tells of each once: who was overlooked would wait for the next one.
+                // The poll reports each arrival once, so accept must say twice that none is left.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.ready = std::mem::take(&mut self.doubts);
                 }
@@ -213,7 +215,7 @@ impl Control {
         }
     }
 
-    /// There is no descriptor left: the one in reserve is root's.
+    /// Handles a lack of descriptors: the reserved one is for root.
     fn shed(&mut self, registry: &Registry, now: Time) {
         if self.reserve.take().is_none() {
             return;
@@ -232,7 +234,7 @@ impl Control {
         let Ok(caller) = self.caller(&stream) else { return };
         if !self.has_room(caller, now) {
             self.turned_away = self.turned_away.saturating_add(1);
-            // Best effort: it is closed either way.
+            // Best effort: the connection is closed either way.
             let _ = io::Write::write(&mut stream, FULL);
             return;
         }
@@ -244,8 +246,9 @@ impl Control {
         }
     }
 
-    /// The caps: all, each uid's, and root's reserve. The one that has been idle for the longest
-    /// makes room: of the same uid where that has all it may, else of any, root's for root alone.
+    /// Applies the limits: total, per uid, and the slots reserved for root. The client that has
+    /// been idle longest is evicted: one of the same uid if that uid is at its limit, else any;
+    /// only root evicts root.
     fn has_room(&mut self, caller: Caller, now: Time) -> bool {
         let of_uid = |client: &Client| client.caller.uid == caller.uid;
         if !caller.trusted
@@ -280,8 +283,8 @@ impl Control {
         }
     }
 
-    /// The caller's rights. Decided once, at connect: a connection handed on keeps the rights of
-    /// the process that made it.
+    /// The caller's rights, decided once at connect: a connection passed to another process keeps
+    /// the rights of the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
         let Peer { uid, pid, .. } = peer::of(stream)?;
         let is_proven = credentials::shares_user_namespace(stream, pid, uid);
@@ -289,12 +292,12 @@ impl Control {
         Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
     }
 
-    /// Something is queued for somebody.
+    /// Returns true if bytes are queued for a client.
     pub(crate) fn has_unsent(&self) -> bool {
         self.clients.values().any(|client| client.unsent() > 0)
     }
 
-    /// Sends what is queued and drops who is done, stuck or gone.
+    /// Sends queued bytes and drops clients that are done, stuck or gone.
     pub(crate) fn flush(&mut self, now: Time) {
         let unread =
             |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
@@ -318,7 +321,7 @@ impl Control {
         let clients = self.clients.len();
         self.most_clients = self.most_clients.max(before);
         let is_read = self.much_was_unread && unread(self) == 0;
-        // They go one by one, each with what it was read and answered with.
+        // Clients leave one by one, each with its buffers.
         let have_gone = self.most_clients >= limit::CROWD && clients <= self.most_clients / 2;
         if is_read || have_gone {
             self.much_was_unread &= !is_read;
@@ -331,13 +334,13 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if self.is_ours {
-            // Left behind where it can not be removed: the next start replaces it.
+            // If removal fails, the next start replaces the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The next number nobody has. They come round, and whoever stays has kept theirs.
+/// The next unused number. Numbers wrap around, and existing clients keep theirs.
 fn unused<T>(next: &mut usize, taken: &BTreeMap<usize, T>) -> usize {
     let mut number = *next;
     for _ in 0..=taken.len() {
@@ -350,7 +353,7 @@ fn unused<T>(next: &mut usize, taken: &BTreeMap<usize, T>) -> usize {
     number
 }
 
-/// A listening socket: every uid may connect; what it may ask is decided by its credentials.
+/// Creates a listening socket that every uid may connect to. The credentials decide about requests.
 pub(crate) fn listen(path: &str) -> io::Result<OwnedFd> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

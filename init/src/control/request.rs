@@ -1,4 +1,4 @@
-//! Questions about a request: who may make it, and what it names.
+//! Checks of a request: who may make it, and which instances it names.
 
 use super::client::Caller;
 use crate::fd::{self, Foreign};
@@ -8,7 +8,8 @@ use groundstate_units::machine::event::Event;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::settings::Settings;
 
-/// The settings name this uid for the source in question; of a list, for any.
+/// Returns true if the settings name this uid as the owner of the source; for a list, of any
+/// source.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other verb is a source's")]
 pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool {
     match verb {
@@ -20,7 +21,7 @@ pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
     }
 }
 
-/// Descriptors that came with a request that has no use for them.
+/// Counts and closes descriptors that came with a request that does not use them.
 pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
     let verb = request.as_ref().map(|request| &request.verb);
     if !matches!(verb, Ok(Verb::SourcePut { .. })) {
@@ -28,7 +29,7 @@ pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Forei
     }
 }
 
-/// What a wish names that may be an instance of a template.
+/// The instances of templates that a request names.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
 pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
     let named: Vec<&Name> = match wish {

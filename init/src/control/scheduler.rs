@@ -1,16 +1,14 @@
-//! Fairness between clients of the control socket. A client that makes init work has a share of each turn: root
-//! comes first, and requests of other users continue in the next turn.
+//! Fairness between clients of the control socket. Root comes first. Each other client has a share
+//! of the turn, and its further requests continue in the next turn.
 
 use super::Control;
 use super::client::{Caller, Client};
 use crate::base::limit;
 use groundstate_units::text::time::Time;
 
-// Who goes first at the control socket, and how much of what was answered others than root may leave
-// unread.
-
 impl Control {
-    /// In this order they are served: root first, then the others, who was served last at the end.
+    /// The order in which clients are served: root first, then the others, starting behind the one
+    /// served last.
     pub(crate) fn order(&self) -> Vec<usize> {
         let of = |trusted: bool| {
             let all = self.clients.iter().filter(move |(_, it)| it.caller.trusted == trusted);
@@ -21,8 +19,8 @@ impl Control {
         of(true).chain(others).collect()
     }
 
-    /// Who follows the events and leaves some unread, where others than root leave too much unread, goes: it
-    /// would be more and more.
+    /// Disconnects a follower of events with unread bytes if other clients than root have too many
+    /// unread bytes, because its backlog only grows.
     pub(crate) fn cuts_off(&mut self, number: usize) -> bool {
         let caller =
             self.clients.get(&number).filter(|it| it.unsent() > limit::UNREAD_OF_A_FOLLOWER);
@@ -33,8 +31,8 @@ impl Control {
         goes
     }
 
-    /// Others than root leave no more unread than that, all together and each uid's: what they asked is
-    /// served when there is room for its answer. One long answer is not all that a uid may have.
+    /// Returns true if there is room for another answer: the unread bytes of each uid and of all
+    /// users other than root are limited. A single long answer counts only up to a limit.
     pub(crate) fn has_room_for_answer(&self, caller: Caller) -> bool {
         let unread = |of: &dyn Fn(Caller) -> bool, most: usize| -> usize {
             let these = self.clients.values().filter(|it| of(it.caller));
@@ -45,7 +43,7 @@ impl Control {
                 && unread(&|it| !it.trusted, usize::MAX) < limit::UNREAD_OF_OTHERS)
     }
 
-    /// Who waits for others to make room, and not for itself, is not to blame for it.
+    /// Resets the time limit of clients that wait only for other clients' unread bytes.
     pub(super) fn forgive(&mut self, now: Time) {
         let is_late = |client: &Client| client.is_stuck(now) && client.unsent() == 0;
         let late = self.clients.iter().filter(|(_, client)| is_late(client));

@@ -1,5 +1,4 @@
-//! Who has a place at the control socket when there are more callers than places, by a clock of
-//! the test's own.
+//! Tests of connection limits and order, with the test's own clock.
 
 use super::*;
 use crate::sys::socket;
@@ -8,8 +7,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// All that others than root may have are taken, by silent strangers: as many of each uid as it may
-/// have, each connection `pause` after the one before. Also when the last came.
+/// Fills all slots for users other than root with idle connections, as many of each uid as allowed,
+/// each `pause` after the previous one. Also returns the time of the last one.
 fn full(name: &str, pause: Duration) -> (Control, Time) {
     let poll = mio::Poll::new().unwrap();
     let path = std::env::temp_dir().join(format!("gs-{name}-{}", std::process::id()));
@@ -61,14 +60,14 @@ fn of_all_that_are_silent_the_one_silent_for_the_longest_gives_way() {
     let late = now.after(limit::CLIENT_PATIENCE);
     let first = |control: &Control| *control.clients.keys().next().unwrap();
     let oldest = first(&control);
-    // Of its own, where it has as many as a uid may have.
+    // A client of the same uid, if that uid is at its limit.
     assert!(control.has_room(stranger(1003), late));
     assert!(control.clients.contains_key(&oldest));
     let own = oldest + 3 * limit::CLIENTS_OF_A_UID;
     assert!(!control.clients.contains_key(&own), "the first of its own");
     let (stream, _) = UnixStream::pair().unwrap();
     control.clients.insert(own, Client::new(stream, stranger(1003), late));
-    // Of anybody's, where all places are taken; and one that waits for an answer is not silent.
+    // Any client, if all slots are in use. A client that waits for an answer is not idle.
     control.clients.get_mut(&oldest).unwrap().waits.push(1);
     assert!(control.has_room(stranger(5000), late));
     assert!(!control.clients.contains_key(&(oldest + 1)));
@@ -100,11 +99,11 @@ fn root_is_served_first_and_then_who_was_not_served_last() {
         control.served = served;
         assert_eq!(control.order(), order);
     }
-    // One long answer is not all that a uid may have.
+    // A single long answer does not use up the uid's limit.
     let most = vec![0; limit::UNREAD_OF_A_UID];
     control.clients.get_mut(&3).unwrap().queue(&most);
     assert!(control.has_room_for_answer(stranger(7)));
-    // Many that leave much unread hold back their own, and nobody else.
+    // Several clients with large backlogs hold back only their own uid.
     let now = Time::from_nanos(2).after(limit::CLIENT_PATIENCE);
     for number in 5..8 {
         let (stream, _) = UnixStream::pair().unwrap();
@@ -114,7 +113,7 @@ fn root_is_served_first_and_then_who_was_not_served_last() {
     }
     let may = |caller| control.has_room_for_answer(caller);
     assert!(!may(stranger(7)) && may(stranger(8)) && may(ROOT));
-    // Who reads what comes is not cut off for that, nor is late who waits for room.
+    // A follower that reads is not disconnected, and a client that waits for room is not late.
     assert!(!control.cuts_off(1) && control.cuts_off(3));
     for (number, caller) in [(10, stranger(7)), (11, stranger(8))] {
         let (stream, mut other) = UnixStream::pair().unwrap();
@@ -149,7 +148,7 @@ fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
         assert_eq!(control.clients.len(), callers.len());
         assert_eq!((control.rests_until, control.turned_away), (None, 0));
     }
-    // What it says is read, and nobody waits for it where it says nothing.
+    // A client's line is read; a client without one does not block.
     callers.remove(0).write_all(b"{}\n").unwrap();
     let mut lines = control.clients.values_mut().map(|client| client.line(now, false));
     assert!(matches!(lines.next(), Some(client::Line::Whole(..))));

@@ -1,10 +1,10 @@
-//! The caretaker: what init becomes when it has crashed and its state cannot be restored. Services keep
-//! running. The caretaker reaps children, and a child of its own reads pipes that no logger reads
-//! ([`Drain`]). A machine's console gets the emergency shell. A signal that asks for an end still
+//! The caretaker: replaces the event loop when init has crashed and its state cannot be restored.
+//! Services keep running. The caretaker reaps children, and a child of it reads pipes that no
+//! logger reads ([`Drain`]). A machine's console gets the emergency shell. A shutdown signal still
 //! stops all processes and ends the machine.
 //!
-//! The caretaker knows no units and guesses none: it starts, stops and restarts nothing. It does not feed
-//! the hardware watchdog, so that a machine with a watchdog reboots.
+//! The caretaker knows no units: it starts, stops and restarts nothing. It does not feed the
+//! hardware watchdog, so that a machine with a watchdog reboots.
 
 use crate::base::Level;
 use crate::base::Mode;
@@ -34,14 +34,14 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-/// Takes care of what runs until a signal asks for the end. `why`: there is no state to restore.
+/// Runs the caretaker until a signal requests the end. `why` says why no state can be restored.
 pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
     let mut voice = ConsoleLog::of(mode, None);
-    let text = "init has crashed and cannot restore its state: services keep running, \
-                but init does not supervise them any more";
+    let text = "init crashed and cannot restore its state: services keep running, \
+                but are no longer supervised";
     let way = match mode {
-        Mode::Machine | Mode::Container => "SIGTERM, SIGINT and SIGPWR end everything",
-        Mode::Supervisor => "SIGTERM ends init alone",
+        Mode::Machine | Mode::Container => "SIGTERM, SIGINT and SIGPWR shut down",
+        Mode::Supervisor => "SIGTERM ends init only",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {why}"));
     let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
@@ -51,8 +51,8 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
     End::new(how, mode, Outer::at(None), None, None)
 }
 
-/// Closes the control socket and its connections: clients fail at once instead of waiting for an answer.
-/// Gives the notify socket, which must be read: a service waits in sendmsg(2) while its queue is full.
+/// Closes the control socket and its connections, so that clients fail at once. Returns the notify
+/// socket, which must be read: a service blocks in sendmsg(2) while its queue is full.
 fn refuse_requests(options: &Options) -> Option<OwnedFd> {
     let (paths, _) = Paths::find(&options.paths);
     let dir = paths.runtime_dir?;
@@ -65,7 +65,8 @@ fn refuse_requests(options: &Options) -> Option<OwnedFd> {
     inherit::take_socket_at(&format!("{dir}/notify.sock"))
 }
 
-/// Signals are blocked first: those that PID 1 neither blocks nor handles, the kernel discards.
+/// Signals are blocked first, because the kernel discards those that PID 1 neither blocks nor
+/// handles.
 fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>, drain: &mut Drain) -> Shutdown {
     let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
     loop {
@@ -82,38 +83,41 @@ fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>, drain: &mut Drain) ->
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Not to spin.
+            // Avoids spinning.
             Err(_) => clock::pause(Duration::from_millis(100)),
         }
     }
 }
 
-// Reads and discards what services write while init is a caretaker. A child of
-// init's does it, with a copy of each read end that no logger has open. Without a reader a service
-// would block on a full pipe, or die of SIGPIPE; and block on a full notify socket.
+// Reads and discards the output of services
 //
-// The read ends lie in the stash of an earlier image ([`crate::logger`]), or in the descriptor table.
+// A child does it, with a copy of each read end that no logger has open. Without a reader, a
+// service would block on a full pipe or die of SIGPIPE, and block on a full notify socket.
+//
+// The read ends are in the stash of an earlier image ([`crate::logger`]) or in the descriptor
+// table.
 
 const KILL: u8 = 9;
-/// Bytes that are read at a time.
+/// Read size.
 const PORTION: usize = 16 * 1024;
 
-/// All read ends, and the child that empties them.
+/// All read ends, and the child that reads them.
 pub(crate) struct Drain {
     /// By inode.
     ends: BTreeMap<u64, OwnedFd>,
-    /// They hold the same read ends, and those for which the table had no room.
+    /// They hold the same read ends, and those that found no room in the descriptor table.
     _stashes: Vec<OwnedFd>,
     notify: Option<OwnedFd>,
     pid: Option<Pid>,
-    /// No process has a write end any more.
+    /// True if no process has a write end any more.
     is_over: bool,
     /// Loggers and other helpers of earlier images.
     helpers: BTreeSet<i32>,
 }
 
 impl Drain {
-    /// With the read ends of earlier images, and their notify socket. [`Drain::turn`] starts it.
+    /// Takes over the read ends and the notify socket of earlier images. [`Drain::turn`] starts the
+    /// child.
     pub(crate) fn of_the_rest(notify: Option<OwnedFd>) -> Drain {
         let children = procfs::children().into_iter();
         let helpers = children.filter(|pid| procfs::runs_this_program(Pid::from_raw(*pid)));
@@ -126,7 +130,7 @@ impl Drain {
         };
         let stashes = inherit::take_sockets(usize::MAX, may_be_a_stash);
         for stash in &stashes {
-            // An error: the table has no room for more copies.
+            // An error means that the descriptor table is full.
             let _ = logger::look_into(stash.as_fd(), |all| {
                 all.into_iter().for_each(|end| add(end.fd.into_inner()));
                 true
@@ -137,7 +141,7 @@ impl Drain {
         Drain { ends, _stashes: stashes, notify, pid: None, is_over: false, helpers }
     }
 
-    /// Starts the child where there is none. False: it could not be started, and is to be tried again.
+    /// Starts the child unless it is running. Returns false if that failed and is to be retried.
     pub(crate) fn turn(&mut self) -> bool {
         if self.pid.is_none() && !self.is_over {
             let read: BTreeSet<u64> = self.helpers.iter().flat_map(|pid| pipes_of(*pid)).collect();
@@ -153,22 +157,22 @@ impl Drain {
         self.pid.is_some() || self.is_over
     }
 
-    /// A child was reaped.
+    /// Handles a reaped child.
     pub(crate) fn reaped(&mut self, ended: Ended) {
         if self.pid.take_if(|of| *of == ended.pid).is_some() {
             self.is_over |= ended.exit == Exit::Code(0);
         } else if self.helpers.remove(&ended.pid.as_raw()) {
-            // The pipes that this helper read have no reader any more.
+            // The pipes that this helper read have lost their reader.
             self.is_over = false;
             if let Some(pid) = self.pid {
-                // It has ended already, or is started again when it is reaped.
+                // A failed kill means that it has exited; it is started again when it is reaped.
                 let _ = wait::kill_made(pid, KILL);
             }
         }
     }
 }
 
-/// In the child: until no process has a write end any more.
+/// Runs in the child until no process has a write end any more.
 fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
     let _ = maker::die_with_parent(KILL);
     let _ = maker::set_name(c"init: drains");
@@ -184,14 +188,14 @@ fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
         if let (Some(notify), Some(told)) = (notify, told.next())
             && !told.is_empty()
         {
-            // A datagram of no bytes is read like any other.
+            // An empty datagram is read like any other.
             let _ = nix::unistd::read(notify, &mut [0]);
         }
     }
     0
 }
 
-/// Takes a portion. False: the pipe is empty and no process has the write end.
+/// Reads a portion. Returns false if the pipe is empty and has no writer.
 fn has_more(pipe: BorrowedFd<'_>) -> bool {
     let mut bytes = [0u8; PORTION];
     match nix::unistd::read(pipe, &mut bytes) {
@@ -201,19 +205,19 @@ fn has_more(pipe: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// The inode of what stands behind a descriptor in /proc, where that is a pipe. Opens nothing.
+/// The inode of a pipe, from a descriptor's link in /proc. Opens nothing.
 fn pipe_at(path: &str) -> Option<u64> {
     let link = fs::read_link(path).ok()?;
     link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Pipes this process has open.
+/// The pipes that this process has open.
 fn pipes_of(pid: i32) -> Vec<u64> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
 }
 
-/// Numbers of pipes in the table of this process.
+/// The descriptors of pipes in this process.
 fn in_table() -> Vec<RawFd> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
@@ -221,7 +225,7 @@ fn in_table() -> Vec<RawFd> {
     pipes.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
 }
 
-/// The flags that the logger sets on a read end.
+/// Returns true if the descriptor has the flags that the logger sets on a read end.
 fn is_read_end(fd: BorrowedFd<'_>) -> bool {
     let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
     flags.is_ok_and(|flags| {
@@ -231,7 +235,7 @@ fn is_read_end(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// One of a pair that init has made itself: no other process has put anything in.
+/// Returns true for one of a socket pair created by init: no other process has inserted messages.
 fn may_be_a_stash(socket: BorrowedFd<'_>) -> bool {
     let own = nix::unistd::getpid().as_raw();
     getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::SeqPacket)

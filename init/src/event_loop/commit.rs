@@ -1,4 +1,4 @@
-//! Commits: writes what has changed since the last commit to the state store.
+//! Commits: writes the changes since the last commit to the state store.
 
 use crate::base::clock;
 use crate::event_loop::Init;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::os::fd::AsRawFd;
 
 impl Init {
-    /// Stages what changed since the last commit. False: something cannot be written.
+    /// Stages the changes since the last commit. Returns false if a record cannot be written.
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
         let Some(head) = self.head() else { return false };
         let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
@@ -62,7 +62,7 @@ impl Init {
         whole
     }
 
-    /// A run's definition is staged once: a change of the run writes a small record.
+    /// Stages each definition once, so that a later change of the run writes only a small record.
     fn stage_runs(&mut self, store: &mut records::Store) -> bool {
         let runs = self.runs.table();
         let mut whole = true;
@@ -132,7 +132,7 @@ impl Init {
     }
 }
 
-/// Stages a component that may be missing. False: as in [`records::Store::put`].
+/// Stages a component that may be missing. Returns false as in [`records::Store::put`].
 fn stage_part<T: Serialize>(
     store: &mut records::Store,
     kind: Kind,

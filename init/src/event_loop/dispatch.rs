@@ -1,4 +1,4 @@
-//! One event through the machine, and what the machine orders carried out.
+//! Passes events to the state machine and carries out the actions that it orders.
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
@@ -17,9 +17,9 @@ use groundstate_units::unit::generation::UnitId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Init {
-    /// Puts facts through the machine and carries out its orders until nothing is left. Effects on processes
-    /// wait for a commit. Everything that is left to do here is part of the state, so a commit may come between
-    /// any two steps.
+    /// Passes facts to the state machine and carries out its orders until both queues are empty.
+    /// Effects on processes wait for a commit. Both queues are part of the state, so a commit may
+    /// come between any two steps.
     pub(crate) fn settle(&mut self) {
         loop {
             if self.effects.is_full() {
@@ -36,7 +36,7 @@ impl Init {
         }
     }
 
-    /// A wish of somebody who wants to know whether it was refused.
+    /// Applies a request and returns the refusal, if any.
     pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
         self.settle();
         let edits_policy = matches!(event, Event::SetPolicy(_));
@@ -68,15 +68,18 @@ impl Init {
         });
         let Ok(outcome) = stepped else {
             fault::by_panic();
-            // Nothing was kept: what was decided so far holds, this event is lost.
-            self.say(Level::Error, format_args!("a bug in init: an event could not be dealt with"));
+            // The machine keeps the decisions made so far; this event is lost.
+            self.say(Level::Error, format_args!("a bug in init: an event was dropped"));
             return None;
         };
         if let (Some(record), Some(event)) = (&mut self.record, kept)
             && let Err(error) = record.write(self.now, &event, &outcome)
         {
             self.record = None;
-            self.say(Level::Warning, format_args!("the record ends here: {error}"));
+            self.say(
+                Level::Warning,
+                format_args!("cannot write the record, which ends here: {error}"),
+            );
         }
         self.triggers.unmarked().unsettled = true;
         let Outcome { actions, refused } = outcome;
@@ -84,7 +87,7 @@ impl Init {
             event_in_progress::clear(&mut self.suspects, &wished);
         }
         if sets_goal && refused.is_none() {
-            // It is the boot's goal that led to it.
+            // The emergency shell belonged to the goal of the boot.
             self.shell.let_go();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
@@ -100,7 +103,7 @@ impl Init {
         refused
     }
 
-    /// What the event is in the event log, and the run it is about.
+    /// The event's entry in the event log, and the run that the event is about.
     fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
         let Event::Fire(name) = event else {
             return (word(event).map(Occasion::Own), event.run());
@@ -110,7 +113,7 @@ impl Init {
         (Some(Occasion::Fired(name.clone())), run)
     }
 
-    /// A run that the machine has nothing more to say to is not kept: it may be its unit's last.
+    /// Drops an ended run that the machine no longer knows: no further action will name it.
     fn let_go(&mut self, run: RunId) {
         let has_ended = self.runs.get(run).is_some_and(|running| running.procedure.has_ended());
         if has_ended && self.machine.name_of_run(run).is_none() {
@@ -177,7 +180,8 @@ impl Init {
 }
 
 impl Init {
-    /// Needed units that have failed, where this unit is of the goal.
+    /// Returns the number of failed units that are needed, or 0 if `unit` does not provide a goal
+    /// target.
     fn failed_below(&self, unit: &Name) -> usize {
         let (machine, generation) = (&self.machine, self.machine.generation());
         let is_unit = |id: UnitId| generation.unit(id).is_some_and(|it| it.name == *unit);
@@ -196,7 +200,7 @@ fn note_of(action: &Action) -> Option<&Note> {
     if let Action::Note(note) = action { Some(note) } else { None }
 }
 
-/// The word in the event log for an event that is about init itself.
+/// The event log's word for an event about init itself.
 #[allow(clippy::wildcard_enum_match_arm, reason = "all others are about a run, or time")]
 fn word(event: &Event) -> Option<&'static str> {
     Some(match event {

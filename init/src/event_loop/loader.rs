@@ -1,5 +1,5 @@
-//! Loads of unit files: when one is needed, which request it answers, and what its result changes. The
-//! loader itself is [`crate::loader`].
+//! Loads of unit files: when a load is needed, which request it answers, and what its result
+//! changes. The loader itself is [`crate::loader`].
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Init {
-    /// SIGHUP.
+    /// Reloads on SIGHUP.
     pub(crate) fn reload_by_signal(&mut self) {
         self.load(Purpose::Reload { no_restart: false, asker: None });
     }
 
-    /// Begins a load, or lets it wait for the one under way.
+    /// Starts a load, or queues it behind the one in flight.
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.is_at_work() {
             let rank = self.rank_of(&purpose);
@@ -52,10 +52,10 @@ impl Init {
         self.send_for(purpose);
     }
 
-    /// Forks the child for a load whose turn it is.
+    /// Forks the loader child for a load whose turn has come.
     fn send_for(&mut self, purpose: Purpose) {
         if self.loader.is_stuck() {
-            let why = "earlier loads wait for a file system that does not answer";
+            let why = "cannot load: earlier loads are blocked on a file system";
             return self.loaded(purpose, Err(why.to_string()));
         }
         let part = match &purpose {
@@ -91,7 +91,7 @@ impl Init {
         }
     }
 
-    /// A child was reaped: if it was the loader, what it brought is looked at.
+    /// Handles a reaped child. Returns false if it was not the loader.
     pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         if !self.loader.knows(pid) {
             return false;
@@ -110,7 +110,7 @@ impl Init {
         if self.images.waits_for_loader() {
             return;
         }
-        // One that can not begin is answered at once, and no end of it brings the next one.
+        // A load that fails to start is answered at once and starts no successor, hence the loop.
         while let Some(next) = self.loader.next() {
             self.load(next);
         }
@@ -118,7 +118,7 @@ impl Init {
 
     fn rank_of(&self, purpose: &Purpose) -> Rank {
         let Some(asker) = purpose.asker() else { return Rank::Trusted };
-        // A client that has gone has no claim to a place before others.
+        // A client that has disconnected gets the lowest rank.
         let (trusted, uid) = self
             .caller(asker.client)
             .map_or((false, u32::MAX), |caller| (caller.trusted, caller.uid));
@@ -219,13 +219,14 @@ impl Init {
         }
     }
 
-    /// The settings of a generation that is taken; what they name and nobody provides is told.
+    /// Applies the settings of a new generation and reports the targets in them that no unit
+    /// provides.
     pub(crate) fn settle_with(&mut self, generation: &Generation) {
         self.settle_in(&generation.settings);
         self.mind_targets(generation);
     }
 
-    /// What the settings say about init itself.
+    /// Applies the settings that are about init itself.
     pub(crate) fn settle_in(&mut self, settings: &Settings) {
         let machine = self.mode == Mode::Machine;
         let every = || vec!["*".to_string()];
@@ -256,8 +257,8 @@ impl Init {
         }
     }
 
-    /// The logger is made while the loader is at work, when there is time, and before this
-    /// process has grown: it is a copy of it. What it is to do it is told later.
+    /// Starts the logger while the loader is working. The logger is a fork of this process, so it
+    /// is cheaper before init grows. Its settings follow later.
     pub(crate) fn start_logger_early(&mut self) {
         let log = self.log_settings(&Settings::default());
         self.start_logger(log);
@@ -274,18 +275,18 @@ impl Init {
                 self.logger = Some(logger.into());
                 self.watch_logger();
             }
-            Err(error) => self.say(Level::Error, format_args!("there is no logger: {error}")),
+            Err(error) => self.say(Level::Error, format_args!("cannot create the logger: {error}")),
         }
     }
 
-    /// The logger has a new socket.
+    /// Registers the new socket of the logger with the poll.
     pub(crate) fn watch_logger(&mut self) {
         let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
-        // Unwatched, it is still told at each turn.
+        // Without a watch, init still flushes to the logger in each turn.
         let _ = token::watch_both(self.poll.registry(), socket, token::LOGGER);
     }
 
-    /// A child was reaped that is no unit's.
+    /// Handles a reaped child that belongs to no unit.
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
         let now = self.now;
         if !self.loader_ended(pid, exit)
@@ -299,8 +300,8 @@ impl Init {
         }
     }
 
-    /// Gives the generation the policy that it is to be taken with. None: which one that is can
-    /// not be known, and it is loaded once more.
+    /// Gives the generation the policy that it is to be installed with. Returns `None` if that
+    /// policy is unknown; then the load is repeated.
     fn with_present_policy(
         &mut self,
         purpose: Purpose,
@@ -311,7 +312,7 @@ impl Init {
             (Purpose::Put { .. } | Purpose::Instances { .. }, _) | (_, Some(true)) => {
                 generation.policy.clone_from(present);
             }
-            // Of the next one it is known: this happens once.
+            // The loader of the repeated load reads the current policy, so this happens once.
             (Purpose::Reload { .. } | Purpose::Plan { .. }, None)
                 if generation.policy != *present =>
             {
@@ -323,13 +324,13 @@ impl Init {
         Some(purpose)
     }
 
-    /// Names that are asked for outside the unit files: the loader makes those that are instances of
+    /// Names requested outside the unit files. The loader creates those that are instances of
     /// templates.
     fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
         let wish = self.machine.wish();
         let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
         if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
-            // The others read the policy anew.
+            // Other loads read the policy file again.
             wanted.extend(self.machine.policy().enable.iter().cloned());
         }
         if let Purpose::Instances { wish, .. } = purpose {
@@ -338,8 +339,8 @@ impl Init {
         wanted
     }
 
-    /// Settings that name nobody's target are told: init whose end is to be that of one goes on for
-    /// ever, and a key does nothing.
+    /// Warns about settings that name a target which no unit provides: init with such an
+    /// `exit-with` never exits, and a reaction key has no effect.
     fn mind_targets(&mut self, generation: &Generation) {
         let settings = &generation.settings;
         let is_missing = |name: &Name| {
@@ -348,28 +349,28 @@ impl Init {
                 && generation.find_unit(name.as_str()).is_none()
         };
         if let Some(name) = settings.exit_with.as_ref().filter(|name| is_missing(name)) {
-            let what = "nobody provides it, so nothing ends init by itself";
+            let what = "no unit provides it, so init does not exit by itself";
             self.say(Level::Warning, format_args!("exit-with {name}: {what}"));
         }
         if self.mode != Mode::Machine {
             return;
         }
         for (setting, name) in settings.reactions.goals().filter(|(_, name)| is_missing(name)) {
-            let what = "nobody provides it, so the key does nothing";
+            let what = "no unit provides it, so the key has no effect";
             self.say(Level::Warning, format_args!("{setting} {name}: {what}"));
         }
     }
 }
 
 impl Init {
-    /// The first load has begun, or could not. Without a child there is an empty generation, and
-    /// so the emergency.
+    /// Handles the start of the first load. If the loader could not be started, init boots with an
+    /// empty generation and so enters the emergency.
     pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
         self.loader.boots(self.now);
         self.loading(Purpose::Boot, sent);
     }
 
-    /// The same once more, in another root.
+    /// Repeats the first load after a change of the root.
     pub(crate) fn boot_anew(&mut self) {
         self.loader.boot_anew();
         self.first_load_again();
@@ -379,7 +380,7 @@ impl Init {
         [self.options.target.as_ref(), self.kernel_target.as_ref()]
     }
 
-    /// It brought nothing.
+    /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
     pub(crate) fn not_booted(&mut self) {
         if self.loader.retries_boot(self.now) {
             self.first_load_again();
@@ -395,14 +396,14 @@ impl Init {
         self.loading_at_boot(sent);
     }
 
-    /// The first generation: the logger, and the goal.
+    /// Installs the first generation: starts the logger and sets the goal.
     pub(crate) fn boot(&mut self, generation: Generation) {
         let generation = Arc::new(generation);
         self.settle_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
         let targets = targets.into_iter().collect();
-        // Of another root's nothing is known any more.
+        // Units of the previous root have no timings in this one.
         self.timings.keep(&generation);
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
@@ -413,23 +414,23 @@ impl Init {
             let emergency = self.machine.generation().settings.emergency_target.clone();
             self.say(
                 Level::Error,
-                format_args!("the goal {asked} can not be had ({why}): {emergency} instead"),
+                format_args!("cannot reach the goal {asked} ({why}): using {emergency} instead"),
             );
         }
     }
 
-    /// Why a target can not be the goal.
+    /// The reason why a target cannot be the goal.
     pub(crate) fn why_not(&self, target: &Name) -> &'static str {
         match self.machine.graph().meant(self.machine.generation(), target) {
-            Provider::Nobody => "nobody provides it",
+            Provider::Nobody => "no unit provides it",
             Provider::Masked => "it is masked",
-            Provider::Unit(_) => "its unit can not be used",
+            Provider::Unit(_) => "its unit cannot be used",
         }
     }
 }
 
 impl Init {
-    /// How long a load may take.
+    /// The time limit of a load.
     pub(crate) fn patience_with(&self, purpose: &Purpose) -> Duration {
         let is_put = matches!(purpose, Purpose::Put { .. });
         if is_put && self.rank_of(purpose) != Rank::Trusted {
@@ -439,7 +440,7 @@ impl Init {
         }
     }
 
-    /// Root asks for a load: one by another user that is at work ends soon.
+    /// Shortens the deadline of another user's load in flight when root asks for a load.
     pub(crate) fn let_root_pass(&mut self, rank: Rank) {
         let Some(purpose) = self.loader.purpose() else { return };
         let is_passed = rank == Rank::Trusted
@@ -450,24 +451,22 @@ impl Init {
         }
     }
 
-    /// Why the source may not be loaded yet.
+    /// The reason why the source may not be loaded yet, if any.
     pub(crate) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
         let Purpose::Put { source, .. } = purpose else { return None };
         let until = self.loader.waits_until(source).filter(|until| *until > self.now)?;
         let is_slow = self.rank_of(purpose) != Rank::Trusted;
         let seconds = until.since(self.now).as_secs() + 1;
-        is_slow.then(|| {
-            format!("source {source} took too long to load: it may be loaded again in {seconds} s")
-        })
+        is_slow.then(|| format!("source {source} took too long to load: retry in {seconds} s"))
     }
 
-    /// The loader ended, or was given up, and has brought nothing.
+    /// Handles a loader that exited or was abandoned without a result.
     pub(crate) fn loader_failed(&mut self, load: Working, exit: Exit) {
         let patience = self.patience_with(load.purpose());
         match self.loader.failed(load, exit, patience, self.now) {
             Next::Wait(purpose) => self.load_later(purpose),
             Next::Again(purpose, why) => {
-                self.say(Level::Error, format_args!("{why}: loading begins again"));
+                self.say(Level::Error, format_args!("{why}: retrying the load"));
                 if matches!(purpose, Purpose::Boot) {
                     self.first_load_again();
                 } else {
@@ -478,7 +477,7 @@ impl Init {
         }
     }
 
-    /// It has given way.
+    /// Queues a load that was interrupted in favour of root.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
         if let Err(purpose) = self.loader.queue(rank, purpose)
@@ -490,8 +489,8 @@ impl Init {
 }
 
 impl Init {
-    /// The deadline has come: it is killed, and where that does not end it, left behind; at boot
-    /// the machine goes on without it.
+    /// Kills a loader at its deadline and abandons one that survives the kill. At boot, init then
+    /// continues without it.
     pub(crate) fn loader_due(&mut self) {
         if !self.loader.is_at_work() {
             return;
@@ -499,7 +498,7 @@ impl Init {
         let Some((load, pid)) = self.loader.due(self.now) else { return };
         self.say(
             Level::Error,
-            format_args!("not even a kill has ended the loader (process {pid})"),
+            format_args!("the loader (process {pid}) does not exit after SIGKILL"),
         );
         self.loader_failed(load, Exit::Signal { signal: 9, core: false });
         self.next_load();

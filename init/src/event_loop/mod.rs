@@ -1,8 +1,9 @@
-//! The event loop: one thread, and one place to wait. This folder alone names every component.
+//! The event loop: one thread that waits in one place. Only this folder names every component.
 //!
-//! A turn takes what the poll has reported in a fixed order (notify, logger, exits, control, time), so that the same
-//! inputs give the same decisions. Each event goes through the machine, and each action is carried out. Every source
-//! has a budget for one turn; the rest is taken in the next turn without waiting.
+//! A turn handles the events of the poll in a fixed order (notify, logger, exits, control, time),
+//! so that the same inputs give the same decisions. Each event goes through the state machine,
+//! which returns actions to carry out. Every source has a budget for one turn; the loop handles the
+//! rest in the next turn without waiting.
 
 mod commit;
 mod control;
@@ -59,7 +60,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// All of init.
+/// The whole state of PID 1.
 pub(crate) struct Init {
     pub(crate) options: Options,
     pub(crate) mode: Mode,
@@ -68,25 +69,25 @@ pub(crate) struct Init {
     pub(crate) tokens: Tokens,
     pub(crate) voice: ConsoleLog,
     pub(crate) outer: Outer,
-    /// The monotonic clock at this turn.
+    /// The monotonic clock at the start of this turn.
     pub(crate) now: Time,
-    /// When init began.
+    /// The start time of init.
     pub(crate) booted: Time,
     pub(crate) on_the_wall: clock::OnTheWall,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
-    /// Facts that the machine has not been told.
+    /// Facts that the machine has not processed.
     pub(crate) facts: VecDeque<Event>,
     /// Orders that are not carried out yet.
     pub(crate) orders: Queue<Order>,
     /// Starts and signals that wait for a commit.
     pub(crate) effects: Effects,
-    /// Processes that were reaped and whose runs are not told yet.
+    /// Reaped processes that have not been reported to their runs.
     pub(crate) reaped: VecDeque<Reaped>,
     /// Descriptors that the committed state names: closed after the next commit.
     pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
-    /// Tokens of reports that were not readable yet when the child was cloned, oldest first.
+    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
     pub(crate) reports: VecDeque<usize>,
     pub(crate) null: Null,
     pub(crate) base: Base,
@@ -103,45 +104,44 @@ pub(crate) struct Init {
     pub(crate) timings: Timings,
     pub(crate) triggers: Watched<Triggers>,
     pub(crate) record: Option<Record>,
-    /// A descriptor for the control socket, opened before all others: when there are none left,
-    /// the lowest numbers are those that still can be had.
+    /// A descriptor reserved for the control socket. It is opened first, because the lowest numbers
+    /// remain available when descriptors run out.
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Watched<Ending>,
     /// Runs that let others start first.
     pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
-    /// The last end of each unit that brings others in by its end.
+    /// The last end of each unit that other units react to.
     pub(crate) ends: std::collections::BTreeMap<
         groundstate_units::text::name::Name,
         crate::service::run_table::LastEnd,
     >,
     pub(crate) more_to_reap: bool,
-    /// Runs of the log for lines outside of a start, counted down: they have pipes of their own.
+    /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
     pub(crate) helper_outputs: u64,
-    /// Of what was dropped, that which is counted here.
+    /// Counters of dropped inputs that init itself keeps.
     pub(crate) dropped: Dropped,
-    /// Turns of the loop.
+    /// Number of turns of the loop.
     pub(crate) wakeups: u64,
-    /// What the outer manager was last told.
+    /// The last system state reported to the outer manager.
     pub(crate) said: Option<System>,
-    /// The emergency shell.
     pub(crate) shell: EmergencyShell,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
-    /// The images of this init before, now and next.
+    /// The previous, current and next image of init.
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// Fed by each turn of the loop.
+    /// Fed in each turn of the loop.
     pub(crate) watchdog: Watch,
 }
 
 impl Init {
-    /// One line of init's own.
+    /// Logs a line of init itself.
     pub(crate) fn say(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
         self.voice.say(self.now, level, text);
     }
 
-    /// Until the end.
+    /// Runs the loop until init ends.
     pub(crate) fn run(mut self) -> End {
         fd::begin();
         console_log::begin();
@@ -163,10 +163,11 @@ impl Init {
     fn wait(&mut self, events: &mut Events) {
         self.voice.flush();
         self.commit();
-        // The signals of this turn were obeyed.
+        // All signals of this turn have been handled.
         SignalPipe::committed();
         if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
-            // After the commit: a pipe that the logger has is never another run's after a crash.
+            // After the commit: a pipe that was sent to the logger never belongs to another run
+            // after a crash.
             logger.flush(self.now);
         }
         let (deadline, now) = (self.deadline(), clock::now());
@@ -183,12 +184,12 @@ impl Init {
             && error.kind() != io::ErrorKind::Interrupted
         {
             self.say(Level::Error, format_args!("cannot wait for events: {error}"));
-            // Not to spin: the kernel is out of memory at most for a moment.
+            // Avoids spinning: the kernel is probably out of memory for a moment.
             clock::pause(Duration::from_millis(10));
         }
     }
 
-    /// When something is due in time.
+    /// The earliest deadline of all components.
     fn deadline(&self) -> Option<Time> {
         let all = [
             self.machine.next_deadline(),
@@ -209,7 +210,7 @@ impl Init {
         all.into_iter().flatten().min()
     }
 
-    /// Notes who is ready; nothing is read yet.
+    /// Marks the sources that are ready. Nothing is read yet.
     fn sort(&mut self, events: &Events) {
         for event in events {
             match event.token() {
@@ -242,7 +243,7 @@ impl Init {
         self.ready_pipe(token);
     }
 
-    /// One turn, in the order the decisions depend on.
+    /// Runs one turn. The order of the steps determines the decisions.
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
         self.settle();
@@ -264,7 +265,7 @@ impl Init {
         for asked in asked {
             self.obey(asked);
         }
-        // Who asks now is told which processes have become their programs.
+        // Clients that are served next see which children have executed their program.
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
         self.serve();
@@ -295,7 +296,7 @@ impl Init {
         }
     }
 
-    /// The end of a turn: what there is to say is said.
+    /// Ends a turn: sends events, answers and status.
     fn after(&mut self) {
         self.stream_events();
         self.answer_waits();
@@ -304,14 +305,14 @@ impl Init {
         self.send_answers();
         fd::close_left();
         if let Some(record) = &mut self.record {
-            // A full disk is noticed by the next write.
+            // The next write reports a full disk.
             let _ = record.flush();
         }
         self.tell_outside();
         self.outer.flush();
     }
 
-    /// Log files may be opened once the file system they are on is there.
+    /// Lets the logger open its files once the target named by `log-dir-after` is active.
     fn open_log_files(&mut self) {
         if self.log_files_open || self.loader.is_booting() {
             return;
@@ -331,7 +332,7 @@ impl Init {
         }
     }
 
-    /// The outer manager is told when the boot has settled, and of each change after it.
+    /// Reports to the outer manager when the boot has settled, and each later change.
     fn tell_outside(&mut self) {
         if self.said.is_none() && !self.machine.is_settled() {
             return;
@@ -340,7 +341,7 @@ impl Init {
         if self.ending.is_under_way() || self.said == Some(system) {
             return;
         }
-        // Its module may have come with the boot.
+        // The watchdog's kernel module may have been loaded during the boot.
         self.settle_watchdog();
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         self.facts.shrink_to_fit();
@@ -351,12 +352,10 @@ impl Init {
     }
 }
 
-// Carries out what signals ask for.
-
 impl Init {
-    /// What a signal asks for.
+    /// Carries out the request of a signal.
     pub(crate) fn obey(&mut self, asked: Asked) {
-        // Before any settings are there, the defaults hold.
+        // Before a generation is loaded, the default settings apply.
         let key = asked.key(&self.machine.generation().settings.reactions);
         if let Some((key, reaction)) = key.filter(|_| self.mode == Mode::Machine) {
             let reaction = reaction.clone();
@@ -367,10 +366,10 @@ impl Init {
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
                 let (level, what) = match FAULTS.contains(&number) {
-                    true => (Level::Warning, "somebody sent it, it is no fault of init's: "),
+                    true => (Level::Warning, "sent by another process, not a fault of init; "),
                     false => (Level::Debug, ""),
                 };
-                self.say(level, format_args!("signal {number}: {what}nothing to do"));
+                self.say(level, format_args!("signal {number}: {what}ignored"));
             }
             (Asked::Interrupt, Some(how)) => self.interrupted(how),
             (_, Some(how)) => self.shut_down(how),
@@ -382,13 +381,13 @@ impl Init {
         let hastens = asked == Asked::Interrupt && self.ending.is_under_way();
         match reaction {
             Reaction::Nothing => {
-                self.say(Level::Info, format_args!("{key}: nothing is to be done"));
+                self.say(Level::Info, format_args!("{key}: no action configured"));
             }
-            // Whatever it was to do before.
+            // While a shutdown is in progress, the keys hasten it whatever their configured action.
             Reaction::End(_) | Reaction::Goal(_) if hastens => self.interrupted(Shutdown::Reboot),
             Reaction::End(how) => self.shut_down(how),
             Reaction::Goal(goal) => {
-                self.say(Level::Info, format_args!("{key}: the goal is to be {goal}"));
+                self.say(Level::Info, format_args!("{key}: setting the goal to {goal}"));
                 let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
                 if let Err(refusal) = self.wish(wish) {
                     self.say(Level::Error, format_args!("{key}: {}", refusal.message));

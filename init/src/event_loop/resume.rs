@@ -1,5 +1,5 @@
-//! The next image of init takes over from the one before it: after an upgrade (`--resume`) or a crash
-//! (`--rescue`). The records are read by [`crate::restore`].
+//! Starts an image of init from the state of the previous one: after an upgrade (`--resume`) or a
+//! crash (`--rescue`). [`crate::restore`] reads the records.
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
@@ -40,16 +40,17 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-/// This image can not go on: the next one does, where one is armed, with all this one was handed.
-/// Called where it fails, for whatever owns that closes it on the way back.
+/// Executes the fallback image, if one is armed, because this image cannot continue; otherwise
+/// returns the error. It is called at the point of failure, before returning closes inherited
+/// descriptors.
 fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     let error = io::Error::other(error);
-    boot::last_word(mode, format_args!("this image can not go on: {error}"));
+    boot::last_word(mode, format_args!("this image cannot continue: {error}"));
     fault::by_panic();
     error
 }
 
-/// The content of the file of the inbox; shorter than the inbox if it was never filled.
+/// Reads the inbox file. The result is shorter than the inbox if the inbox was never filled.
 fn bytes_of(inbox: &File) -> Vec<u8> {
     let mut bytes = vec![0; form::BYTES];
     let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
@@ -58,9 +59,10 @@ fn bytes_of(inbox: &File) -> Vec<u8> {
 }
 
 impl Init {
-    /// Goes on.
+    /// Continues from the state store after an upgrade.
     pub(crate) fn resume(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
-        // It would bear the number of the descriptor it was executed by.
+        // Without this, the process would be named after the number of the descriptor that was
+        // executed.
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
         let (store, previous) = (open_store(inherited(&numbers, 0)), inherited(&numbers, 1));
@@ -84,11 +86,11 @@ impl Init {
         init.rewatch().map_err(|why| gives_way(mode, why))?;
         init.chase();
         SignalPipe::ring_again(rung);
-        // What was held back until now comes, and finds somebody who listens.
+        // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
-        // Before that a crash has nothing of this image's to go back to.
+        // Until the first commit, a crash of this image loses the answer to the upgrade request.
         let asker = init.images.upgraded.take();
-        // One that has to wait is to be known to whoever goes on after this image.
+        // The console writer starts before the commit, so that the next image knows it if it hangs.
         console_log::begin();
         init.commit();
         init.arm(0);
@@ -96,19 +98,20 @@ impl Init {
         if begins.in_root {
             init.begin_in_new_root(old_root);
         }
-        // Those that waited for the image before to go: there may be none at work that ends.
+        // Loads that waited for the upgrade: no loader may be in flight whose exit would start
+        // them.
         init.next_load();
         Ok(init)
     }
 
-    /// Who asked is told; also when the new image crashed in its first moments.
+    /// Answers the upgrade request, also when the new image crashed during its start.
     fn answer_upgrade(&mut self, asker: Option<Asker>, gave_way: bool) {
         let asker = asker.filter(|asker| self.recall(*asker));
-        let why = "the new binary crashed as it began";
+        let why = "the new binary crashed at startup";
         if gave_way {
-            self.say(Level::Error, format_args!("no upgrade: {why}"));
+            self.say(Level::Error, format_args!("upgrade failed: {why}"));
         } else {
-            self.say(Level::Info, format_args!("goes on where it was"));
+            self.say(Level::Info, format_args!("continuing with the previous state"));
         }
         let Some(asker) = asker else { return };
         if gave_way {
@@ -119,8 +122,8 @@ impl Init {
         }
     }
 
-    /// Goes on after a crash with the state that was kept last. The error says why that is not
-    /// possible: init becomes a caretaker ([`boot::caretaker`]).
+    /// Continues after a crash with the last committed state. An error says why that is impossible;
+    /// init then becomes a caretaker ([`crate::crash`]).
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
@@ -131,7 +134,7 @@ impl Init {
         let given = own_limits::given(numbers.get(4..).unwrap_or_default());
         let crashed = Crashed { crashes, row, given };
         let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
-        let Some(file) = file else { return Err(io::Error::other("there is no state")) };
+        let Some(file) = file else { return Err(io::Error::other("no saved state")) };
         let bytes = bytes_of(&file);
         let store = open_store(store).map_err(|why| {
             signals::raise_ends(Inbox::read(&bytes, 0).rung);
@@ -143,7 +146,7 @@ impl Init {
         if row > limit::CRASHES_IN_A_ROW {
             std::mem::forget(state);
             signals::raise_ends(found.rung);
-            return Err(io::Error::other(format!("it has crashed {row} times in a row")));
+            return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
         let images = Images::after_crash(store, file, crashed);
         let kept = state.pending.kept;
@@ -166,17 +169,17 @@ impl Init {
         let suspect = event_in_progress::unit_of(found.about, init.machine.generation());
         let about =
             suspect.as_ref().map_or(String::new(), |unit| format!(", at an event of {unit}"));
-        let text = format_args!("init has crashed ({why}{about}): it goes on where it was");
+        let text = format_args!("init crashed ({why}{about}): continuing with the saved state");
         init.say(Level::Error, text);
         let inbox = init.images.inbox.as_ref().map(AsFd::as_fd);
         if let Some(Err(error)) = inbox.map(|inbox| inbox::resume(inbox, &found, committed)) {
-            let text = "the next crash loses the inputs of its turn";
+            let text = "cannot set up the inbox; the next crash loses the inputs of its turn";
             init.say(Level::Warning, format_args!("{text}: {error}"));
         }
         init.take_inputs(found.inputs, row, kept);
         init.chase();
         init.suspects.extend(suspect);
-        // One that has to wait is to be known to whoever goes on after this image.
+        // The console writer starts before the commit, so that the next image knows it if it hangs.
         console_log::begin();
         init.commit();
         crate::sys::signal::unblock_all();
@@ -184,8 +187,9 @@ impl Init {
         Ok(init)
     }
 
-    /// The inputs that the crashed image had not committed become those of the first turn, and the effects of the
-    /// committed state are carried out. All inputs are part of the state before anything here commits or clones.
+    /// Makes the uncommitted inputs of the crashed image the inputs of the first turn, and carries
+    /// out the effects of the committed state. All inputs are part of the state before anything
+    /// here commits or clones.
     fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, kept: u64) {
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
@@ -200,7 +204,8 @@ impl Init {
         let mut ended = Vec::new();
         for input in inputs {
             match input {
-                // A message may be what init crashes at.
+                // From the second crash in a row on, messages are dropped: one of them may be the
+                // cause.
                 Input::Message { .. } if row > 1 => {}
                 Input::Message { pid, bytes } => {
                     let notify = self.notify.iter_mut();
@@ -226,7 +231,8 @@ impl Init {
         self.settle();
     }
 
-    /// What was killed and is not gone is killed again, but where it still has time after its last signal.
+    /// Kills runs again that were killed and still have processes, unless time remains after their
+    /// last signal.
     fn chase(&mut self) {
         let mut killed = self.machine.killed();
         killed.retain(|run| {
@@ -238,7 +244,8 @@ impl Init {
         self.tracker.chase(killed);
     }
 
-    /// What the image that crashed has numbered since its state was kept, the logger knows.
+    /// Skips the log ids that the crashed image may have used since the commit, because the logger
+    /// already knows them.
     fn number_asides(&mut self) {
         let before = u64::from(self.images.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
         self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
@@ -311,7 +318,7 @@ impl Init {
         Ok(init)
     }
 
-    /// Asks the kernel for all that an earlier image had asked it for.
+    /// Registers everything with the kernel that an earlier image had registered.
     fn rewatch(&mut self) -> io::Result<()> {
         self.tracker.rewatch();
         self.watch_tracker()?;
@@ -344,13 +351,14 @@ impl Init {
 }
 
 impl Init {
-    /// Once, before the first turn.
+    /// Runs once, before the first turn.
     pub(crate) fn reconcile(&mut self) {
         if let Some(logger) = &mut self.logger {
             logger.reconcile();
         }
         if let Some(control) = &mut self.control {
-            // What they had asked may be half done: nobody waits for an answer in vain.
+            // Their requests may be half done. Closing the connection keeps the clients from
+            // waiting in vain.
             let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
             close_without_linger(|| control.clients.retain(|_, client| waits(client)));
         }

@@ -1,5 +1,5 @@
-//! The end of init: who asks for it, what it waits for, the emergency shell and the hardware watchdog.
-//! The end itself is [`crate::shutdown`].
+//! Shutdown of init: the requests for it, the progress messages, the emergency shell and the
+//! hardware watchdog. The final steps are in [`crate::shutdown`].
 
 use crate::base::{Level, Mode, limit, procfs};
 use crate::event_loop::Init;
@@ -17,7 +17,7 @@ use groundstate_units::unit::reaction::Reaction;
 use std::fs;
 
 impl Init {
-    /// Begins, or changes its mind about how: a reboot may become a poweroff.
+    /// Starts a shutdown, or changes the kind of one in progress: a reboot may become a poweroff.
     pub(crate) fn shut_down(&mut self, how: Shutdown) {
         self.settle();
         self.ending.begin(how, self.now);
@@ -27,8 +27,8 @@ impl Init {
         self.settle();
     }
 
-    /// The keys at the keyboard, or SIGINT: the first time an end; each further time, a while after
-    /// the one before, a step of haste.
+    /// Handles Ctrl-Alt-Del or SIGINT. The first one starts a shutdown; each later one, after a
+    /// pause, hastens it by one step.
     pub(crate) fn interrupted(&mut self, how: Shutdown) {
         match self.ending.heeds_from() {
             None => self.shut_down(how),
@@ -40,7 +40,7 @@ impl Init {
         }
     }
 
-    /// An end under way is not waited for any more. False: there is none.
+    /// Stops waiting in a shutdown that is in progress. Returns false if there is none.
     pub(crate) fn hasten(&mut self, haste: Haste) -> bool {
         match self.ending.hasten(haste, self.now) {
             None => return false,
@@ -48,17 +48,18 @@ impl Init {
             Some(true) => {}
         }
         if self.mode == Mode::Supervisor {
-            // No namespace ends with init, and no kill(2) of everybody is its to send.
+            // As a supervisor, init has no PID namespace that ends with it and must not signal all
+            // processes.
             let runs: Vec<RunId> = self.runs.iter().map(|(run, _)| run).collect();
             runs.into_iter().for_each(|run| self.tracker.kill(run));
         }
         match haste {
             Haste::Kill => {
-                self.say(Level::Warning, format_args!("nothing is waited for any more"));
+                self.say(Level::Warning, format_args!("waiting no longer: killing all processes"));
                 self.units_are_down();
             }
             Haste::AtOnce => {
-                let text = "at once: what is not written yet is lost";
+                let text = "ending at once: unwritten data is lost";
                 self.say(Level::Warning, format_args!("{text}"));
                 self.ending.reach();
             }
@@ -66,12 +67,13 @@ impl Init {
         true
     }
 
-    /// The machine has nothing left to do. The logger writes what it has, then it is over.
+    /// Handles the end of the last unit: the logger writes its remaining output, then init ends.
     pub(crate) fn finish(&mut self, how: Shutdown) {
-        // The machine knows how the end began; who asked last says how it ends.
+        // The machine reports the kind that the shutdown started with; the latest request takes
+        // precedence.
         self.ending.asked_or(how);
         if self.ending.haste().is_none() {
-            self.say(Level::Info, format_args!("every unit is down"));
+            self.say(Level::Info, format_args!("all units are stopped"));
         }
         self.units_are_down();
     }
@@ -88,7 +90,7 @@ impl Init {
         }
     }
 
-    /// At the end of each turn.
+    /// Runs at the end of each turn.
     pub(crate) fn look_at_ending(&mut self) {
         let Some(until) = self.ending.logger_until() else { return };
         let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
@@ -104,15 +106,15 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
         Shutdown::Poweroff => "powering off",
         Shutdown::Reboot => "rebooting",
         Shutdown::Halt => "halting",
-        Shutdown::Exit(_) => "ending",
+        Shutdown::Exit(_) => "exiting",
     }
 }
 
-// What an end waits for, told every few seconds: unit, process, its state, since when, and which
-// key ends the wait.
+// Progress messages of a shutdown
 
 impl Init {
-    /// When it is time, as long as units are waited for.
+    /// Every few seconds, names the units that block the shutdown: process, state, waiting time,
+    /// and the key that ends the wait.
     pub(crate) fn name_blockers(&mut self) {
         if !self.ending.is_to_tell(self.now) {
             return;
@@ -145,38 +147,40 @@ fn blocker(running: &Running) -> String {
     let Some(pid) = pid.filter(|pid| *pid > 0) else { return name.to_string() };
     match procfs::shown(Pid::from_raw(pid)) {
         Some((command, state)) => format!("{name}: pid {pid} ({command}), {state}"),
-        None => format!("{name}: what pid {pid} left"),
+        None => format!("{name}: descendants of pid {pid}"),
     }
 }
 
 impl Init {
-    /// All is let go of but what the rest of the end needs.
+    /// Releases everything except what the final steps need.
     pub(crate) fn end_with(mut self, how: Shutdown) -> End {
-        // What init made in the file system goes with it.
+        // Removes the socket that init created.
         if let Some(dir) = &self.paths.runtime_dir {
-            // Not there: there was no logger.
+            // If it is missing, no logger was running.
             let _ = fs::remove_file(place::log_socket(dir));
         }
         let (haste, mode) = (self.ending.haste(), self.mode);
         let outer = std::mem::replace(&mut self.outer, Outer::at(None));
         let watchdog = self.watchdog.take();
-        // Where this can not be armed, a crash executes the binary that was kept so far.
+        // Keep the descriptors open: if the final steps cannot arm their own binary, a crash
+        // executes this one.
         std::mem::forget((self.images.binary.take(), self.images.previous.take()));
         let end = End::new(how, mode, outer, haste, watchdog);
         close_without_linger(move || {
             let whole = self;
-            // The handlers stay, and write into their pipe, which keeps its reader.
+            // The signal handlers stay installed and write into this pipe, so its reader stays
+            // open.
             std::mem::forget(whole.signals);
         });
         end
     }
 }
 
-/// EX_SOFTWARE of sysexits(3): init can not do what it is for.
+/// EX_SOFTWARE of sysexits(3): init cannot do its work.
 const STATUS: u8 = 70;
 
 impl Init {
-    /// Neither target can be had.
+    /// Handles a goal and an emergency target that both cannot be reached.
     pub(crate) fn emergency(&mut self) {
         let goal = self.machine.wish().goal.iter();
         let goal: Vec<String> =
@@ -184,7 +188,7 @@ impl Init {
         let settings = &self.machine.generation().settings;
         let emergency = &settings.emergency_target;
         let text = format!(
-            "neither the goal ({}) nor the emergency target ({emergency}: {}) can be had; unit \
+            "cannot reach the goal ({}) or the emergency target ({emergency}: {}); unit \
              directories: {}",
             goal.join(", "),
             self.why_not(emergency),
@@ -194,29 +198,29 @@ impl Init {
             self.say(Level::Error, format_args!("{text}"));
             return self.shut_down(Shutdown::Exit(STATUS));
         }
-        self.say(Level::Error, format_args!("{text}: a shell on the console"));
+        self.say(Level::Error, format_args!("{text}: starting a shell on the console"));
         self.emergency_shell();
     }
 
-    /// Starts the shell; it comes back when it ends, until another goal is set.
+    /// Starts the shell. It is restarted whenever it exits, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
         if let Err(error) = self.shell.start(self.now) {
-            self.say(Level::Error, format_args!("no shell on the console: {error}"));
+            self.say(Level::Error, format_args!("cannot start a shell on the console: {error}"));
         }
     }
 
-    /// A child was reaped: true if it was the shell.
+    /// Handles a reaped child. Returns true if it was the shell.
     pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         let ended = self.shell.ended(pid, exit, self.now);
         if let Some(Err(why)) = ended {
-            self.say(Level::Error, format_args!("no shell on the console: {why}"));
+            self.say(Level::Error, format_args!("cannot start a shell on the console: {why}"));
         }
         ended.is_some()
     }
 }
 
 impl Init {
-    /// Opens the hardware watchdog as the settings have it.
+    /// Opens the hardware watchdog according to the settings.
     pub(crate) fn settle_watchdog(&mut self) {
         let Some(asked) = self.machine.generation().settings.watchdog else { return };
         if self.mode != Mode::Machine {
@@ -224,7 +228,7 @@ impl Init {
         }
         match self.watchdog.settle(asked, self.now) {
             Some(Ok(seconds)) => {
-                let text = "the machine starts anew when init is stuck for";
+                let text = "watchdog armed: the machine reboots if init hangs for";
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
             }
             Some(Err(error)) => {
@@ -235,7 +239,7 @@ impl Init {
         }
     }
 
-    /// After a crash a device that was refused may be free by now. It counts down all the while.
+    /// Retries a device that was busy after a crash. The hardware keeps counting down meanwhile.
     pub(crate) fn watchdog_due(&mut self) {
         if self.watchdog.is_due(self.now) {
             self.settle_watchdog();

@@ -1,5 +1,5 @@
-//! The first image of init: everything is made ready before the first turn of the loop. Init goes on
-//! without what cannot be had, and reports it.
+//! Starts the first image of init: prepares everything before the first turn of the loop. Init
+//! continues without a resource that is missing and reports it.
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::own_limits::OwnLimits;
@@ -38,25 +38,25 @@ use std::fs::File;
 use std::io;
 
 impl Init {
-    /// Only without memory, a poll or any descriptor there is no init.
+    /// Fails only without memory, a poll or descriptors.
     pub(crate) fn new(options: Options, mode: Mode, mut own_limits: OwnLimits) -> io::Result<Init> {
         let mut complaints: Vec<String> =
-            options.unknown.iter().map(|unknown| format!("not understood: {unknown}")).collect();
+            options.unknown.iter().map(|unknown| format!("unknown argument: {unknown}")).collect();
         complaints.extend(boot::duties(mode));
         let no_score = oom_score::begin(mode, options.oom_score, &mut own_limits).err();
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
         let voice = ConsoleLog::of(mode, kernel.level);
         let (paths, no_runtime) = Paths::find(&options.paths);
-        complaints.extend(no_runtime.map(|why| format!("{why}: there will be no control socket")));
+        complaints.extend(no_runtime.map(|why| format!("no control socket: {why}")));
         let poll = retry_with_backoff(Poll::new)?;
-        // The rest is made while the loader is at work.
+        // Start the loader first; init prepares the rest while the loader works.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
         let loading = boot_load::send_first(poll.registry(), &paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = retry_with_backoff(listen)?;
         complaints
-            .extend(deaf.iter().map(|(n, error)| format!("signal {n} is not heard: {error}")));
+            .extend(deaf.iter().map(|(n, error)| format!("cannot handle signal {n}: {error}")));
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
@@ -130,13 +130,14 @@ impl Init {
             self.say(Level::Warning, format_args!("{complaint}"));
         }
         if let Some(why) = no_score {
-            // Whoever asked for one wants it; else a container without the right to it is as usual.
+            // A failure matters if the user asked for a score. Without one it is normal in a
+            // container that lacks the privilege.
             let asked = self.options.oom_score != oom_score::Own::default();
             let level = if asked { Level::Warning } else { Level::Debug };
-            self.say(level, format_args!("init's own OOM score: {why}"));
+            self.say(level, format_args!("cannot set init's own OOM score: {why}"));
         }
         if let Some(why) = no_cgroups {
-            self.say(Level::Info, format_args!("processes are told apart by descent: {why}"));
+            self.say(Level::Info, format_args!("no cgroups, tracking processes by descent: {why}"));
         }
     }
 
@@ -145,7 +146,7 @@ impl Init {
         token::watch(self.poll.registry(), descriptor, token::TRACKER)
     }
 
-    /// The sockets in the runtime directory, anew. Connections stay.
+    /// Creates the sockets in the runtime directory again. Existing connections stay open.
     pub(crate) fn make_sockets(&mut self) {
         let Some(dir) = self.paths.runtime_dir.clone() else {
             if self.notify.is_none() {
@@ -183,10 +184,10 @@ impl Init {
         }
     }
 
-    /// `log.sock`, for the logger.
+    /// Opens `log.sock` for the logger.
     pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
         let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
-        // Connections are taken in the order they come: the backlog is what root waits behind.
+        // Connections are accepted in order, so a long backlog would delay root.
         let listen_at = || {
             let listener = control::listen(&path)?;
             listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
@@ -209,7 +210,7 @@ fn new_machine(mode: Mode) -> Machine {
     })
 }
 
-/// `--record`; also why there is none.
+/// Opens the file of `--record`, or says why it cannot be opened.
 fn record(options: &Options) -> (Option<Record>, Option<String>) {
     let Some(path) = &options.record else { return (None, None) };
     match Record::create(path) {

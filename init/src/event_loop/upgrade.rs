@@ -1,5 +1,5 @@
-//! `initctl upgrade` and `initctl switch-root`: tries the next binary and executes it. The steps are in
-//! [`crate::upgrade`].
+//! `initctl upgrade` and `initctl switch-root`: tries the next binary and executes it. The steps
+//! are in [`crate::upgrade`].
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::reexec::{arguments_in, environment};
@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 impl Init {
-    /// From now on a crash is survived: after `row` crashes in a row so far.
+    /// Arms crash recovery. `row` is the number of crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
         (self.images.row, self.images.given) = (row, self.own_limits.given.clone());
@@ -33,22 +33,23 @@ impl Init {
 
     fn arm_again(&mut self) {
         if let Err(error) = self.images.arm() {
-            self.say(Level::Warning, format_args!("a crash will not be survived: {error}"));
+            self.say(Level::Warning, format_args!("cannot arm crash recovery: {error}"));
         }
     }
 
-    /// A panic discards what this image knows: the next one begins with what was kept.
+    /// Runs a turn. A panic discards this image; the next one continues with the committed state.
     pub(crate) fn guarded_turn(&mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.turn())).is_err() {
             fault::by_panic();
         }
     }
 
-    /// Commits what has changed. The next image finds this state, and the inbox is empty from here on.
+    /// Commits the changes. The next image finds this state; from here on, the inbox is empty.
     pub(crate) fn commit(&mut self) {
         let inputs = inbox::last();
         self.store_changes();
-        // Also where nothing can be stored: a full inbox would keep inputs in the kernel for ever.
+        // Also when the store cannot be written: otherwise a full inbox would hold inputs in the
+        // kernel for ever.
         inbox::committed(inputs);
         if let Some(logger) = &mut self.logger {
             logger.unmarked().committed();
@@ -75,24 +76,24 @@ impl Init {
         match committed {
             Ok(()) => self.loader.unmarked().origin.committed(),
             Err(why) if was_committed => {
-                let then = "services would run on after a crash of init, unsupervised";
-                self.say(Level::Warning, format_args!("the state cannot be stored: {why}; {then}"));
+                let then = "after a crash of init, services would run unsupervised";
+                self.say(Level::Warning, format_args!("cannot store the state: {why}; {then}"));
             }
             Err(_) => {}
         }
     }
 
-    /// Begins to try another binary here.
+    /// Starts the trial of another binary in this root.
     pub(crate) fn upgrade(&mut self, asker: Asker, binary: Option<String>) -> Answered {
         self.begin_upgrade(asker, Wanted::Here(binary))
     }
 
-    /// Begins to try a binary. Answered later.
+    /// Starts the trial of a binary. The answer is sent later.
     pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
         if self.images.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
-        let fail = |error: io::Error| cannot(&format!("the new binary can not be tried: {error}"));
+        let fail = |error: io::Error| cannot(&format!("cannot try the new binary: {error}"));
         let state = self.state_copy().map_err(fail)?;
         let upgrade = Upgrade::begin(asker, &wanted, &state, self.now).map_err(fail)?;
         self.images.upgrade = Some(upgrade);
@@ -100,14 +101,14 @@ impl Init {
         Ok(None)
     }
 
-    /// The state of this moment, for a binary that is tried.
+    /// A copy of the current state for the binary that is tried.
     fn state_copy(&mut self) -> io::Result<OwnedFd> {
         self.commit();
         let store = self.images.store.as_ref().filter(|store| store.is_committed());
-        store.ok_or_else(|| io::Error::other("the state cannot be stored"))?.copy()
+        store.ok_or_else(|| io::Error::other("cannot store the state"))?.copy()
     }
 
-    /// It takes too long; or the image before this one is needed no more.
+    /// Handles deadlines: a trial that takes too long, and the end of the probation of this image.
     pub(crate) fn upgrade_due(&mut self) {
         let now = self.now;
         let proven = self.images.previous.take_if(|(_, until)| *until <= now).is_some();
@@ -116,11 +117,11 @@ impl Init {
             self.arm(0);
         }
         if self.images.upgrade.as_ref().is_some_and(|upgrade| upgrade.kill_if_overdue(now)) {
-            self.keep_present("the new binary did not say in time that it can read the state");
+            self.keep_present("the new binary did not confirm in time that it can read the state");
         }
     }
 
-    /// A child was reaped: true if it was the one that tries a binary.
+    /// Handles a reaped child. Returns true if it was the trial of a binary.
     pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         let tried = self.images.upgrade.as_mut().filter(|upgrade| upgrade.is_tried_by(pid));
         let Some(tried) = tried.map(|upgrade| upgrade.tried(exit)) else { return false };
@@ -130,10 +131,10 @@ impl Init {
         true
     }
 
-    /// Nothing has changed, and who asked is told.
+    /// Keeps the present image and answers the client.
     fn keep_present(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
-        self.say(Level::Error, format_args!("no upgrade: {why}"));
+        self.say(Level::Error, format_args!("upgrade failed: {why}"));
         let asker = upgrade.asker();
         if self.recall(asker) {
             let line = failed(asker.id, cannot(why));
@@ -141,36 +142,39 @@ impl Init {
         }
     }
 
-    /// Between two turns: goes on as the binary that passed. Comes back only when that failed.
+    /// Runs between two turns: executes the binary that passed its trial. Returns only if that
+    /// failed.
     pub(crate) fn go_on_as_another(&mut self) {
         let Some(upgrade) = self.images.upgrade.as_mut() else { return };
         if upgrade.is_to_root() && self.loader.is_at_work() {
-            // What it brings is of this root.
+            // The loader is reading the unit files of the old root.
             return;
         }
         let Some(passed) = upgrade.take_passed() else { return };
         if upgrade.is_to_root() && self.ending.is_under_way() {
-            return self.keep_present("everything is being stopped");
+            return self.keep_present("a shutdown is in progress");
         }
         self.images.upgraded = self.images.upgrade.as_ref().map(Upgrade::asker);
-        self.say(Level::Info, format_args!("goes on as another image of its program"));
+        self.say(Level::Info, format_args!("re-executing init"));
         self.voice.flush();
         let (entered, error) = self.become_it(&passed);
         self.images.upgraded = None;
         match entered {
             None => self.keep_present(&error),
             Some(old) => {
-                self.keep_present(&format!("{error}; it goes on in the other root as it is"));
+                self.keep_present(&format!(
+                    "{error}; continuing in the new root with the present binary"
+                ));
                 self.begin_in_new_root(old);
             }
         }
         self.next_load();
     }
 
-    /// The exec. What it gives is why there was none, and, where the other root was entered all the
-    /// same, what the old one was.
+    /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
+    /// descriptor of the old root.
     fn become_it(&mut self, passed: &Passed) -> (Option<Option<OwnedFd>>, String) {
-        // What comes from now on waits in the kernel; what has come goes along.
+        // New signals stay pending in the kernel; signals already received are passed on.
         let held = signal::hold();
         let rung = self.signals.rung();
         let outcome = self.execute(passed, rung);
@@ -190,7 +194,7 @@ impl Init {
         self.connections_go_along(false);
         let store = self.images.store.as_ref().filter(|store| store.is_committed());
         let Some(store) = store.map(Store::number) else {
-            return (None, "the state cannot be stored".to_string());
+            return (None, "cannot store the state".to_string());
         };
         let previous = self.images.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let mut word = format!("--resume={store},{previous},{rung}");
@@ -211,15 +215,15 @@ impl Init {
         let words = arguments_in(word, entered.is_some());
         let error = process::execute(passed.binary.as_fd(), &words, &environment());
         inherit::keep_none();
-        (entered, format!("it can not be executed: {error}"))
+        (entered, format!("cannot execute the new binary: {error}"))
     }
 }
 
-/// The init of a root where nobody says.
+/// The default init program of a new root.
 const PROGRAM: &str = "/sbin/init";
 
 impl Init {
-    /// Begins to try it. Answered later.
+    /// Starts the trial of the new root's init. The answer is sent later.
     pub(crate) fn switch_root(
         &mut self,
         asker: Asker,
@@ -231,22 +235,26 @@ impl Init {
         }
         if self.mode == Mode::Supervisor {
             let text = "a supervisor has no root of its own";
-            return Err(Failure::new(Failure::USAGE, text, "only PID 1 leads into another root"));
+            return Err(Failure::new(
+                Failure::USAGE,
+                text,
+                "only PID 1 can switch to another root",
+            ));
         }
         let program = program.unwrap_or_else(|| PROGRAM.to_string());
         self.begin_upgrade(asker, Wanted::InRoot(root, program))
     }
 
-    /// This image is the first in this root. What an earlier one left of the one before is given.
+    /// Starts as the first image in a new root and frees the memory of the old root, if given.
     pub(crate) fn begin_in_new_root(&mut self, old: Option<OwnedFd>) {
-        self.say(Level::Info, format_args!("goes on in another root"));
-        // What was to be reached before was the initramfs's own.
+        self.say(Level::Info, format_args!("continuing in the new root"));
+        // The previous goal belonged to the initramfs.
         let is_machine = self.mode == Mode::Machine;
         self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
         self.options.target = None;
         self.shell.let_go();
         self.log_files_open = false;
-        // They have the files of the old root.
+        // The logger and the lookouts hold files of the old root open.
         if let Some(logger) = &mut self.logger {
             logger.replace(self.now);
         }
@@ -263,7 +271,7 @@ impl Init {
                 0
             });
             if let Err(error) = emptied {
-                let text = "the initramfs stays in memory";
+                let text = "cannot free the initramfs";
                 self.say(Level::Warning, format_args!("{text}: {error}"));
             }
         }

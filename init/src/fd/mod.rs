@@ -1,17 +1,16 @@
-//! Descriptors that other processes have passed to init: which ones are kept, and how they are closed.
+//! Descriptors that other processes have passed to init: which ones are kept, and how they are
+//! closed.
 //!
-//! close(2) can block: a file of FUSE or a network file system asks its server first, a socket waits
-//! as long as its SO_LINGER says, and a message that lies unread in a socket takes its own descriptors
-//! along. Any user may send such a descriptor to init's sockets. So init closes only pipes and
-//! memfds itself. A child with init's descriptor table (CLONE_FILES) closes the rest: the kernel
-//! frees the number before it blocks, so only the child waits. A plain fork would not do, because each
-//! copy of such a file blocks at its own close.
+//! close(2) can block: a file of FUSE or a network file system asks its server, and a socket waits
+//! for its SO_LINGER time. An unread message in a socket takes its own descriptors along. Any user
+//! may send such a descriptor to init's sockets. So init closes only pipes and memfds itself. A
+//! child with init's descriptor table (CLONE_FILES) closes the rest: the kernel frees the number
+//! before it blocks, so only the child waits. A plain fork would not help, because each copy of
+//! such a file blocks at its own close.
 //!
-//! The number of these children is bounded: init takes no more descriptors from a message than
-//! there may be children for.
-//!
-//! Other children of init close their copies too, so a file that may block is never kept
-//! ([`Foreign::keepable`]). [`crate::service::fd_store`] and [`crate::control`] use the ones that are.
+//! The number of these children is limited, so init accepts only as many descriptors from a message
+//! as there may be children. Other children of init close their copies too, so a file that may
+//! block is never kept ([`Foreign::keepable`]).
 
 use crate::base::mount_table::FsKind;
 use crate::base::{limit, mount_table};
@@ -39,12 +38,12 @@ pub(crate) struct Foreign {
 /// Descriptors to be closed, and the children that close some.
 #[derive(Default)]
 struct Closing {
-    /// The process that leaves this to children. Its own children close their copies themselves.
+    /// The process that uses children for closing. Its own children close their copies themselves.
     by: Option<Pid>,
     left: Vec<Rc<OwnedFd>>,
-    /// Each with the number of descriptors it was given.
+    /// Each with its number of descriptors.
     children: BTreeMap<Pid, usize>,
-    /// Descriptors that were of no use, since the start of this image.
+    /// Number of unused descriptors since the start of this image.
     dropped: u64,
 }
 
@@ -52,16 +51,16 @@ thread_local! {
     static CLOSING: RefCell<Closing> = RefCell::default();
 }
 
-/// From now on this process leaves the closing to children.
+/// Makes this process use children for closing.
 pub(crate) fn begin() {
     with(|closing| closing.by = Some(nix::unistd::getpid()));
 }
 
-/// Closes what an earlier image had open and this one does not use.
+/// Closes the descriptors of an earlier image that this one does not use.
 pub(crate) fn close_rest() {
     begin();
     let asks_nobody = |fd: &OwnedFd| {
-        // A listening socket is closed at once: its address may be needed again.
+        // A listening socket is closed at once, because its address may be needed again.
         is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
     };
     let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
@@ -69,43 +68,43 @@ pub(crate) fn close_rest() {
     close_left();
 }
 
-/// No message with descriptors can wait in such a socket.
+/// Returns true for a socket that cannot hold messages with descriptors.
 fn listens_on_a_network(fd: &OwnedFd) -> bool {
     let listens = getsockopt(fd, sockopt::AcceptConn).unwrap_or(false);
     let family = getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok().and_then(|name| name.family());
     listens && family.is_some_and(|family| family != AddressFamily::Unix)
 }
 
-/// Starts children that close what was dropped since the last call. Called at the end of each part of a turn
-/// in which descriptors may have come: before the next clone.
+/// Starts children that close what was dropped since the last call. Called before the next clone,
+/// at the end of each part of a turn in which descriptors may have arrived.
 pub(crate) fn close_left() {
     with(|closing| {
-        // A child that has not reached its exec may have one still.
+        // A child that has not executed yet may still have a copy.
         let (free, shared): (Vec<_>, Vec<_>) =
             closing.left.drain(..).map(Rc::try_unwrap).partition(Result::is_ok);
         closing.left = shared.into_iter().filter_map(Result::err).collect();
         let (alone, mut together): (Vec<_>, Vec<_>) =
             free.into_iter().flatten().partition(may_wait);
-        // The peers of the sockets are told before a slow disk is waited for.
+        // Sockets first, so that their peers do not wait for a slow disk.
         together.sort_by_key(|fd| !is_socket(fd));
         closing.close(together);
         alone.into_iter().for_each(|fd| closing.close(vec![fd]));
     });
 }
 
-/// The children share the descriptor table of this image, and would keep all of it open for as long as they
-/// wait. Called before the exec of another image.
+/// Kills the closing children before the exec of another image: they share the descriptor table and
+/// would keep all of it open while they wait.
 pub(crate) fn end_closers() {
     with(|closing| {
         for pid in closing.children.keys() {
-            // It has ended already, or can not be ended.
+            // A failed kill means that it has exited already.
             let _ = wait::kill_made(*pid, KILL);
         }
     });
 }
 
 impl Closing {
-    /// Starts a child that closes these one after the other. Without a child they wait for the next call.
+    /// Starts a child that closes these in order. Without a child they wait for the next call.
     fn close(&mut self, fds: Vec<OwnedFd>) {
         let count = fds.len();
         let closed = match count {
@@ -119,7 +118,7 @@ impl Closing {
         }
     }
 
-    /// How many descriptors can each have a child of their own.
+    /// The number of descriptors that can each have a child of their own.
     fn room(&self) -> usize {
         let given: usize = self.children.values().sum();
         if given + self.left.len() >= limit::DESCRIPTORS_LEFT {
@@ -130,39 +129,39 @@ impl Closing {
     }
 }
 
-/// A child was reaped. False: it closed nothing.
+/// Handles a reaped child. Returns false if it was not a closing child.
 pub(crate) fn closer_ended(pid: Pid) -> bool {
     with(|closing| closing.children.remove(&pid)).flatten().is_some()
 }
 
-/// So many descriptors came and were of no use.
+/// Counts unused descriptors.
 pub(crate) fn dropped(count: usize) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     with(|closing| closing.dropped = closing.dropped.saturating_add(count));
 }
 
-/// All that were of no use so far.
+/// The number of unused descriptors so far.
 pub(crate) fn all_dropped() -> u64 {
     with(|closing| closing.dropped).unwrap_or(0)
 }
 
-/// How many descriptors may be taken from a message now.
+/// The number of descriptors that may be accepted from a message now.
 pub(crate) fn room() -> usize {
     with(|closing| closing.room()).unwrap_or(limit::CLOSERS)
 }
 
-/// None: it is called within itself, or at the end of the thread.
+/// Returns `None` in a nested call, or at the end of the thread.
 fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
     CLOSING.try_with(|closing| closing.try_borrow_mut().ok().map(|mut all| work(&mut all))).ok()?
 }
 
 impl Foreign {
-    /// All that came with one message.
+    /// All descriptors of one message.
     pub(crate) fn all(fds: Vec<OwnedFd>) -> Vec<Foreign> {
         fds.into_iter().map(Foreign::of).collect()
     }
 
-    /// Those of one message that may be kept. The others are left to be closed.
+    /// The descriptors of a message that may be kept. The others will be closed.
     pub(crate) fn keepable(fds: Vec<OwnedFd>) -> Vec<Foreign> {
         let mut all = Foreign::all(fds);
         let came = all.len();
@@ -175,24 +174,24 @@ impl Foreign {
         Foreign { fd: Rc::new(fd).into(), is_kept: false }
     }
 
-    /// It is kept, for a unit. A socket is closed at once from now on: its address has to be free
-    /// when the unit has ended, and the unit has read what was queued in it.
+    /// Marks it as kept for a unit. A kept socket is closed directly: its address must be free when
+    /// the unit has ended, and the unit has read its queue.
     pub(crate) fn kept(mut self) -> Foreign {
         self.is_kept = true;
         self
     }
 
-    /// The descriptor, for a process that is started with it.
+    /// The descriptor for a process that is started with it.
     pub(crate) fn share(&self) -> Rc<OwnedFd> {
         self.fd.clone()
     }
 
-    /// A socket or a pipe. Asked of the descriptor, never of what is behind it.
+    /// Returns true for a socket or a pipe. Tests the descriptor only, never the file behind it.
     pub(crate) fn has_other_end(&self) -> bool {
         is_socket(&self.fd) || is_pipe(&self.fd)
     }
 
-    /// A copy of it may be closed without a wait.
+    /// Returns true if closing a copy cannot block.
     fn is_keepable(&self) -> bool {
         is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd)
     }
@@ -222,7 +221,8 @@ fn is_socket(fd: &OwnedFd) -> bool {
     getsockopt(fd, sockopt::SockType).is_ok()
 }
 
-/// Its close may block by itself: a socket with SO_LINGER, or a file of another machine or of FUSE.
+/// Returns true if its close may block by itself: a socket with SO_LINGER, or a file of another
+/// machine or of FUSE.
 fn may_wait(fd: &OwnedFd) -> bool {
     match getsockopt(fd, sockopt::SockType) {
         Ok(_) => getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0),
@@ -238,7 +238,7 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
     is_pipe(fd) || memfd::is_memory(fd)
 }
 
-/// It is of a file system of this machine, or of none. False too where that can not be told.
+/// Returns true for a file system of this machine, or for none. Returns false if unknown.
 fn is_of_here(fd: &OwnedFd) -> bool {
     matches!(mount_table::ground_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
 }
@@ -280,7 +280,7 @@ mod tests {
         close_left();
         assert!(is_open(number), "somebody is started with it");
         drop(shared);
-        // Nobody waits here: the child does, until the other end is gone.
+        // Only the child waits until the peer is gone.
         close_left();
         let children = with(|closing| closing.children.clone()).unwrap();
         let child = *children.keys().next().unwrap();
@@ -296,7 +296,8 @@ mod tests {
 
     #[test]
     fn closers_are_killed_before_an_upgrade() {
-        // A child that another test forks meanwhile would have a copy of the socket, and no close would wait.
+        // A child that another test forks would have a copy of the socket, so that no close would
+        // block.
         if !is_alone("fd::tests::closers_are_killed_before_an_upgrade") {
             return;
         }

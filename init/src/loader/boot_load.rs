@@ -1,4 +1,4 @@
-//! The first load, which a boot waits for.
+//! The first load, which the boot waits for.
 
 use super::child::LoadRequest;
 use super::failed_load::LeftOut;
@@ -11,7 +11,7 @@ use groundstate_units::text::name::Name;
 use mio::Registry;
 use std::io;
 
-/// Forks the loader of a boot; `targets` may be instances of templates.
+/// Forks the loader for the boot; `targets` may be instances of templates.
 pub(crate) fn send_first(
     registry: &Registry,
     paths: &Paths,
@@ -21,7 +21,7 @@ pub(crate) fn send_first(
     send_without(registry, paths, mode, targets, LeftOut::default())
 }
 
-/// The same again, without the files that earlier loaders did not come past.
+/// Repeats it without the files on which earlier loaders failed.
 pub(crate) fn send_without(
     registry: &Registry,
     paths: &Paths,

@@ -1,5 +1,5 @@
-//! What the loader child does: read everything, say what was found, hand it over. It is
-//! alone in its process and may block, fail or be killed; nothing here runs in PID 1.
+//! The loader child: reads all unit files and writes the result. It may block, fail or be killed;
+//! nothing here runs in PID 1.
 
 use super::disk::Disk;
 use super::failed_load::{LeftOut, Progress};
@@ -16,39 +16,38 @@ use groundstate_units::unit::generation::Generation;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// What of the generation in force is made anew.
+/// The part of the present generation that is loaded again.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     /// Everything.
     Whole,
-    /// Only the files of this source are new: they are in the sealed memfd. None: it is to hold
-    /// nothing.
+    /// Only the files of this source, from the sealed memfd; `None` empties the source.
     Source(&'a Name, Option<BorrowedFd<'a>>),
     /// Only the instances of templates.
     Instances,
 }
 
-/// What the child is sent for.
+/// The task of the child.
 pub(crate) struct LoadRequest<'a> {
-    /// Where the files are.
+    /// The locations of the files.
     pub(crate) paths: Paths,
-    /// Files that have not changed since are not parsed again.
+    /// The previous generation: unchanged files are not parsed again.
     pub(crate) previous: Option<Arc<Generation>>,
-    /// The machine's names come first: this is its boot.
+    /// True at a machine's boot, to set the host name and machine-id first.
     pub(crate) identity: bool,
-    /// Files that others own or can write are refused. Not in a container, whose files are
-    /// often made under other ids than they are read with.
+    /// True to refuse files that other users own or can write. Not in a container, whose files
+    /// often have other owners.
     pub(crate) strict: bool,
-    /// What is to be made anew.
+    /// The part to load.
     pub(crate) part: Part<'a>,
-    /// What the operator asks for, which may be instances of templates.
+    /// Names requested by the operator, which may be instances of templates.
     pub(crate) wanted: Vec<Name>,
-    /// Files that earlier loaders did not come past.
+    /// Files on which earlier loaders failed.
     pub(crate) left_out: LeftOut,
 }
 
 impl LoadRequest<'_> {
-    /// To read everything, for an init of this kind.
+    /// A request to read everything, for an init of this kind.
     pub(crate) fn of(paths: &Paths, mode: Mode) -> LoadRequest<'static> {
         let strict = mode != Mode::Container;
         LoadRequest {
@@ -63,7 +62,7 @@ impl LoadRequest<'_> {
     }
 }
 
-/// All of it.
+/// Carries out the task.
 pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResult {
     let notes = if errand.identity { identity::establish() } else { Vec::new() };
     let paths = &errand.paths;

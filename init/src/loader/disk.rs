@@ -1,5 +1,5 @@
-//! The file system as the loader reads it. In the loader child alone: a disk may hang.
-//! Which files are let in is decided in `groundstate_units`.
+//! File access of the loader child, which may block on a disk. `groundstate_units` decides which
+//! files are accepted.
 
 use super::failed_load::Progress;
 use crate::base::mount_table;
@@ -12,15 +12,15 @@ use std::io;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-/// std::fs.
+/// File access by std::fs.
 pub(crate) struct Disk<'a> {
-    /// What is mounted, where something of it is not to be asked more than has to be.
+    /// The mount table, if it has mounts that should not be accessed more than necessary.
     mounts: Option<Vec<u8>>,
     progress: &'a Progress<'a>,
 }
 
 impl<'a> Disk<'a> {
-    /// As things are mounted now.
+    /// Uses the present mount table.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
         let mounts = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
         Disk { mounts, progress }
@@ -51,7 +51,7 @@ impl Files for Disk<'_> {
         std::fs::metadata(path).map(|data| stat(&data)).map_err(|error| problem(&error))
     }
 
-    /// A load does not wait for a server that is gone because a unit names something there.
+    /// A load does not wait for an unreachable server only because a unit names a path on it.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         let Some(table) = &self.mounts else { return Some(self.stat(path)) };
         let found = match mount_table::open_asked(table, path, OFlag::O_PATH) {

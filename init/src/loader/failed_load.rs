@@ -1,5 +1,5 @@
-//! Loads that fail or take too long: which file a dead loader was at, which sources wait before they are loaded
-//! again, and loaders that cannot be killed.
+//! Loads that fail or take too long: the file that killed a loader, sources that must wait before
+//! they are loaded again, and loaders that do not exit.
 
 use super::transfer::Parcel;
 use crate::base::limit;
@@ -18,12 +18,12 @@ use std::time::Duration;
 /// The number of SIGALRM: signal(7).
 const ALARM: u8 = 14;
 
-/// Sources that took too long to load. The settings name all sources, so there are few.
+/// Sources that took too long to load. The settings name all sources, so the map is small.
 #[derive(Default)]
 pub(crate) struct SlowSources(BTreeMap<Name, (Time, Duration)>);
 
 impl SlowSources {
-    /// Its last load is done.
+    /// Forgets a source that was loaded.
     pub(crate) fn forget(&mut self, source: &Name) {
         self.0.remove(source);
     }
@@ -39,7 +39,7 @@ impl SlowSources {
     }
 }
 
-/// How a loader ended that brought nothing.
+/// Why a loader exited without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
     /// No file was started or finished for too long.
@@ -56,23 +56,23 @@ impl Death {
             Exit::Signal { .. } if killed => Death::Load(patience),
             Exit::Signal { signal: ALARM, .. } => Death::File,
             Exit::Signal { signal, .. } => {
-                Death::Other(format!("signal {signal} ended the loader"))
+                Death::Other(format!("the loader was killed by signal {signal}"))
             }
-            Exit::Code(code) => Death::Other(format!("the loader ended with {code}")),
+            Exit::Code(code) => Death::Other(format!("the loader exited with {code}")),
         }
     }
 
-    /// The message about `file`, at which the loader was at work.
+    /// The message about a file that the loader was reading.
     fn of_file(&self) -> String {
         match self {
             Death::File => {
                 format!("loading it took longer than {} s", limit::LOADER_FILE.as_secs())
             }
             Death::Load(patience) => format!(
-                "the loader was at work on it when loading took longer than {} s",
+                "the loader was reading it when loading took longer than {} s",
                 patience.as_secs()
             ),
-            Death::Other(how) => format!("{how}, which was at work on it"),
+            Death::Other(how) => format!("{how} while reading it"),
         }
     }
 
@@ -92,8 +92,7 @@ impl Death {
 }
 
 impl LeftOut {
-    /// Takes note of a loader's death. False: nothing is known that would make the next load
-    /// another one.
+    /// Learns from the death of a loader. Returns false if the next load would not differ.
     pub(crate) fn learn(&mut self, death: &Death, file: Option<String>) -> bool {
         let Some(file) = file.filter(|_| self.rounds < limit::LOADER_ROUNDS) else { return false };
         self.rounds += 1;
@@ -107,51 +106,54 @@ impl LeftOut {
     }
 }
 
-// Loaders that not even KILL has ended: they wait in the kernel for a file system that does not
-// answer, and end when it does. Nobody waits for them; there are so many and no more, for
-// each is a process.
+// Loaders that survive SIGKILL
+//
+// They wait in the kernel for an unresponsive file system and exit when it responds. Init does not
+// wait for them, but limits their number.
 
-/// Those of this image; one that goes on after it reaps them as anybody's.
+/// Such loaders of this image. A later image reaps them as unknown children.
 #[derive(Default)]
 pub(crate) struct Stragglers(BTreeSet<Pid>);
 
 impl Stragglers {
-    /// Another one would be one too many.
+    /// Returns true if no further loader may be started.
     pub(crate) fn are_many(&self) -> bool {
         self.0.len() >= limit::LOADERS_LEFT
     }
 
-    /// This loader was killed, and has not ended yet.
+    /// Returns true if this loader was killed and has not exited.
     pub(crate) fn has(&self, pid: Pid) -> bool {
         self.0.contains(&pid)
     }
 
-    /// This loader was killed and has not ended.
+    /// Adds a killed loader that has not exited.
     pub(crate) fn add(&mut self, pid: Pid) {
         self.0.insert(pid);
     }
 
-    /// This loader was reaped.
+    /// Removes a reaped loader.
     pub(crate) fn ended(&mut self, pid: Pid) {
         self.0.remove(&pid);
     }
 }
 
-// The unit file that the loader is at work on. The child writes its path to the memory that will
-// hold its generation, so that init can read it there after the child was killed or died.
-// The next loader leaves this file out: a file that cannot be loaded breaks its own units only.
+// The file in progress
+//
+// The child writes the name of the file that it is reading to the memory for its result, so that
+// init can read it after the child's death. The next loader skips this file, so that a broken file
+// breaks its own units only.
 
-/// Bytes of the entry: a length of two bytes, and a path with a few words.
+/// Size of the entry: a length of two bytes, and a path with a few words.
 const ENTRY: usize = 4096 + 64;
 
-/// The files that a load leaves out, and what is different in it from the load before.
+/// The files that a load skips, and other changes from the previous attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Each with the reason.
+    /// The files, each with the reason.
     pub(super) files: BTreeMap<String, String>,
-    /// Loads that came to nothing because of files like these.
+    /// Number of loads that failed because of such files.
     pub(super) rounds: u8,
-    /// A load was repeated after a death that may have come from outside.
+    /// True if a load was repeated after a death that may have come from outside.
     repeated: bool,
 }
 
@@ -162,14 +164,14 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// No file is at work yet. Without `memory` init learns nothing of them.
+    /// Starts without a file in progress. Without `memory`, init learns no file names.
     pub(super) fn new(memory: Option<BorrowedFd<'_>>, left_out: &'a LeftOut) -> Progress<'a> {
         let memory = memory.and_then(|fd| fd.try_clone_to_owned().ok()).map(File::from);
         Progress { memory, left_out }
     }
 
-    /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM ends the child when no file was
-    /// started or finished for [`limit::LOADER_FILE`]: the file at work is then too slow.
+    /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
+    /// was started or finished for [`limit::LOADER_FILE`]: the file in progress is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());
@@ -184,7 +186,7 @@ impl<'a> Progress<'a> {
 
     fn begin(&self, what: &str) {
         alarm::set(u32::try_from(limit::LOADER_FILE.as_secs()).unwrap_or(u32::MAX));
-        // Without the entry a death of the child says nothing of this file.
+        // Without the entry, the death of the child does not implicate this file.
         let _ = self.write(what);
     }
 
@@ -202,7 +204,7 @@ impl<'a> Progress<'a> {
 }
 
 impl Parcel {
-    /// The file that the child was at work on when it ended without having filled the parcel.
+    /// The file in progress when the child exited without a result.
     pub(crate) fn file_at_work(&self) -> Option<String> {
         let Parcel::Memory(memory) = self else { return None };
         let memory = memory.try_clone().map(File::from).ok()?;
@@ -226,7 +228,7 @@ mod tests {
         let file = |name: &str| Some(name.to_string());
         assert!(left_out.learn(&Death::File, file("slow")));
         assert_eq!(left_out.files.len(), 1);
-        let death = Death::Other("signal 6 ended the loader".to_string());
+        let death = Death::Other("the loader was killed by signal 6".to_string());
         assert!(left_out.learn(&death, file("innocent")));
         assert_eq!(left_out.files.len(), 1);
         assert!(left_out.learn(&death, file("deadly")));

@@ -1,6 +1,5 @@
-//! Who a machine is: its host name and its machine-id. Done by the loader child before
-//! the first load, for both are files of the root file system: both are in place
-//! before the first unit starts, and a hung disk hangs only the child.
+//! The host name and machine-id of a machine. The loader child sets both before the first load:
+//! they must be in place before the first unit starts, and reading the root file system may block.
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
@@ -11,12 +10,12 @@ use std::fs;
 /// See machine-id(5).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Does both. What could not be done comes back, a sentence each.
+/// Sets both. Returns a message for each failure.
 pub(crate) fn establish() -> Vec<String> {
     [host_name(), machine_id()].into_iter().filter_map(Result::err).collect()
 }
 
-/// The first line of /etc/hostname that is no comment, see hostname(5).
+/// Sets the host name from the first line of /etc/hostname that is not a comment, see hostname(5).
 fn host_name() -> Result<(), String> {
     let Ok(text) = fs::read_to_string("/etc/hostname") else { return Ok(()) };
     let lines = text.lines().map(str::trim);
@@ -26,13 +25,13 @@ fn host_name() -> Result<(), String> {
     };
     let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if name.len() > 64 || !name.chars().all(sound) {
-        return Err(format!("/etc/hostname: {name:?} is no host name"));
+        return Err(format!("/etc/hostname: {name:?} is not a valid host name"));
     }
     sethostname(name).map_err(|error| format!("cannot set the host name: {error}"))
 }
 
-/// Made once: in /etc where that can be written, else for this boot in /run, mounted
-/// over an empty /etc/machine-id where there is one.
+/// Creates the machine-id once: in /etc if it is writable, else for this boot in /run, bind-mounted
+/// over an empty /etc/machine-id if there is one.
 fn machine_id() -> Result<(), String> {
     if fs::read_to_string(MACHINE_ID).is_ok_and(|text| is_id(text.trim())) {
         return Ok(());
@@ -45,16 +44,14 @@ fn machine_id() -> Result<(), String> {
     put(passing, &text).map_err(|error| format!("cannot keep a machine-id: {error}"))?;
     if fs::metadata(MACHINE_ID).is_ok() {
         let bound = mount(Some(passing), MACHINE_ID, None::<&str>, MsFlags::MS_BIND, None::<&str>);
-        bound.map_err(|error| {
-            format!("the machine-id of this boot is in {passing} only: {error}")
-        })?;
+        bound.map_err(|error| format!("cannot mount {passing} over /etc/machine-id: {error}"))?;
     }
     Ok(())
 }
 
-/// A random UUID as the kernel makes them, see random(4). Not from /dev/urandom: a first read of that
-/// early in a boot waits, a second and more, until the kernel has gathered entropy (Linux 5.18 and
-/// later), and an id has to be unique, not secret.
+/// A random UUID from the kernel, see random(4). Not from /dev/urandom: early in a boot its first
+/// read blocks until the kernel has entropy (Linux 5.18 and later), and an id must be unique, not
+/// secret.
 fn new_id() -> Result<String, String> {
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid");
     let uuid = uuid.map_err(|error| format!("cannot make a machine-id: {error}"))?;

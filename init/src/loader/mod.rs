@@ -1,8 +1,8 @@
-//! The loader, as PID 1 sees it: a child that reads and checks the unit files and hands
-//! over one finished generation. A fork of init without an exec, with a deadline and
-//! limits. PID 1 believes nothing of what it says before it has proved it.
+//! The loader, as PID 1 sees it: a child that reads and checks the unit files and returns a
+//! complete generation. It is a fork of init without an exec, with a deadline and resource limits.
+//! PID 1 verifies its result.
 //!
-//! What the child does is in [`child`]; how the bytes travel in [`transfer`].
+//! The child's work is in [`child`]; the transfer of the result in [`transfer`].
 
 pub(crate) mod boot_load;
 pub(crate) mod child;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use transfer::Origin;
 use transfer::{LoadResult, Parcel};
 
-/// One at work.
+/// A load in flight.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Working {
     #[serde(with = "carried::pid")]
@@ -43,122 +43,122 @@ pub(crate) struct Working {
     deadline: Time,
     purpose: Purpose,
     killed: bool,
-    /// Root asked for another load meanwhile: killed, this one waits behind it.
+    /// True if root has requested another load: when this one is killed, it is queued behind that.
     #[serde(skip)]
     gives_way: bool,
 }
 
-/// At most one at work, and those that wait.
+/// At most one load in flight, and the queue.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Loader {
     working: Option<Working>,
     waiting: Queue,
     #[serde(skip)]
     stragglers: Stragglers,
-    /// First loads that brought nothing.
+    /// Failed attempts of the first load.
     #[serde(skip)]
     boots: u8,
-    /// When the first of these began.
+    /// The time of the first attempt.
     #[serde(skip)]
     since: Option<Time>,
-    /// A policy edit was granted since the load at work began. None: another image began it.
+    /// True if a policy edit was granted since the load in flight started. `None` if another image
+    /// started it.
     #[serde(skip)]
     policy_edited: Option<bool>,
-    /// Files that loaders of the load at work did not come past.
+    /// Files on which loaders of the load in flight failed.
     #[serde(skip)]
     left_out: LeftOut,
     /// Sources that took too long to load.
     #[serde(skip)]
     slow: SlowSources,
-    /// Where the generation in force came from.
+    /// The memory that holds the present generation.
     pub(crate) origin: Origin,
 }
 
 impl Loader {
-    /// The first generation is not there yet.
+    /// Returns true until the first generation is loaded.
     pub(crate) fn is_booting(&self) -> bool {
         let boots = |working: &Working| matches!(working.purpose, Purpose::Boot);
         self.working.as_ref().is_some_and(boots)
     }
 
-    /// One is at work.
+    /// Returns true if a load is in flight.
     pub(crate) fn is_at_work(&self) -> bool {
         self.working.is_some()
     }
 
-    /// One is at work that may bring another generation.
+    /// Returns true if the load in flight may install another generation.
     pub(crate) fn will_change(&self) -> bool {
         self.working.as_ref().is_some_and(|working| !working.purpose.is_shown_only())
     }
 
-    /// When the one at work is killed, or given up.
+    /// The time at which the loader in flight is killed, or abandoned.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.working.as_ref().map(|working| working.deadline)
     }
 }
 
-/// What the end of a loader brought.
+/// The result of a loader's exit.
 pub(crate) enum Outcome {
-    /// The loader ended well. An error: what it wrote cannot be read.
+    /// The loader succeeded. An error means that its result is unreadable.
     Brought(Purpose, Box<Result<LoadResult, String>>),
-    /// It was killed, or died.
+    /// The loader was killed or crashed.
     Died(Working, Exit),
 }
 
-/// How a load continues whose loader died.
+/// How a load whose loader died continues.
 pub(crate) enum Next {
-    /// Behind the load for which it was killed.
+    /// Queued behind the load for which it was killed.
     Wait(Purpose),
-    /// At once, without the files that caused it, or one file at a time; with the reason.
+    /// At once, without the files that caused it or one file at a time; with the reason.
     Again(Purpose, String),
     /// Not at all; with the reason.
     GiveUp(Purpose, String),
 }
 
 impl Working {
-    /// What the load is for.
     pub(crate) fn purpose(&self) -> &Purpose {
         &self.purpose
     }
 }
 
 impl Loader {
-    /// What the load at work is for.
+    /// The purpose of the load in flight.
     pub(crate) fn purpose(&self) -> Option<&Purpose> {
         self.working.as_ref().map(Working::purpose)
     }
 
-    /// This load waits for the one at work. An error: too many wait.
+    /// Queues a load. Returns it as an error if the queue is full.
     pub(crate) fn queue(&mut self, rank: Rank, purpose: Purpose) -> Result<(), Purpose> {
         self.waiting.push(rank, purpose)
     }
 
-    /// The next load that waits, if none is at work.
+    /// The next queued load, if none is in flight.
     pub(crate) fn next(&mut self) -> Option<Purpose> {
         if self.is_at_work() { None } else { self.waiting.pop() }
     }
 
-    /// Drops waiting loads whose client does not wait for them any more.
+    /// Drops queued loads whose client no longer waits.
     pub(crate) fn drop_unasked(&mut self, waits: impl Fn(Asker) -> bool) {
         self.waiting.drop_unasked(waits);
     }
 
-    /// A new load leaves out no file.
+    /// Starts a new load without skipped files.
     pub(crate) fn leave_out_nothing(&mut self) {
         self.left_out = LeftOut::default();
     }
 
-    /// The files that the next loader leaves out.
+    /// The files that the next loader skips.
     pub(crate) fn left_out(&self) -> LeftOut {
         self.left_out.clone()
     }
 
-    /// Too many loaders were killed and have not ended.
+    /// Returns true if too many killed loaders have not exited.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stragglers.are_many()
     }
 
-    /// A loader was forked.
+    /// Records a forked loader.
     pub(crate) fn started(
         &mut self,
         (pid, parcel): (Pid, Parcel),
@@ -170,7 +170,7 @@ impl Loader {
         self.working = Some(Working { pid, parcel, deadline, purpose, killed, gives_way });
     }
 
-    /// The load at work is killed then, unless it ends before: a load of root's waits for it.
+    /// Shortens the deadline of the load in flight, because root has requested another load.
     pub(crate) fn give_way(&mut self, until: Time) {
         if let Some(working) = self.working.as_mut().filter(|working| !working.killed)
             && working.deadline > until
@@ -179,12 +179,12 @@ impl Loader {
         }
     }
 
-    /// This child is a loader.
+    /// Returns true if this child is a loader.
     pub(crate) fn knows(&self, pid: Pid) -> bool {
         self.working.as_ref().is_some_and(|working| working.pid == pid) || self.stragglers.has(pid)
     }
 
-    /// A loader was reaped. None: its load is over already.
+    /// Handles a reaped loader. Returns `None` if its load is over already.
     pub(crate) fn reaped(&mut self, pid: Pid, exit: Exit) -> Option<Outcome> {
         let Some(working) = self.working.take_if(|working| working.pid == pid) else {
             self.stragglers.ended(pid);
@@ -194,12 +194,12 @@ impl Loader {
             return Some(Outcome::Died(working, exit));
         }
         let brought = working.parcel.open();
-        let brought = brought.map_err(|error| format!("the loader's work: {error}"));
+        let brought = brought.map_err(|error| format!("cannot read the loader's result: {error}"));
         Some(Outcome::Brought(working.purpose, Box::new(brought)))
     }
 
-    /// Reads from the loader, kills it at its deadline, and gives it up when the kill does not end it.
-    /// Gives the load that was given up, and its process.
+    /// Reads from the loader, kills it at its deadline, and abandons it if the kill does not end
+    /// it. Returns the abandoned load and its process.
     pub(crate) fn due(&mut self, now: Time) -> Option<(Working, Pid)> {
         let working = self.working.as_mut()?;
         working.parcel.read_some();
@@ -217,7 +217,7 @@ impl Loader {
         Some((working, pid))
     }
 
-    /// A loader died, or was given up, and has brought nothing.
+    /// Handles a loader that died or was abandoned without a result.
     pub(crate) fn failed(
         &mut self,
         load: Working,
@@ -242,38 +242,40 @@ impl Loader {
         Next::GiveUp(purpose, why)
     }
 
-    /// Until when this source may not be loaded again: it took too long.
+    /// The time before which this source may not be loaded again, because it took too long.
     pub(crate) fn waits_until(&self, source: &Name) -> Option<Time> {
         self.slow.until(source)
     }
 
-    /// This source was loaded.
+    /// Notes that this source was loaded.
     pub(crate) fn source_loaded(&mut self, source: &Name) {
         self.slow.forget(source);
     }
 
-    /// A policy edit was granted. What a loader at work has read of the policy may be older.
+    /// Notes a granted policy edit: a loader in flight may have read an older policy.
     pub(crate) fn policy_edited(&mut self) {
         self.policy_edited = Some(true);
     }
 
-    /// A policy edit was granted since the load at work began. None: another image began it.
+    /// Returns true if a policy edit was granted since the load in flight started. Returns `None`
+    /// if another image started it.
     pub(crate) fn is_policy_edited(&self) -> Option<bool> {
         self.policy_edited
     }
 
-    /// The first load has begun, or could not.
+    /// Notes the start of the first load.
     pub(crate) fn boots(&mut self, now: Time) {
         self.since.get_or_insert(now);
     }
 
-    /// The first load begins anew, in another root.
+    /// Starts the attempts of the first load again, in another root.
     pub(crate) fn boot_anew(&mut self) {
         (self.boots, self.since) = (0, None);
         self.leave_out_nothing();
     }
 
-    /// A first load brought nothing. True: it is tried again. One that took all its time would take it again.
+    /// Returns true if a failed first load is retried. A load that timed out is not, because it
+    /// would time out again.
     pub(crate) fn retries_boot(&mut self, now: Time) -> bool {
         let is_late = self.since.is_some_and(|since| now.since(since) >= limit::LOADER);
         let retries = !is_late && self.boots < limit::BOOT_LOADS;
@@ -282,7 +284,7 @@ impl Loader {
     }
 }
 
-/// Forks the child.
+/// Forks the loader.
 pub(crate) fn send(
     registry: &Registry,
     errand: &LoadRequest<'_>,
@@ -295,7 +297,7 @@ pub(crate) fn send(
     let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
         oom_score::protect_from_oom();
-        // Limits that can not be set leave the deadline.
+        // Without these limits, the deadline still applies.
         let _ = process::die_with_parent(9);
         for (resource, most) in [
             (Resource::RLIMIT_CPU, limit::LOADER_CPU),

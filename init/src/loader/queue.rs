@@ -1,8 +1,7 @@
-//! Loads that wait for the one under way: who comes first, and how many of whose. Pure; who
-//! carries them out is [`super`].
+//! The queue of loads: their order and their limits. Pure; [`super`] carries them out.
 //!
-//! Reading is anybody's right, and some questions need a load: neither the number nor the
-//! order of theirs may keep root's reload, or a controller's files, from their turn.
+//! Every user may read, and some queries need a load. Neither their number nor their order may
+//! delay root's reload or a controller's files.
 
 use crate::base::limit;
 use crate::fd::Foreign;
@@ -11,14 +10,14 @@ use groundstate_units::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// In whose name a load is asked for, first come first.
+/// Who requested a load, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Rank {
-    /// Root, the user init runs as, a signal.
+    /// Root, the user init runs as, or a signal.
     Trusted,
     /// The uid that the settings name for a source.
     Owner(u32),
-    /// Anybody else: only to be shown something.
+    /// Any other user, with a read-only request.
     Reader(u32),
 }
 
@@ -32,19 +31,19 @@ impl Rank {
     }
 }
 
-/// See the module.
+/// The queued loads.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Queue {
     waiting: VecDeque<(Rank, Purpose)>,
 }
 
 impl Queue {
-    /// Lets it wait behind its like.
+    /// Queues a load behind those of its rank.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The queue is full.
     pub(crate) fn push(&mut self, rank: Rank, purpose: Purpose) -> Result<(), Purpose> {
-        // Signals that come during a load are one more load.
+        // Several signals during a load are one more load.
         let by_signal = |purpose: &Purpose| matches!(purpose, Purpose::Reload { asker: None, .. });
         if by_signal(&purpose) && self.waiting.iter().any(|(_, waits)| by_signal(waits)) {
             return Ok(());
@@ -69,21 +68,20 @@ impl Queue {
         Ok(())
     }
 
-    /// The next one.
     pub(crate) fn pop(&mut self) -> Option<Purpose> {
         self.waiting.pop_front().map(|(_, purpose)| purpose)
     }
 
-    /// What would only be shown is dropped where nobody is there any more to see it.
+    /// Drops read-only requests whose client is gone.
     pub(crate) fn drop_unasked(&mut self, waits: impl Fn(Asker) -> bool) {
         self.waiting
             .retain(|(_, purpose)| !purpose.is_shown_only() || purpose.asker().is_none_or(&waits));
     }
 }
 
-// What a load is for, and who waits for its outcome.
+// Purposes of loads
 
-/// Who asked over the control socket, and with which id.
+/// The client and the request that wait for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// The connection.
@@ -92,47 +90,42 @@ pub(crate) struct Asker {
     pub(crate) id: u64,
 }
 
-/// What a load is for.
+/// The purpose of a load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Purpose {
     /// The first generation.
     Boot,
-    /// A new generation, to be taken.
+    /// Install a new generation.
     Reload {
-        /// Changed units keep their run.
+        /// True if changed units keep their run.
         no_restart: bool,
-        /// Nobody, where a signal asked.
+        /// `None` if a signal requested it.
         asker: Option<Asker>,
     },
-    /// A new generation, to be planned with and forgotten.
-    Plan {
-        /// Who wants to see it.
-        asker: Asker,
-    },
-    /// The present generation with other files of one source.
+    /// Plan with a new generation and drop it.
+    Plan { asker: Asker },
+    /// Replace the files of one source in the present generation.
     Put {
         /// The controller.
         asker: Asker,
-        /// Which.
         source: Name,
-        /// The plan is to be answered too.
+        /// True to include the plan in the answer.
         plan: bool,
-        /// The sealed memfd; None: it is to hold nothing.
+        /// The sealed memfd; `None` empties the source.
         body: Option<Foreign>,
     },
-    /// The present generation with the instances of templates that a wish names.
+    /// Add the instances of templates that a request names.
     Instances {
-        /// Whose wish it is.
         asker: Asker,
-        /// Granted or refused once they are there.
+        /// The request, decided once the instances exist.
         wish: Box<Event>,
-        /// It is only planned.
+        /// True to only plan it.
         dry: bool,
     },
 }
 
 impl Purpose {
-    /// Nothing comes of it but an answer.
+    /// Returns true if the load only produces an answer.
     pub(super) fn is_shown_only(&self) -> bool {
         match self {
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Put { .. } => false,
@@ -141,7 +134,7 @@ impl Purpose {
         }
     }
 
-    /// Who waits for an answer.
+    /// The client that waits for an answer.
     pub(crate) fn asker(&self) -> Option<Asker> {
         match self {
             Purpose::Boot => None,

@@ -1,5 +1,5 @@
-//! A source put, in the loader child: what the controller wants is read from its memfd,
-//! validated beside the generation in force, kept for a restart, and handed over.
+//! Handles `source-put` in the loader child: reads the controller's files from its memfd, validates
+//! them with the present generation, and stores them for a restart.
 
 use super::disk::Disk;
 use super::failed_load::Progress;
@@ -23,7 +23,7 @@ fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
     Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
 }
 
-/// The generation with the source as its controller wants it. No `body`: it is to hold nothing.
+/// The generation with the new content of the source; without a `body` the source becomes empty.
 pub(super) fn run(
     progress: &Progress<'_>,
     options: &Options,
@@ -45,12 +45,12 @@ pub(super) fn run(
         ));
     }
     let kept = |error: &io::Error| {
-        let message = format!("source {name} can not be kept: {error}");
-        refusal("file", message, "there has to be room in the runtime directory")
+        let message = format!("cannot store source {name}: {error}");
+        refusal("file", message, "free some space in the runtime directory")
     };
     let sources = options.sources.as_deref().unwrap_or_default();
     let store = Store::of(sources, name);
-    // A loader that was killed may have kept one more than it could hand over.
+    // A loader that was killed may have stored a revision without returning it.
     let revision = at.max(store.latest()).saturating_add(1);
     store.write(revision, &set).map_err(|error| kept(&error))?;
     let source = Source::of(name.clone(), revision, set, sources, options.trust);
@@ -58,7 +58,7 @@ pub(super) fn run(
         load::put(&Disk::new(progress), options, previous, source);
     if refused {
         store.forget(revision);
-        let message = format!("with source {name} there would be more than {} units", limit::UNITS);
+        let message = format!("source {name} exceeds the limit of {} units", limit::UNITS);
         return Err(refusal("too-large", message, "nothing has changed"));
     }
     store.flip(revision).map_err(|error| kept(&error))?;
@@ -67,20 +67,20 @@ pub(super) fn run(
 
 fn wanted(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
     let unreadable =
-        |error: io::Error| refusal("protocol", format!("the memfd can not be read: {error}"), "");
+        |error: io::Error| refusal("protocol", format!("cannot read the memfd: {error}"), "");
     let memory = File::from(body.try_clone_to_owned().map_err(unreadable)?);
     SourceSet::parse(&read_memory(&memory, limit::SOURCE_BYTES).map_err(unreadable)?)
 }
 
-// Where a source is kept until the next boot: one directory a revision, and a link to the
-// present one that changes in one step, so that who reads sees the one or the other. In
-// the loader child alone. The form is told in `groundstate_units::load::delivered`.
+// Storage of sources until the next boot: a directory for each revision, and a link to the present
+// one that changes atomically. Only the loader child uses it. `groundstate_units::load::delivered`
+// describes the format.
 
 /// The directory of one source.
 pub(super) struct Store(PathBuf);
 
 impl Store {
-    /// Below the directory of all sources. Nothing is made yet.
+    /// The store of a source below the directory of all sources. Creates nothing.
     pub(super) fn of(sources: &str, name: &Name) -> Store {
         Store(Path::new(sources).join(name.as_str()))
     }
@@ -89,7 +89,7 @@ impl Store {
         self.0.join(revision.to_string())
     }
 
-    /// The highest revision of which there is anything; 0: none.
+    /// The highest stored revision, or 0.
     pub(super) fn latest(&self) -> u64 {
         self.revisions().into_iter().max().unwrap_or(0)
     }
@@ -99,8 +99,8 @@ impl Store {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Writes all files of a revision, which does not count before [`Store::flip`]. What units
-    /// say may be secret: nobody else reads it.
+    /// Writes all files of a revision, which becomes valid with [`Store::flip`]. Only root can read
+    /// them, because units may contain secrets.
     pub(super) fn write(&self, revision: u64, set: &SourceSet) -> io::Result<()> {
         let directory = self.revision(revision);
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
@@ -118,7 +118,7 @@ impl Store {
         written
     }
 
-    /// From now on this is the present revision; the others go.
+    /// Makes this the present revision and removes the others.
     pub(super) fn flip(&self, revision: u64) -> io::Result<()> {
         let fresh = self.0.join("current.new");
         match std::fs::remove_file(&fresh) {
@@ -134,7 +134,7 @@ impl Store {
         Ok(())
     }
 
-    /// Best effort: what is left behind is never looked at.
+    /// Best effort: leftover revisions are never read.
     pub(super) fn forget(&self, revision: u64) {
         let _ = std::fs::remove_dir_all(self.revision(revision));
     }

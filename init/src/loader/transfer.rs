@@ -1,6 +1,5 @@
-//! How the loader's work travels: a memfd that the child seals, or, where the kernel
-//! has none, a pipe with the length in front. Either way PID 1 reads it once, after
-//! the child has ended, and decodes it totally.
+//! The transfer of the loader's result: a memfd that the child seals or, without memfds, a pipe
+//! with the length first. PID 1 reads it once, after the child has exited, and decodes it totally.
 
 use super::Loader;
 use crate::base::token;
@@ -18,22 +17,23 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// What the loader brings.
+/// The result of a loader.
 #[derive(Debug, Default)]
 pub(crate) struct LoadResult {
-    /// What went wrong besides the units: a host name, a machine-id.
+    /// Problems that are not about units: the host name, the machine-id.
     pub(crate) notes: Vec<String>,
-    /// More than single units is wrong: a boot takes it all the same, a reload does not.
+    /// True if more than single units is wrong: a boot installs the result nevertheless, a reload
+    /// does not.
     pub(crate) refused: bool,
-    /// A put that can not be: nothing was read, nothing is to change.
+    /// The refusal of a request: nothing changes.
     pub(crate) refusal: Option<Refusal>,
-    /// What was read.
+    /// The loaded generation.
     pub(crate) generation: Generation,
-    /// Where it came in.
+    /// The memfd that it came in.
     pub(crate) memory: Option<OwnedFd>,
 }
 
-/// The same on its way; the generation has an encoding of its own, with a proof.
+/// The encoded result; the generation has its own encoding with a proof.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     notes: Vec<String>,
@@ -45,27 +45,27 @@ struct Wire {
 /// PID 1's end.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Parcel {
-    /// To be sealed by the child.
+    /// A memfd that the child will seal.
     Memory(KeptFd<OwnedFd>),
-    /// Length, then bytes.
+    /// A pipe with the length, then the bytes.
     Pipe {
         /// Non-blocking.
         from: KeptFd<File>,
-        /// Read so far.
+        /// Bytes read so far.
         bytes: Vec<u8>,
     },
 }
 
 /// The child's end.
 pub(crate) enum Transport {
-    /// To be sealed.
+    /// A memfd to be sealed.
     Memory(OwnedFd),
-    /// Length, then bytes.
+    /// A pipe for the length and the bytes.
     Pipe(OwnedFd),
 }
 
 impl Parcel {
-    /// Both ends.
+    /// Creates both ends.
     pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Transport)> {
         if let Ok(memory) = memfd::create(c"generation") {
             let other = memory.try_clone()?;
@@ -77,7 +77,7 @@ impl Parcel {
         Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Transport::Pipe(to)))
     }
 
-    /// Takes what a pipe has, so that the child can go on.
+    /// Reads from the pipe, so that the child can continue.
     pub(crate) fn read_some(&mut self) {
         let Parcel::Pipe { from, bytes } = self else { return };
         let mut piece = [0u8; 65_536];
@@ -91,15 +91,15 @@ impl Parcel {
         }
     }
 
-    /// What is in it, once the child has ended.
+    /// Decodes the result after the child has exited.
     pub(crate) fn open(mut self) -> Result<LoadResult, String> {
         self.read_some();
         let bytes = match self {
             Parcel::Memory(memory) => return unwrap(memory.into_inner()),
             Parcel::Pipe { bytes, .. } => {
-                let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is cut short")?;
+                let (length, rest) = bytes.split_first_chunk::<8>().ok_or("truncated")?;
                 if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {
-                    return Err("it is cut short".to_string());
+                    return Err("truncated".to_string());
                 }
                 rest.to_vec()
             }
@@ -107,17 +107,17 @@ impl Parcel {
         decode(&bytes)
     }
 
-    /// The poll tells of a pipe.
+    /// Registers the pipe with the poll.
     pub(crate) fn rewatch(&self, registry: &Registry) -> io::Result<()> {
         let Parcel::Pipe { from, .. } = self else { return Ok(()) };
         token::watch(registry, &**from, token::LOADER)
     }
 }
 
-/// What a sealed memfd holds.
+/// Decodes the content of a sealed memfd.
 pub(crate) fn unwrap(memory: OwnedFd) -> Result<LoadResult, String> {
     if !memfd::is_sealed(&memory) {
-        return Err("it is not sealed".to_string());
+        return Err("not sealed".to_string());
     }
     let memory = File::from(memory);
     let bytes = read_memory(&memory, GENERATION).map_err(|error| error.to_string())?;
@@ -128,7 +128,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
     let (wire, rest) =
         postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
     if !rest.is_empty() {
-        return Err("it is longer than it says".to_string());
+        return Err("trailing bytes".to_string());
     }
     let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
     generation.pack();
@@ -136,11 +136,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
     Ok(LoadResult { notes, refused, refusal, generation, memory: None })
 }
 
-/// Read into our own memory: nothing is mapped that somebody else made.
+/// Copies the content into init's own memory instead of mapping another process's memory.
 pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
     let size = usize::try_from(memory.metadata()?.len()).unwrap_or(usize::MAX);
     if size > most {
-        return Err(io::Error::other("it is too large"));
+        return Err(io::Error::other("too large"));
     }
     let mut bytes = vec![0u8; size];
     memory.read_exact_at(&mut bytes, 0)?;
@@ -148,14 +148,14 @@ pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
 }
 
 impl Transport {
-    /// The descriptor the child keeps.
+    /// The descriptor that the child keeps.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Transport::Memory(fd) | Transport::Pipe(fd) => fd.as_fd(),
         }
     }
 
-    /// Where the child notes the files it is at work on.
+    /// The memory where the child notes the files in progress.
     pub(super) fn memory(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Transport::Memory(fd) => Some(fd.as_fd()),
@@ -163,7 +163,7 @@ impl Transport {
         }
     }
 
-    /// Puts it in; in the child.
+    /// Writes the result. Runs in the child.
     pub(crate) fn fill(&self, delivery: &LoadResult) -> io::Result<()> {
         let wire = Wire {
             notes: delivery.notes.clone(),
@@ -175,7 +175,7 @@ impl Transport {
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
         match self {
             Transport::Memory(memory) => {
-                // The files at work stood here.
+                // The entries of files in progress were here.
                 to.set_len(0)?;
                 to.write_all(&bytes)?;
                 memfd::seal(memory)
@@ -189,8 +189,10 @@ impl Transport {
     }
 }
 
-// The sealed bytes a generation came in. They are kept as long as it is in force: an init
-// that goes on as another image reads it anew from them, and nothing has to be written.
+// Sealed generations
+//
+// Init keeps the sealed bytes of a generation while it is in force. A new image decodes it again
+// from them, so that nothing has to be written.
 
 #[derive(Serialize, Deserialize)]
 struct Sealed {
@@ -198,32 +200,32 @@ struct Sealed {
     memory: KeptFd<OwnedFd>,
 }
 
-/// Of the generation in force, and of the latest delivery, which may be taken or not.
+/// The memory of the present generation, and of the latest result, which may be installed or not.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,
-    /// Of the generation that the committed state is of, until the next commit.
+    /// Memory of the generation in the committed state, until the next commit.
     #[serde(skip)]
     before: Vec<Sealed>,
 }
 
 impl Origin {
-    /// A generation came, to be taken or refused. No memory: it came by a pipe. `in_force`: no state may have been kept
-    /// under that yet.
+    /// Records a new generation. `memory` is `None` if it came by a pipe. `in_force` is the present
+    /// generation, whose state may not be committed yet.
     pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
         self.keeps(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }
 
-    /// [`Origin::keeps`] would change nothing.
+    /// Returns true if [`Origin::keeps`] would change nothing.
     pub(crate) fn has(&self, number: u32) -> bool {
         let is_it = |sealed: &Sealed| sealed.number == number;
         let is_there = number == 0 || self.present.as_ref().is_some_and(is_it);
         is_there && !self.delivered.as_ref().is_some_and(is_it)
     }
 
-    /// The generation of that number is in force. False: its bytes are not there.
+    /// Records that this generation is in force. Returns false if its bytes are missing.
     pub(crate) fn keeps(&mut self, number: u32) -> bool {
         if let Some(taken) = self.delivered.take_if(|sealed| sealed.number == number) {
             self.before.extend(self.present.replace(taken));
@@ -231,15 +233,19 @@ impl Origin {
         number == 0 || self.present.as_ref().is_some_and(|sealed| sealed.number == number)
     }
 
-    /// The committed state is of the generation in force: those before are needed no more.
+    /// Drops the memory of earlier generations after a commit of the present one.
     pub(crate) fn committed(&mut self) {
         self.before.clear();
     }
 
-    /// It is read anew. The error is for people.
+    /// Decodes the generation again. The error is a message for people.
     pub(crate) fn generation(&self, number: u32) -> Result<Generation, String> {
         let Some(sealed) = self.present.as_ref().filter(|sealed| sealed.number == number) else {
-            return if number == 0 { Ok(Generation::default()) } else { Err("it is gone".into()) };
+            return if number == 0 {
+                Ok(Generation::default())
+            } else {
+                Err("its bytes are lost".into())
+            };
         };
         let memory = sealed.memory.try_clone().map_err(|error| error.to_string())?;
         let mut generation = unwrap(memory)?.generation;
@@ -249,7 +255,7 @@ impl Origin {
 }
 
 impl Loader {
-    /// The one at work tells by a pipe.
+    /// Registers the loader's pipe again.
     pub(crate) fn rewatch(&self, registry: &Registry) -> std::io::Result<()> {
         self.working.as_ref().map_or(Ok(()), |working| working.parcel.rewatch(registry))
     }
@@ -272,7 +278,7 @@ mod tests {
     fn what_is_in_force_is_there_though_another_came_before_a_state_was_kept() {
         let mut origin = Origin::default();
         origin.delivered(0, 1, memory());
-        // A plan, or one that is refused.
+        // A planned or refused generation.
         origin.delivered(1, 2, memory());
         origin.delivered(1, 2, memory());
         assert!(origin.keeps(1));

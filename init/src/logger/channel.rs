@@ -1,5 +1,5 @@
-//! One living logger as PID 1 sees it: its process and the socket to it. What it has to be
-//! told, and when there is to be another one, is decided in [`super::supervisor`].
+//! PID 1's connection to the running logger: its process and the socket to it.
+//! [`super::supervisor`] decides what to send and when to replace the logger.
 
 use super::limit;
 use crate::state::carried;
@@ -23,40 +23,38 @@ use std::sync::Arc;
 /// A process and a socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Link {
-    /// The process.
     #[serde(with = "carried::pid")]
     pub(crate) pid: Pid,
-    /// When it was started.
     pub(crate) started: Time,
     socket: KeptFd<OwnedFd>,
-    /// When the ping was sent that has no answer yet.
+    /// The time of the unanswered ping.
     asked: Option<Time>,
     pings: u64,
-    /// Something was said since the last ping.
+    /// True if a message was sent since the last ping.
     said: bool,
-    /// Its end of the socket is closed: it has ended, or is about to.
+    /// True if its end of the socket is closed: it has exited or is about to.
     #[serde(skip)]
     over: bool,
-    /// So often it was killed and is there still.
+    /// The number of kills that it has survived so far.
     #[serde(skip)]
     killed: u32,
-    /// Orders it did not take yet, encoded.
+    /// Encoded orders that it has not accepted yet.
     unsent: VecDeque<Vec<u8>>,
 }
 
-/// What came of a [`super::Handle::tick`].
+/// The result of [`super::Handle::tick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ticked {
-    /// Nothing to be told.
+    /// Nothing to report.
     Nothing,
-    /// There is a new [`super::Handle::socket`].
+    /// A logger was started, with a new [`super::Handle::socket`].
     Started,
-    /// This one was killed, and killed again; told once.
+    /// This logger was killed twice and has not exited; reported once.
     DoesNotEnd(Pid),
 }
 
 impl Link {
-    /// To a process just forked.
+    /// Connects to a process just forked.
     pub(crate) fn new(pid: Pid, socket: OwnedFd, started: Time) -> Link {
         let unsent = VecDeque::new();
         let (asked, over) = (None, false);
@@ -64,12 +62,12 @@ impl Link {
         Link { pid, started, socket, asked, pings: 0, said: false, over, killed: 0, unsent }
     }
 
-    /// For the loop.
+    /// The socket for the poll.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// An order without a descriptor: sent now, or kept for [`Link::flush`].
+    /// Sends an order without a descriptor, or queues it for [`Link::flush`].
     pub(crate) fn order(&mut self, order: &Order) {
         if let Ok(bytes) = encode(order)
             && self.unsent.len() < limit::UNSENT
@@ -80,12 +78,12 @@ impl Link {
         self.flush();
     }
 
-    /// Orders wait: what has to come after them waits too.
+    /// Returns true if orders are queued, so that later messages must wait.
     pub(crate) fn is_behind(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Sends what waits, as far as it is taken.
+    /// Sends queued orders until the socket is full.
     pub(crate) fn flush(&mut self) {
         while let Some(bytes) = self.unsent.front() {
             if socket::send(self.socket.as_fd(), bytes, &[]).is_err() {
@@ -95,7 +93,7 @@ impl Link {
         }
     }
 
-    /// An order with descriptors: sent now, or not at all.
+    /// Sends an order with descriptors, now or not at all.
     pub(crate) fn hand(&mut self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = encode(order)?;
         socket::send(self.socket.as_fd(), &bytes, fds)?;
@@ -103,8 +101,8 @@ impl Link {
         Ok(())
     }
 
-    /// One ping behind whatever was said since the last answer, so that a quiet logger is not
-    /// woken. `waiting`: there is more it does not take.
+    /// Sends a ping after the messages since the last answer, so that an idle logger is not woken.
+    /// `waiting` means that further messages could not be sent.
     pub(crate) fn ask(&mut self, now: Time, waiting: bool) {
         if self.asked.is_some() || !(self.said || waiting) {
             return;
@@ -115,36 +113,38 @@ impl Link {
         self.asked = Some(now);
     }
 
-    /// Its answer may have come to an image that has crashed.
+    /// Forgets an unanswered ping: its answer may have gone to the crashed image.
     pub(crate) fn owes_nothing(&mut self) {
         self.asked = None;
     }
 
-    /// When it counts as silent, if it owes an answer.
+    /// The time at which it counts as silent, if a ping is unanswered.
     pub(crate) fn silent_at(&self) -> Option<Time> {
         self.asked.map(|asked| asked.after(limit::SILENCE))
     }
 
-    /// [`Link::ask`] has something to send.
+    /// Returns true if [`Link::ask`] has something to send.
     pub(crate) fn has_to_ask(&self) -> bool {
         self.asked.is_none() && self.said
     }
 
-    /// [`Link::hear`] has something to read, or the socket has failed.
+    /// Returns true if [`Link::hear`] has something to read, or the socket has failed.
     pub(crate) fn may_say(&self) -> bool {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
         recv(self.socket.as_raw_fd(), &mut [0], flags) != Err(Errno::EAGAIN)
     }
 
-    /// What it says next; None: nothing now. Pongs are not passed on.
+    /// The next report, or `None` for now. Pongs are handled here.
     pub(crate) fn hear(&mut self) -> Option<Report> {
         let (mut buffer, mut was_reset) = ([0; limit::REPORT], false);
         loop {
-            // In the inbox before it is gone from the socket: the logger says it once.
+            // Recorded in the inbox before it leaves the socket, because the logger reports it only
+            // once.
             let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
                 Ok(length) if length > 0 => length,
-                // It closed its end before it had read every order. Its last reports come after this error.
+                // The logger exited before it had read every order. Its last reports follow this
+                // error.
                 Err(Errno::ECONNRESET) if !was_reset => {
                     was_reset = true;
                     continue;
@@ -161,59 +161,58 @@ impl Link {
             let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
             match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {
                 Some(Report::Pong(number)) if number == self.pings => self.asked = None,
-                // Late, or no report: only our own child writes here.
+                // A late pong, or an invalid report: only our own child writes here.
                 Some(Report::Pong(_)) | None => {}
                 Some(report) => return Some(report),
             }
         }
     }
 
-    /// It was killed twice by now, and has not ended. True once.
+    /// Returns true at the second kill.
     pub(crate) fn was_killed_twice(&self) -> bool {
         self.killed == 2
     }
 
-    /// Its socket is closed and its process was reaped, perhaps by an image that crashed before it noted the end.
+    /// Its pid, if its socket is closed and its process was reaped, perhaps by an image that
+    /// crashed before it noted the exit.
     pub(crate) fn is_gone(&self) -> Option<Pid> {
         (self.over && !wait::is_made(self.pid)).then_some(self.pid)
     }
 
-    /// Kills it; its end is then reaped. One that can not be killed (a hung disk) is asked
-    /// again, not waited for.
+    /// Kills the logger; its exit is reaped later. If a hung disk keeps it from exiting, init tries
+    /// again and does not wait.
     pub(crate) fn kill(&mut self, now: Time) {
-        // Gone already: its end is about to be reaped.
+        // A failed kill means that it is about to be reaped.
         let _ = wait::kill_made(self.pid, 9);
         self.killed = self.killed.saturating_add(1);
         self.asked = self.asked.map(|_| now);
     }
 }
 
-// What PID 1 and the logger say to each other: one postcard value a SOCK_SEQPACKET
-// message, descriptors beside it. Neither side waits for the other.
+// Messages between PID 1 and the logger: one postcard value for each SOCK_SEQPACKET message, with
+// descriptors. Neither side waits for the other.
 
-/// What the logger has to know about one run.
+/// The properties of a run that the logger needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunLog {
-    /// The run.
     pub(crate) run: RunId,
-    /// Its unit.
     pub(crate) unit: Name,
     /// Its targets, the one shown by echo first.
     pub(crate) targets: Arc<[Name]>,
-    /// Where its output goes: file, kmsg, syslog or console.
+    /// The destination: file, kmsg, syslog or console.
     pub(crate) log: Log,
-    /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
+    /// The name in syslog and the kernel's log; empty means the unit's name.
     pub(crate) tag: String,
     /// The level and facility of its lines.
     pub(crate) priority: LogPriority,
-    /// Waits for as long as its place of output stands still; else lines are dropped.
+    /// True if the run blocks while its destination is stuck; otherwise lines are dropped.
     pub(crate) blocks: bool,
-    /// Ready at a line that matches this. None: nobody asks, or it was found already.
+    /// The pattern of the readiness line. `None` if there is no pattern or it was found already.
     pub(crate) ready_grep: Option<String>,
 }
 
 impl RunLog {
-    /// Of the output of a run that goes to `log`.
+    /// The properties for the output of a run that goes to `log`.
     pub(crate) fn of(
         run: RunId,
         unit: &Name,
@@ -235,14 +234,14 @@ impl RunLog {
     }
 }
 
-/// Where and how lines are kept.
+/// The settings for log files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// Absolute.
+    /// Absolute path.
     pub(crate) log_dir: String,
-    /// Bytes of a file before it is rotated.
+    /// Size at which a file is rotated.
     pub(crate) log_size: u64,
-    /// Rotated files kept.
+    /// Number of rotated files kept.
     pub(crate) log_keep: u32,
     /// Group that may read logs.
     pub(crate) log_readers: String,
@@ -250,50 +249,50 @@ pub(crate) struct Settings {
     pub(crate) echo: Echo,
 }
 
-/// From PID 1.
+/// A message from PID 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Read these; one descriptor for each, in this order.
+    /// Read these pipes; one descriptor for each, in this order.
     Read(Vec<RunLog>),
     /// New settings.
     Settings(Settings),
-    /// The log directory is there: files may be opened.
+    /// The log directory is mounted: files may be opened.
     OpenFiles,
     /// The new `log.sock`; one descriptor.
     Listen,
-    /// Read what this run's pipe holds now, then say so.
+    /// Read the present content of this run's pipe, then report it.
     Drain(RunId),
-    /// Say that you live.
+    /// Answer with a pong.
     Ping(u64),
-    /// Write what you have, say so, end.
+    /// Write all pending lines, report it, and exit.
     Finish,
-    /// Read what this run's pipe holds now, then close it.
+    /// Read the present content of this run's pipe, then close it.
     Close(RunId),
 }
 
-/// From the logger.
+/// A message from the logger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// A line of the run matched its `ready-grep`.
     Ready(RunId),
-    /// Every process that had the run's pipe is gone, all of it is read.
+    /// All writers of the run's pipe are gone, and all of it is read.
     Ended(RunId),
-    /// What the pipe held when [`Order::Drain`] came is read, and what follows from it has
-    /// been reported before this.
+    /// The content of the pipe at [`Order::Drain`] is read, and its consequences were reported
+    /// before.
     Drained(RunId),
-    /// To [`Order::Ping`].
+    /// The answer to [`Order::Ping`].
     Pong(u64),
-    /// To [`Order::Finish`].
+    /// The answer to [`Order::Finish`].
     Finished,
-    /// Log files can not be written: whose was the first, and why.
+    /// Log files cannot be written: the first unit affected, and why.
     Trouble(Name, String),
-    /// Of PID 1 itself: pipes of this unit's oldest runs are closed, for it has too many.
+    /// From PID 1 itself: pipes of this unit's oldest runs were closed, because it has too many.
     Crowded(Name),
-    /// So many lines more did not get where they were to go, because that stood still.
+    /// Number of further lines dropped because their destination was stuck.
     Lost(u64),
 }
 
-/// The bytes of a message.
+/// Encodes a message.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
     if bytes.len() > limit::MESSAGE {
@@ -302,7 +301,7 @@ pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The message in these bytes: all of them, nothing over.
+/// Decodes a message without trailing bytes.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Ok(message),
@@ -311,7 +310,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
     }
 }
 
-/// What is not taken now stays.
+/// Sends reports; those not accepted stay queued.
 pub(super) fn send_reports(orders: &OwnedFd, reports: &mut VecDeque<Report>) {
     while let Some(report) = reports.front() {
         let Ok(bytes) = encode(report) else { return };

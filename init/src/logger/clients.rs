@@ -1,8 +1,8 @@
-//! The connections to `log.sock`: which of them may ask, what they ask, what is still to be sent.
-//! The answers are put together in [`super::query`].
+//! The connections to `log.sock`: access, requests, and unsent answers. [`super::query`] composes
+//! the answers.
 //!
-//! Connections of other users than root are limited in number, in what they get in one turn of the
-//! loop and in old lines read at once, so that root is answered whatever they do.
+//! Users other than root are limited in connections, in work for each turn of the loop, and in
+//! simultaneous reads of old lines, so that root always gets an answer.
 
 use super::history::Found;
 use super::{files, limit};
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// Failure kind: the client did not take what it asked for.
+/// Failure kind: the client read its answer too slowly.
 const SLOW: &str = "slow";
 
 /// One connection.
@@ -32,20 +32,20 @@ const SLOW: &str = "slow";
 struct Client {
     stream: UnixStream,
     uid: u32,
-    /// Of this user namespace.
+    /// True for root of this user namespace.
     root: bool,
-    /// When it last asked something or took something.
+    /// The last time it sent a request or read bytes.
     moved: Instant,
-    /// It has more to do than it was given time for.
+    /// True if work is left beyond its share of the turn.
     more: bool,
-    /// Who has the role *logs*, where the client has not.
+    /// The users that may read logs, if this client may not.
     refused: Option<String>,
     asked: Vec<u8>,
     answers: Answers,
     follows: Option<Follow>,
-    /// Old lines on their way, and the new ones that have to wait for them.
+    /// Old lines being read, and new ones that follow them.
     history: Option<Reading>,
-    /// It will ask no more: gone once everything is sent.
+    /// True if it sends no more requests; it is closed when everything is sent.
     last: bool,
 }
 
@@ -53,19 +53,19 @@ struct Client {
 #[derive(Debug)]
 struct Reading {
     id: u64,
-    /// None: all of it is read, only what came later is left.
+    /// `None` if everything is read and only later lines are left.
     from: Option<Receiver<Found>>,
-    /// What the client follows and came since.
+    /// Followed lines that arrived meanwhile.
     later: VecDeque<(Name, Vec<u8>)>,
     bytes: usize,
 }
 
-/// New lines of these are wanted as they come.
+/// A subscription to new lines.
 #[derive(Debug)]
 pub(crate) struct Follow {
-    /// Of the request.
+    /// Id of the request.
     pub(crate) id: u64,
-    /// Targets or units; empty: all.
+    /// Targets or units; empty means all.
     pub(crate) names: Vec<Name>,
 }
 
@@ -76,13 +76,13 @@ pub(crate) struct Clients {
     by_token: BTreeMap<usize, Client>,
     listener_token: Token,
     first_token: usize,
-    /// Connections may wait to be accepted.
+    /// True if connections may wait to be accepted.
     accepts: bool,
-    /// Clients that may have asked something.
+    /// Clients that may have sent a request.
     due: BTreeSet<usize>,
-    /// Of the clients that are not root, the one that was served last.
+    /// The client other than root that was served last.
     served: usize,
-    /// Who may read.
+    /// The readers of logs.
     pub(crate) readers: Readers,
 }
 
@@ -90,17 +90,17 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     name: String,
-    /// None: there is no such group.
+    /// `None` if the group does not exist.
     group: Option<u32>,
 }
 
 impl Readers {
-    /// The group of that name.
+    /// Looks up the group.
     pub(crate) fn new(name: &str) -> Readers {
         Readers { name: name.to_string(), group: files::group(name) }
     }
 
-    /// In words, who may.
+    /// The users that may read logs, in words.
     fn may(&self) -> String {
         let name = &self.name;
         match self.group {
@@ -108,14 +108,14 @@ impl Readers {
                 format!("root, the user init runs as and the group {name} (log-readers) may")
             }
             None => format!(
-                "root and the user init runs as may; there is no group {name} (log-readers)"
+                "only root and the user init runs as may; the group {name} (log-readers) does not exist"
             ),
         }
     }
 }
 
 impl Clients {
-    /// Tokens from `listener_token` on, [`limit::CLIENTS`] and one, are for these.
+    /// Tokens from `listener_token` on are reserved: [`limit::CLIENTS`] plus one.
     pub(crate) fn new(listener_token: Token, readers: Readers) -> Clients {
         Clients {
             listener: None,
@@ -129,7 +129,7 @@ impl Clients {
         }
     }
 
-    /// Listens here from now on. The backlog of the listener before is taken first.
+    /// Listens on this socket. The backlog of the previous one is accepted first.
     pub(crate) fn listen(&mut self, registry: &Registry, listener: OwnedFd) -> io::Result<()> {
         self.accepts = true;
         for _ in 0..limit::CLIENTS {
@@ -143,32 +143,32 @@ impl Clients {
         Ok(())
     }
 
-    /// Connections wait to be accepted.
+    /// Notes that connections wait to be accepted.
     pub(crate) fn has_callers(&mut self) {
         self.accepts = true;
     }
 
-    /// Takes new connections, so many in one turn of the loop.
+    /// Accepts new connections, up to the share of a turn.
     pub(crate) fn accept(&mut self, registry: &Registry) {
         for _ in 0..limit::ACCEPTS_A_TURN {
             let Some(listener) = self.listener.as_ref().filter(|_| self.accepts) else { return };
             match accept_stream(listener.as_fd()) {
-                // Over its number, or gone again: closed by being dropped.
+                // Over a limit, or disconnected: dropping closes it.
                 Ok(stream) => drop(close_without_linger(|| self.admit(registry, stream))),
                 Err(error) => self.accepts = error.kind() == io::ErrorKind::Interrupted,
             }
         }
     }
 
-    /// The client may have asked something, or may take more of its answer.
+    /// Notes that the client may have sent a request or can read more of its answer.
     pub(crate) fn is_due(&mut self, token: usize) {
         if self.by_token.contains_key(&token) {
             self.due.insert(token);
         }
     }
 
-    /// The clients that are due, each with whether it is root: root first, then the others from the
-    /// one behind the one served last.
+    /// The clients that are due, with true for root: root first, then the others, starting behind the
+    /// one served last.
     pub(crate) fn order(&self) -> Vec<(usize, bool)> {
         let due = |root: bool| {
             let of =
@@ -180,7 +180,7 @@ impl Clients {
         due(true).chain(behind).chain(before).collect()
     }
 
-    /// The client is served now.
+    /// Starts to serve the client.
     pub(crate) fn begin(&mut self, token: usize) {
         self.due.remove(&token);
         if self.by_token.get(&token).is_some_and(|client| !client.root) {
@@ -188,7 +188,7 @@ impl Clients {
         }
     }
 
-    /// The loop is not to wait: connections or clients are left of this turn.
+    /// Returns true if connections or clients are left over from this turn.
     pub(crate) fn has_more(&self) -> bool {
         self.accepts || !self.due.is_empty()
     }
@@ -232,7 +232,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Of these clients, the one that has done nothing for the longest makes room.
+    /// Disconnects the matching client that has been idle longest.
     fn evict(&mut self, of: impl Fn(&Client) -> bool) -> io::Result<()> {
         let idle = self.by_token.iter().filter(|(_, client)| client.is_idle() && of(client));
         let longest = idle.min_by_key(|(_, client)| client.moved).map(|(token, _)| *token);
@@ -246,14 +246,14 @@ impl Clients {
         close_without_linger(|| self.by_token.remove(&token));
     }
 
-    /// The peer is in the group `log-readers`.
+    /// Returns true if the peer is in the group `log-readers`.
     fn reads(&self, stream: &UnixStream, peer: Peer) -> bool {
         let is_in = |group| group == peer.gid || peer::groups(stream).contains(&group);
         self.readers.group.is_some_and(is_in)
     }
 
-    /// Sends what can be sent, then reads. Gives the next request, if the client has taken the
-    /// answers to those before; call again until there is none.
+    /// Sends queued bytes, then reads. Returns the next request once earlier answers are sent; call
+    /// it again until it returns `None`.
     pub(crate) fn next(&mut self, token: usize) -> Option<LogQuery> {
         let client = self.by_token.get_mut(&token)?;
         let query = client.next();
@@ -266,19 +266,19 @@ impl Clients {
         query.unwrap_or(None)
     }
 
-    /// Where the answers of a client go.
+    /// The queue of answers of a client.
     pub(crate) fn answers(&mut self, token: usize) -> Option<&mut Answers> {
         self.by_token.get_mut(&token).map(|client| &mut client.answers)
     }
 
-    /// The client wants new lines.
+    /// Subscribes the client to new lines.
     pub(crate) fn follow(&mut self, token: usize, follow: Follow) {
         if let Some(client) = self.by_token.get_mut(&token) {
             client.follows = Some(follow);
         }
     }
 
-    /// The answer to this request comes from here; what is followed comes after it.
+    /// Reads the answer to this request from `from`; followed lines come after it.
     pub(crate) fn history(&mut self, token: usize, id: u64, from: Receiver<Found>) {
         if let Some(client) = self.by_token.get_mut(&token) {
             client.history =
@@ -286,8 +286,8 @@ impl Clients {
         }
     }
 
-    /// One more answer for this client may be read from files. A reader of an older answer that takes
-    /// nothing any more makes room.
+    /// Returns true if another answer may be read from files for this client. Disconnects a client
+    /// that no longer reads an older such answer to make room.
     pub(crate) fn has_room_for_history(&mut self, token: usize) -> bool {
         let Some((uid, root)) = self.by_token.get(&token).map(|client| (client.uid, client.root))
         else {
@@ -315,13 +315,13 @@ impl Clients {
         true
     }
 
-    /// Somebody wants new lines.
+    /// Returns true if a client follows new lines.
     pub(crate) fn any_follows(&self) -> bool {
         self.by_token.values().any(|client| client.follows.is_some())
     }
 
-    /// New lines of a unit with these targets: to all who follow it. One who does not read
-    /// what it asked for is told so instead, and disconnected.
+    /// Sends new lines of a unit with these targets to its followers. A follower that does not read
+    /// is told so and disconnected.
     pub(crate) fn publish(&mut self, unit: &Name, targets: &[Name], text: &[u8]) {
         self.by_token.retain(|_, client| {
             let Some(follow) = &client.follows else { return true };
@@ -350,19 +350,19 @@ impl Clients {
         });
     }
 
-    /// Tokens of those whose answer is being read from files.
+    /// Tokens of the clients whose answer is being read from files.
     pub(crate) fn reading(&self) -> Vec<usize> {
         let reading = self.by_token.iter().filter(|(_, client)| client.history.is_some());
         reading.map(|(token, _)| *token).collect()
     }
 }
 
-/// The client is gone, or is to go.
+/// The client is gone, or is to be disconnected.
 #[derive(Debug)]
 struct Gone;
 
 impl Client {
-    /// It waits for nothing and has asked nothing for a while.
+    /// Returns true if it waits for nothing and has been idle for a while.
     fn is_idle(&self) -> bool {
         let waits = self.follows.is_some() || self.history.is_some() || !self.answers.is_empty();
         !waits && self.moved.elapsed() > limit::CLIENT_PATIENCE
@@ -399,7 +399,7 @@ impl Client {
                 continue;
             }
             let mut buffer = [0; 4096];
-            // Descriptors that come along are closed by the kernel, here.
+            // The kernel closes passed descriptors in this call.
             match close_without_linger(|| self.stream.read(&mut buffer)) {
                 Ok(0) => self.last = true,
                 Ok(bytes) => {
@@ -414,17 +414,17 @@ impl Client {
         Ok(None)
     }
 
-    /// It reads too slowly: that is all it will hear.
+    /// Ends a client that reads too slowly with an error.
     fn cut_off(&mut self, id: u64) {
         self.follows = None;
         self.history = None;
         self.last = true;
         self.asked.clear();
         let message = "lines come faster than they are read";
-        self.answers.cut(id, Failure::new(SLOW, message, "ask again with `since`"));
+        self.answers.cut(id, Failure::new(SLOW, message, "retry with `since`"));
     }
 
-    /// Takes the next piece of what is read from files. False: it is not there yet.
+    /// Takes the next piece of lines read from files. Returns false if it is not available yet.
     fn read_history(&mut self) -> bool {
         let Some(history) = &mut self.history else { return true };
         let id = history.id;
@@ -441,8 +441,8 @@ impl Client {
         match from.try_recv() {
             Ok(Found::Lines(unit, text)) => self.answers.lines(id, &unit, text),
             Ok(Found::Nothing(unit)) if self.follows.is_none() => {
-                let message = format!("{unit}: nothing of such a unit or target is in the logs");
-                let hint = "`initctl status` names them";
+                let message = format!("{unit}: the logs contain no such unit or target");
+                let hint = "`initctl status` lists them";
                 let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
                 self.answers.error(id, failure);
                 self.history = None;
@@ -493,12 +493,12 @@ impl Client {
     }
 }
 
-// Answers: stored lines become JSON only as fast as the client reads.
+// Answers: stored lines are converted to JSON only as fast as the client reads
 
-/// Bytes of JSON made ahead.
+/// Bytes of JSON prepared ahead.
 const AHEAD: usize = limit::READ;
 
-/// Answers on their way, in order.
+/// Queued answers, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pieces: VecDeque<Piece>,
@@ -516,40 +516,40 @@ enum Piece {
 }
 
 impl Answers {
-    /// Some stored lines of a unit.
+    /// Queues stored lines of a unit.
     pub(crate) fn lines(&mut self, id: u64, unit: &Name, text: Vec<u8>) {
         self.bytes += text.len();
         self.pieces.push_back(Piece::Lines { id, unit: unit.clone(), text, at: 0 });
     }
 
-    /// The end of an answer.
+    /// Queues the end of an answer.
     pub(crate) fn end(&mut self, id: u64) {
         self.pieces.push_back(Piece::End(id));
     }
 
-    /// Refused.
+    /// Queues an error.
     pub(crate) fn error(&mut self, id: u64, failure: Failure) {
         self.pieces.push_back(Piece::Error(id, failure));
     }
 
-    /// Refused in the middle: what was not yet turned into JSON is left out.
+    /// Ends the answer with an error and drops lines not yet converted.
     pub(crate) fn cut(&mut self, id: u64, failure: Failure) {
         self.pieces.clear();
         self.bytes = 0;
         self.error(id, failure);
     }
 
-    /// Stored bytes not yet turned into JSON.
+    /// Stored bytes not yet converted.
     pub(crate) fn waiting(&self) -> usize {
         self.bytes
     }
 
-    /// Everything was taken.
+    /// Returns true if everything was sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.sent == self.ready.len()
     }
 
-    /// The next bytes to send; empty when there are none.
+    /// The next bytes to send; empty if there are none.
     pub(crate) fn next(&mut self) -> &[u8] {
         if self.sent == self.ready.len() {
             self.sent = 0;
@@ -560,12 +560,12 @@ impl Answers {
         self.ready.get(self.sent..).unwrap_or_default()
     }
 
-    /// So many of them were taken.
+    /// Notes that so many of them were sent.
     pub(crate) fn taken(&mut self, bytes: usize) {
         self.sent = (self.sent + bytes).min(self.ready.len());
     }
 
-    /// Turns one line or object into JSON; false: there is none.
+    /// Converts one line or object to JSON. Returns false if there is none.
     fn render(&mut self) -> bool {
         match self.pieces.front_mut() {
             None => return false,
@@ -592,7 +592,7 @@ impl Answers {
 }
 
 fn write(to: &mut Vec<u8>, answer: &impl Serialize) {
-    // Writing to memory can not fail, and these types have no map with odd keys.
+    // Writing to memory cannot fail, and these types have no maps with invalid keys.
     if serde_json::to_writer(&mut *to, answer).is_ok() {
         to.push(b'\n');
     }

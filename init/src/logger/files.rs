@@ -1,5 +1,5 @@
-//! All log files: the lane's end that writes them. What can not be written is counted, and
-//! said in the file once it can be.
+//! All log files: the sink of the lane that writes them. Lines that cannot be written are counted
+//! and reported in the file later.
 
 use super::channel::Settings;
 use super::history::History;
@@ -21,23 +21,23 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// What the lane of files carries.
+/// A job of the lane of files.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// To the unit's file.
+    /// Write lines to the unit's file.
     Lines(Arc<Lines>),
-    /// So many lines of this unit did not get here.
+    /// Lines of this unit that were dropped.
     Lost(Name, u64),
-    /// Keep files so from now on.
+    /// Use new settings.
     Settings(Settings),
-    /// Somebody wants to read what is written so far.
+    /// Read older lines for a client.
     History(History),
 }
 
-/// Hears that files have begun not to be written: whose was the first, and why.
+/// Receives the first failure to write files: the unit and the reason.
 type Tell = Box<dyn Fn(&Name, &str) + Send>;
 
-/// Open files and troubles.
+/// Open files and failures.
 pub(crate) struct Files {
     settings: Settings,
     keeping: Keeping,
@@ -54,29 +54,29 @@ struct Open {
     used: u64,
 }
 
-/// Lines a file lacks.
+/// Lines missing in a file.
 #[derive(Debug)]
 struct Trouble {
     lost: u64,
     why: String,
-    /// Not tried again before.
+    /// The time of the next attempt.
     rest: Option<Instant>,
 }
 
 impl Files {
-    /// Nothing is opened before the first line.
+    /// Opens nothing before the first line.
     pub(crate) fn new(settings: Settings, tell: Tell) -> Files {
         let keeping = keeping(&settings);
         let (open, troubles) = (BTreeMap::new(), BTreeMap::new());
         Files { settings, keeping, dir: None, open, troubles, clock: 0, tell }
     }
 
-    /// Does one job.
+    /// Carries out one job.
     pub(crate) fn take(&mut self, job: Job) {
         match job {
             Job::Lines(lines) => self.write(&lines),
             Job::Lost(unit, lost) => {
-                // That the disk stood still was told then.
+                // The stuck disk was reported when it happened.
                 self.lose(&unit, lost, "the log file could not be written in time", None);
             }
             Job::Settings(settings) => {
@@ -89,7 +89,7 @@ impl Files {
             }
             Job::History(history) => {
                 if self.dir.is_none() {
-                    // Nothing is made for a reader.
+                    // A reader does not create the directory.
                     self.dir = open_directory(&self.settings.log_dir).ok();
                 }
                 history.open(self.dir.as_ref().map(AsFd::as_fd));
@@ -106,7 +106,7 @@ impl Files {
         }
         let note = self.troubles.get(unit).map(Trouble::note);
         if let Err((written, why)) = self.append(lines, note.as_deref()) {
-            // Open files are tried anew: the directory may be another by then.
+            // Files are opened again later: the directory may have changed by then.
             self.open.remove(unit);
             self.dir = None;
             let lost = count(text.get(written..).unwrap_or_default());
@@ -115,7 +115,8 @@ impl Files {
         }
     }
 
-    /// On error: how much of `text` is written all the same, in whole lines.
+    /// On an error, also returns how many bytes of `text` were written nevertheless, in whole
+    /// lines.
     fn append(&mut self, lines: &Lines, note: Option<&[u8]>) -> Result<(), (usize, Errno)> {
         let (unit, text) = (&lines.unit, lines.text.as_slice());
         let none = |why| (0, why);
@@ -182,13 +183,13 @@ impl Files {
 }
 
 impl Trouble {
-    /// The stored line that says it.
+    /// The stored line that reports the loss.
     fn note(&self) -> Vec<u8> {
         note(&format!("{} lines lost: {}", self.lost, self.why))
     }
 }
 
-/// A stored line of the logger's own.
+/// A stored line of the logger itself.
 pub(crate) fn note(text: &str) -> Vec<u8> {
     let mut stored = Vec::new();
     let line =
@@ -197,7 +198,7 @@ pub(crate) fn note(text: &str) -> Vec<u8> {
     stored
 }
 
-/// The wall clock; before 1970 counts as 1970.
+/// The wall clock; times before 1970 count as 1970.
 pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -215,8 +216,8 @@ fn keeping(settings: &Settings) -> Keeping {
     }
 }
 
-/// The number of a group, by /etc/group or written as a number. The logger may read it:
-/// nothing waits for the logger.
+/// The id of a group, by /etc/group or as a number. The logger may read the file, because nothing
+/// waits for the logger.
 pub(crate) fn group(name: &str) -> Option<u32> {
     let mut text = String::new();
     let file = std::fs::OpenOptions::new()
@@ -224,15 +225,15 @@ pub(crate) fn group(name: &str) -> Option<u32> {
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open("/etc/group");
     if let Ok(file) = file {
-        // A file that can not be read names no group.
+        // An unreadable file counts as empty.
         let _ = file.take(limit::GROUP_FILE).read_to_string(&mut text);
     }
     let found = Accounts::parse("", &text).group(name).map(|group| group.gid);
     found.or_else(|| groundstate_units::unit::account::id(name))
 }
 
-/// Opens the log directory, made if it is not there. Only called once PID 1 said that what is
-/// to be mounted there is mounted.
+/// Opens the log directory, creating it if missing. Only after PID 1 has reported that its file
+/// system is mounted.
 fn directory(path: &str, keeping: Keeping) -> Result<OwnedFd, Errno> {
     if let Ok(found) = open_directory(path) {
         return Ok(found);
@@ -240,7 +241,7 @@ fn directory(path: &str, keeping: Keeping) -> Result<OwnedFd, Errno> {
     DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(errno)?;
     let made = open_directory(path).map_err(errno)?;
     if let Some(group) = keeping.group {
-        // Refused where we are not root nor in the group: then its members do without.
+        // This fails without root or membership in the group; then the group has no access.
         let _ = nix::unistd::fchown(&made, None, Some(nix::unistd::Gid::from_raw(group)));
     }
     Ok(made)
@@ -251,24 +252,24 @@ fn open_directory(path: &str) -> std::io::Result<OwnedFd> {
     Ok(File::options().read(true).custom_flags(flags).open(path)?.into())
 }
 
-// One unit's log file: appended to in whole lines, rotated by size.
+// The log file of one unit
 //
-// Whatever else lies at its place (a symbolic link, a FIFO, a file with a second name or
-// of another owner) is moved aside like a full file: never followed, waited for, written to
-// or truncated.
+// Whole lines are appended, and the file is rotated by size. Any other file at its path (a symbolic
+// link, a FIFO, a file with a second link or another owner) is moved aside like a full file. It is
+// never followed, waited for, written or truncated.
 
-/// How files are kept.
+/// Rotation settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keeping {
-    /// Bytes before it is rotated; a single longer line still fits.
+    /// Size at which it is rotated; a single longer line still fits.
     pub(crate) size: u64,
-    /// Rotated files kept.
+    /// Number of rotated files kept.
     pub(crate) keep: u32,
     /// The group that may read them.
     pub(crate) group: Option<u32>,
 }
 
-/// An open log file; we are its only writer.
+/// An open log file with this process as the only writer.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     fd: OwnedFd,
@@ -276,17 +277,17 @@ pub(crate) struct LogFile {
     size: u64,
 }
 
-/// A write that did not succeed as a whole.
+/// A partial write.
 #[derive(Debug)]
 pub(crate) struct Torn {
-    /// Bytes of whole lines that are in the file (or in its predecessor) all the same.
+    /// Bytes of whole lines that are in the file (or its predecessor) nevertheless.
     pub(crate) written: usize,
-    /// Why not the rest.
+    /// The error that ended it.
     pub(crate) why: Errno,
 }
 
 impl LogFile {
-    /// Opens or makes the unit's file in `dir`.
+    /// Opens or creates the unit's file in `dir`.
     pub(crate) fn open(
         dir: BorrowedFd<'_>,
         unit: &Name,
@@ -303,13 +304,13 @@ impl LogFile {
         }
     }
 
-    /// `Err(None)`: something that is not ours is there.
+    /// `Err(None)` means that another kind of file exists at the path.
     fn open_ours(
         dir: BorrowedFd<'_>,
         name: &str,
         keeping: Keeping,
     ) -> Result<LogFile, Option<Errno>> {
-        // O_RDWR: to see whether the last line is whole; O_NONBLOCK: a FIFO does not wait.
+        // O_RDWR to check whether the last line is whole; O_NONBLOCK so that a FIFO does not block.
         let flags = OFlag::O_RDWR
             | OFlag::O_APPEND
             | OFlag::O_CREAT
@@ -327,7 +328,7 @@ impl LogFile {
             return Err(None);
         }
         if let Some(group) = keeping.group.filter(|group| *group != found.st_gid) {
-            // Refused where we are not root nor in the group: then its members do without.
+            // This fails without root or membership in the group; then the group has no access.
             let _ = fchown(&fd, None, Some(Gid::from_raw(group)));
         }
         let mut file =
@@ -336,8 +337,8 @@ impl LogFile {
         Ok(file)
     }
 
-    /// A line cut short by the end of a logger or by power loss is taken out: half a line may
-    /// say something else than the whole (12 for 123).
+    /// Removes a last line that was truncated by a crash of the logger or a power loss, because a
+    /// partial line may mislead (12 instead of 123).
     fn end_torn_line(&mut self) -> Result<(), Errno> {
         let most = u64::try_from(limit::STORED_LINE).unwrap_or(u64::MAX).min(self.size);
         let mut last = vec![0; 1.min(usize::try_from(most).unwrap_or(0))];
@@ -358,13 +359,12 @@ impl LogFile {
         ftruncate(&self.fd, i64::try_from(self.size).map_err(|_| Errno::EFBIG)?)
     }
 
-    /// What tells it from others.
     pub(crate) fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Looks at the file's name once more. Another program may have removed or renamed the file, as
-    /// logrotate does: then this is a new file. It may also have truncated it.
+    /// Checks the file at the path again. Another program may have removed or renamed the file, as
+    /// logrotate does; then a new one is opened. It may also have truncated it.
     pub(crate) fn follow(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -381,7 +381,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// As large as it was: what was added by a logger that was killed is added again.
+    /// Truncates the file to a previous size: lines added by a killed logger are added again.
     pub(crate) fn take_back(&mut self, size: u64) -> Result<(), Errno> {
         if size < self.size {
             ftruncate(&self.fd, i64::try_from(size).map_err(|_| Errno::EFBIG)?)?;
@@ -390,8 +390,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Appends whole lines, rotating where the size asks for it. `told`, before each write: how
-    /// much of them is written, and where the rest goes.
+    /// Appends whole lines and rotates if needed. Before each write it calls `told` with the bytes
+    /// written so far, and the file and its size.
     pub(crate) fn append(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -407,7 +407,7 @@ impl LogFile {
             let mut fits = whole_lines(rest, usize::try_from(room).unwrap_or(usize::MAX));
             if fits == 0 {
                 if self.size > 0 {
-                    // Whoever goes on after a kill finds another file, and takes nothing back.
+                    // A later logger then finds another file, and does not truncate it.
                     told(written, self.inode, self.size);
                     let fresh = rotate(dir, &file_name(unit), keeping.keep)
                         .and_then(|()| LogFile::open(dir, unit, keeping));
@@ -439,14 +439,14 @@ impl LogFile {
         Ok(())
     }
 
-    /// Takes back the piece of a line that was written when `why` happened.
+    /// Removes the partial line that was written before the error.
     fn cut(&mut self, lines: &[u8], done: usize, why: Errno) -> Torn {
         let written = whole_lines(lines, done);
         self.size += written as u64;
         if written < done
             && let Ok(size) = i64::try_from(self.size)
         {
-            // Failing, the torn line is taken out at the next open.
+            // If this fails, the partial line is removed at the next open.
             let _ = ftruncate(&self.fd, size);
         }
         Torn { written, why }
@@ -458,18 +458,18 @@ fn is_ours(found: &FileStat) -> bool {
     kind == SFlag::S_IFREG && found.st_nlink == 1 && found.st_uid == geteuid().as_raw()
 }
 
-/// Bytes of the whole lines within the first `most` bytes.
+/// Length of the whole lines within the first `most` bytes.
 fn whole_lines(lines: &[u8], most: usize) -> usize {
     let head = lines.get(..most).unwrap_or(lines);
     head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// `NAME` becomes `NAME.1`, that `NAME.2`, and so on; the one past `keep` is removed.
+/// Renames `NAME` to `NAME.1`, that to `NAME.2`, and so on; the one beyond `keep` is removed.
 fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
     if keep == 0 {
         return present(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir));
     }
-    // Up to the first gap only: nothing beyond it has to move.
+    // Only up to the first gap: files beyond it need not move.
     let numbered = |number: u32| format!("{name}.{number}");
     let taken =
         |number: u32| fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
@@ -478,14 +478,14 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
         present(renameat(dir, numbered(number).as_str(), dir, numbered(number + 1).as_str()))?;
     }
     present(renameat(dir, name, dir, numbered(1).as_str()))?;
-    // More were kept once.
+    // `log-keep` may have been larger before.
     let beyond = (keep.saturating_add(1)..).take(limit::ROTATED_REMOVED);
     let remove = |number| unlinkat(dir, numbered(number).as_str(), UnlinkatFlags::NoRemoveDir);
     let _ = beyond.map(remove).take_while(Result::is_ok).count();
     Ok(())
 }
 
-/// What is not there needs no moving.
+/// Treats a missing file as success.
 fn present(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::ENOENT) => Ok(()),

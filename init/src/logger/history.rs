@@ -1,9 +1,9 @@
-//! Lines older than the tails: read from the files, by a thread for each request, as fast as
-//! its client takes them.
+//! Reads lines older than the tails from the files, in a thread for each request, as fast as its
+//! client reads.
 //!
-//! The files are opened by the lane that writes them, in its turn: what was read from pipes
-//! before the request is in them then, and what comes after it goes to the client by another
-//! way ([`super::clients`]). So a follower misses nothing and sees nothing twice.
+//! The lane that writes the files also opens them, in its turn. So lines read from pipes before the
+//! request are in the files, and later lines reach the client through [`super::clients`]: a
+//! follower misses no line and gets none twice.
 
 use super::limit;
 use groundstate_units::control::log_line::{LogLine, file_name};
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// Whose lines.
+    /// The units.
     pub(crate) sources: Vec<Source>,
-    /// The last so many of each.
+    /// The number of last lines of each.
     pub(crate) most: u64,
-    /// None before this.
+    /// Lines before this time are skipped.
     pub(crate) since: Option<WallTime>,
-    /// To the client; whoever it is for may be gone.
+    /// The channel to the client, which may be gone.
     pub(crate) to: SyncSender<Found>,
     /// Wakes the loop.
     pub(crate) waker: Arc<Waker>,
@@ -39,25 +39,24 @@ pub(crate) struct History {
 /// One unit of a request.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The unit.
     pub(crate) unit: Name,
-    /// What the logger remembers. None: nothing at all of such a unit.
+    /// The tail in memory. `None` if the logger does not know the unit.
     pub(crate) tail: Option<Vec<u8>>,
-    /// Its lines go to a file.
+    /// True if its lines go to a file.
     pub(crate) in_file: bool,
 }
 
-/// A piece of the answer. After the last the channel is closed.
+/// A piece of the answer. The channel is closed after the last one.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// Stored lines of a unit.
     Lines(Name, Vec<u8>),
-    /// There is neither memory nor file of this unit.
+    /// The unit has neither a tail nor a file.
     Nothing(Name),
 }
 
 impl History {
-    /// Opens what there is, and leaves the reading to a thread.
+    /// Opens the files and starts a thread that reads them.
     pub(crate) fn open(self, dir: Option<BorrowedFd<'_>>) {
         let mut opened = Vec::new();
         for source in &self.sources {
@@ -69,10 +68,10 @@ impl History {
         }
         let name = "log-history".to_string();
         let builder = thread::Builder::new().name(name).stack_size(limit::STACK);
-        // Without a thread the channel closes: the answer is empty.
+        // Without a thread the channel closes, and the answer is empty.
         let _ = builder.spawn(move || {
             let waker = Arc::clone(&self.waker);
-            // An error is a client that is gone.
+            // An error means that the client is gone.
             let _ = self.read(opened);
             let _ = waker.wake();
         });
@@ -90,7 +89,7 @@ impl History {
         }
         let mut batch: Option<(Name, Vec<u8>)> = None;
         loop {
-            // The oldest head; of one unit always in its own order.
+            // The oldest line of all units; each unit keeps its own order.
             let heads = readers.iter_mut().filter_map(Reader::head);
             let Some(reader) = heads.min_by_key(|reader| reader.time) else { break };
             let same = batch
@@ -110,23 +109,23 @@ impl History {
 
     fn send(&self, found: Found) -> Result<(), Gone> {
         self.to.send(found).map_err(|_| Gone)?;
-        // The loop lives as long as this process.
+        // The loop exists as long as this process.
         let _ = self.waker.wake();
         Ok(())
     }
 }
 
-/// Nobody takes the answer any more.
+/// The client no longer reads the answer.
 struct Gone;
 
-/// Where a unit's lines are read from.
+/// The source of a unit's lines.
 enum Text {
     Memory(Vec<u8>),
     /// Oldest first, each with its length at the time of the request.
     Files(Vec<(File, u64)>),
 }
 
-/// The files, unless the memory knows of newer lines than they (a full disk, say).
+/// Uses the files, unless the memory has newer lines (because of a full disk, for example).
 fn choose(source: &Source, files: Vec<(File, u64)>) -> Option<Text> {
     let Some(tail) = source.tail.as_ref().filter(|tail| !tail.is_empty()) else {
         if files.is_empty() {
@@ -145,7 +144,7 @@ fn choose(source: &Source, files: Vec<(File, u64)>) -> Option<Text> {
     Some(if ends_so { Text::Files(files) } else { Text::Memory(tail.clone()) })
 }
 
-/// `UNIT.log` and its predecessors up to the first gap, oldest first.
+/// Opens `UNIT.log` and its predecessors up to the first gap, oldest first.
 fn open_files(dir: BorrowedFd<'_>, unit: &Name) -> Vec<(File, u64)> {
     let name = file_name(unit);
     let open = |name: &str| -> Option<(File, u64)> {
@@ -160,12 +159,12 @@ fn open_files(dir: BorrowedFd<'_>, unit: &Name) -> Vec<(File, u64)> {
     files
 }
 
-/// One unit's lines, oldest first.
+/// The lines of one unit, oldest first.
 struct Reader {
     unit: Name,
     from: Box<dyn BufRead>,
     since: Option<WallTime>,
-    /// The next line; empty when it was taken.
+    /// The next line; empty after it was taken.
     line: Vec<u8>,
     time: WallTime,
 }
@@ -185,7 +184,7 @@ impl Reader {
         Ok(Reader { unit: unit.clone(), from, since, line: Vec::new(), time: WallTime::default() })
     }
 
-    /// Makes sure that `line` and `time` are those of the next line. None: there is none.
+    /// Reads the next line into `line` and `time`. Returns `None` at the end.
     fn head(&mut self) -> Option<&mut Reader> {
         while self.line.is_empty() {
             let most = limit::STORED_LINE as u64;
@@ -219,7 +218,7 @@ impl Read for Chain {
     }
 }
 
-/// The last `most` lines of files that follow each other.
+/// The last `most` lines of consecutive files.
 fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
     let mut chain = VecDeque::new();
     let mut left = most;
@@ -238,7 +237,7 @@ fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
     Ok(Chain(chain))
 }
 
-/// What can be read backwards.
+/// Data that can be read backwards.
 trait ReadAt {
     fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()>;
 }
@@ -260,7 +259,7 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// Where the last `most` lines begin; None: there are fewer.
+/// The offset of the last `most` lines. Returns `None` if there are fewer.
 fn start_of_last(text: &mut impl ReadAt, size: u64, most: u64) -> io::Result<Option<u64>> {
     if most == 0 {
         return Ok(Some(size));
@@ -282,7 +281,7 @@ fn start_of_last(text: &mut impl ReadAt, size: u64, most: u64) -> io::Result<Opt
     Ok(None)
 }
 
-/// Lines of a file, fewer than asked for.
+/// Counts the lines of a file.
 fn count(file: &File, size: u64) -> io::Result<u64> {
     let mut lines = 0;
     let mut block = vec![0; limit::HISTORY_BUFFER];

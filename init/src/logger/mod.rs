@@ -1,11 +1,11 @@
-//! The logger: a child of PID 1 that reads what services write, and PID 1's side of it.
+//! The logger: a child of PID 1 that reads the output of services, and PID 1's side of it.
 //!
-//! PID 1 makes a pipe for each run ([`supervisor`], [`channel`]), passes the read ends on in batches
-//! ([`channel`]) and keeps them safe from the logger's death ([`pipe_keeper`], [`pending_buffer`]); it reads no
-//! byte of them. The logger ([`process`]) cuts the bytes into lines and looks for `ready-grep`
-//! ([`stream`]), remembers the last of each unit ([`units`]), passes them to whatever may
-//! stand still ([`sinks`]): the files ([`files`]), init's stdout, the console, the
-//! kernel's ring and syslog; and answers on `log.sock` ([`clients`], [`query`], [`history`]).
+//! PID 1 creates a pipe for each run ([`supervisor`], [`channel`]), passes the read ends on in
+//! batches, and keeps them open if the logger dies ([`pipe_keeper`], [`pending_buffer`]). It reads
+//! no output itself. The logger ([`process`]) splits the bytes into lines and matches `ready-grep`
+//! ([`stream`]), keeps the last lines of each unit ([`units`]), and passes lines to destinations
+//! that may block ([`sinks`]): files ([`files`]), init's stdout, the console, the kernel's log and
+//! syslog. It serves `log.sock` ([`clients`], [`query`], [`history`]).
 //!
 //! The stored form of a line is `groundstate_units::control::log_line`.
 

@@ -1,13 +1,11 @@
-//! What of the logger's work outlives it: PID 1 keeps a pipe and a memfd for whichever logger is
-//! there. A logger that is killed at any moment loses no line of a log file, and doubles none.
+//! Makes log files exact: a logger killed at any moment loses and duplicates no line. PID 1 keeps a
+//! pipe and a memfd for each successive logger.
 //!
-//! The logger copies what a run's pipe holds (tee(2)), cuts it into lines, writes these into the
-//! memfd, and only then takes the bytes out of the run's pipe: into the stage pipe, by one splice(2).
-//! How much lies in that pipe is the kernel's own count, so that the next logger knows whether
-//! that had happened. What had is in the memfd until it is in its file; how far a file is, the
-//! memfd says too ([`Progress`]). An unfinished line stays in the run's pipe.
-//!
-//! Not here: what is a line ([`super::stream`]), who writes files ([`super::files`]).
+//! The logger copies the content of a run's pipe with tee(2), splits it into lines and writes them
+//! to the memfd. Then it moves the bytes from the run's pipe to the stage pipe with one splice(2).
+//! The kernel's count of bytes in the stage pipe tells the next logger whether that happened. Lines
+//! stay in the memfd until they are in their file; [`Progress`] in the memfd records how much of
+//! them is. An unfinished line stays in the run's pipe.
 
 use super::limit;
 use crate::state::carried::KeptFd;
@@ -34,53 +32,53 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An empty one.
+    /// Creates an empty stage.
     pub(crate) fn new() -> io::Result<Stage> {
         let memory = memfd::create(c"groundstate-log")?;
         let (out, into) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         Ok(Stage { memory: memory.into(), into: into.into(), out: out.into() })
     }
 
-    /// What the logger needs of it.
+    /// The descriptors for the logger.
     pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 3] {
         [self.memory.as_fd(), self.into.as_fd(), self.out.as_fd()]
     }
 
-    /// The same for the logger, in its process.
+    /// Duplicates it in the logger's process.
     pub(super) fn copy(&self) -> io::Result<Stage> {
         let [memory, into, out] = self.fds().map(|fd| fd.try_clone_to_owned());
         Ok(Stage { memory: memory?.into(), into: into?.into(), out: out?.into() })
     }
 }
 
-/// Where what stands in the memory. The first page is the head; records follow, in a ring.
+/// The layout of the memory: the first page is the head; records follow, in a ring.
 const PROGRESS_AT: u64 = 512;
 const RECORDS_AT: u64 = 4096;
 
-/// Where the records are, and the bytes that are just being taken out of a run's pipe.
+/// The positions of the records, and the bytes being moved out of a run's pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
-    /// The first record that is not done, and where the next one goes; counted on and on.
+    /// The first unfinished record and the end, as ever growing offsets.
     first: u64,
     end: u64,
-    /// Where the end is once that many bytes are in the stage pipe; 0 bytes: nothing is under way.
+    /// The end after that many bytes are in the stage pipe; 0 bytes if no move is in progress.
     next: u64,
     bytes: u64,
 }
 
-/// How far the files are.
+/// The progress of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// The record that is being written, or was last.
     record: u64,
     /// Bytes of it that are in the file.
     written: u64,
-    /// The file that is being added to, and its size before; no inode: none is.
+    /// The file being appended to and its previous size; no inode if there is none.
     inode: u64,
     size: u64,
 }
 
-/// A record as it is kept.
+/// A record in the ring.
 #[derive(Serialize, Deserialize)]
 struct Record {
     unit: Name,
@@ -89,7 +87,7 @@ struct Record {
     text: Vec<u8>,
 }
 
-/// The part of a head that is written at once: within one page, so by one step of the kernel.
+/// Writes a part of the head in one step of the kernel, because it lies within one page.
 fn put<T: Serialize>(memory: &File, at: u64, value: &T) -> io::Result<()> {
     let bytes = postcard::to_allocvec(value).map_err(Error::other)?;
     memory.write_all_at(&bytes, at)
@@ -102,37 +100,36 @@ fn get<T: for<'a> Deserialize<'a> + Default>(memory: &File, at: u64) -> T {
     found.map(|(value, _)| value).unwrap_or_default()
 }
 
-/// Some stored lines of one run, as they go to every lane.
+/// Stored lines of one run, for all lanes.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    /// Whose.
     pub(crate) unit: Name,
-    /// The name echo shows.
+    /// The name that echo shows.
     pub(crate) target: Name,
-    /// The name for other logs, where it is not the unit's; empty: it is.
+    /// The name in other logs; empty means the unit's name.
     pub(crate) tag: String,
     /// The facility for other logs.
     pub(crate) facility: u8,
     /// In stored form.
     pub(crate) text: Vec<u8>,
-    /// Where they are kept until they are out.
+    /// The record that keeps them until they are written.
     pub(super) mark: Option<Mark>,
 }
 
 impl Lines {
-    /// How many.
+    /// The number of lines.
     pub(crate) fn count(&self) -> u64 {
         self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
     }
 }
 
-/// Told by a record's lines when nobody needs them any more.
+/// Marks a record as done when its lines are dropped.
 #[derive(Debug)]
 pub(super) struct Mark {
     memory: Arc<File>,
     record: u64,
     done: Arc<AtomicBool>,
-    /// What an earlier logger had written of it.
+    /// The progress of an earlier logger in this record.
     before: Option<Progress>,
 }
 
@@ -143,19 +140,19 @@ impl Drop for Mark {
 }
 
 impl Mark {
-    /// Bytes of it that are in its file already, and, if that is still this one, the size the
-    /// file had before something was added that may be whole or not.
+    /// The bytes of the record that are in the file already and, if it is still this file, its size
+    /// before an addition of uncertain completeness.
     pub(super) fn begins(&self, inode: u64) -> (usize, Option<u64>) {
         let Some(before) = self.before else { return (0, None) };
         let written = usize::try_from(before.written).unwrap_or(usize::MAX);
         (written, Some(before.size).filter(|_| before.inode == inode && inode != 0))
     }
 
-    /// So many bytes are in their file; the next go to this one, which is so large.
+    /// Records that so many bytes are written, and that the next ones go to this file of this size.
     pub(super) fn goes_on(&self, written: usize, inode: u64, size: u64) {
         let written = u64::try_from(written).unwrap_or(u64::MAX);
         let progress = Progress { record: self.record, written, inode, size };
-        // Memory refuses only where there is none left: then a kill may double a line.
+        // Writing fails only without memory; then a kill may duplicate a line.
         let _ = put(&self.memory, PROGRESS_AT, &progress);
     }
 }
@@ -166,17 +163,17 @@ pub(super) struct Intake {
     memory: Arc<File>,
     into: OwnedFd,
     out: OwnedFd,
-    /// Where copies go to be read.
+    /// A pipe for the copies.
     copy: (OwnedFd, OwnedFd),
     head: Head,
     waiting: VecDeque<(u64, Arc<AtomicBool>)>,
 }
 
 impl Intake {
-    /// Goes on where the logger before was killed; also what it had taken and not yet written.
+    /// Continues the work of the previous logger. Also returns its unwritten lines.
     pub(super) fn new(stage: Stage) -> io::Result<(Intake, Vec<Lines>)> {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        // As many pieces fit into the one as into the other.
+        // Both pipes must hold the same number of buffers.
         let size = fcntl(&stage.into, FcntlArg::F_GETPIPE_SZ)?;
         fcntl(&write, FcntlArg::F_SETPIPE_SZ(size))?;
         let memory = Arc::new(File::from(stage.memory.into_inner()));
@@ -205,7 +202,7 @@ impl Intake {
         while nix::unistd::read(&self.out, &mut bytes).is_ok_and(|count| count > 0) {}
     }
 
-    /// The records that are not done.
+    /// The unfinished records.
     fn left(&mut self) -> Vec<Lines> {
         let progress: Progress = get(&self.memory, PROGRESS_AT);
         let (mut at, mut left) = (self.head.first, Vec::new());
@@ -253,7 +250,7 @@ impl Intake {
         Some((postcard::from_bytes(&bytes).ok()?, at + 8 + length))
     }
 
-    /// The one or two pieces that so many bytes from there on are in.
+    /// Calls `piece` for the one or two parts of a range of the ring.
     fn ring(
         &self,
         at: u64,
@@ -270,7 +267,8 @@ impl Intake {
         Ok(())
     }
 
-    /// What the pipe holds, and stays in it. 0: it is empty, and everybody has gone.
+    /// Copies the content of the pipe without removing it. Returns 0 if the pipe is empty and has
+    /// no writer.
     pub(super) fn look(&self, pipe: &OwnedFd, bytes: &mut [u8]) -> nix::Result<usize> {
         let most = bytes.len().min(limit::READ);
         let seen = tee(pipe, &self.copy.1, most, SpliceFFlags::SPLICE_F_NONBLOCK)?;
@@ -287,8 +285,8 @@ impl Intake {
         Ok(length)
     }
 
-    /// Takes the first bytes out of the pipe, once these lines, which they make, are in memory.
-    /// An error: nothing was taken.
+    /// Removes the first bytes from the pipe, once the lines made from them are in memory. On an
+    /// error, nothing was removed.
     pub(super) fn take(&mut self, pipe: &OwnedFd, bytes: usize, lines: &Lines) -> io::Result<Mark> {
         self.forget_done();
         let record = Record {
@@ -321,7 +319,8 @@ impl Intake {
                     put(&self.memory, 0, &self.head)?;
                     return Err(error.into());
                 }
-                // Full: more pieces than it has places for. They are in memory already.
+                // The stage pipe is full, because the bytes came in too many buffers. They are in
+                // memory already.
                 Err(_) => self.clear(),
             }
         }
@@ -331,7 +330,7 @@ impl Intake {
         Ok(self.mark(at, after, None))
     }
 
-    /// Room for what comes.
+    /// Makes room by forgetting finished records.
     fn forget_done(&mut self) {
         while let Some((after, done)) = self.waiting.front() {
             if !done.load(Ordering::Acquire) {

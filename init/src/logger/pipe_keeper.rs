@@ -1,14 +1,13 @@
-//! The read ends of all runs' pipes, kept while PID 1 itself holds none of them open: they
-//! lie as messages in a pair of connected sockets, both ends of which PID 1 keeps.
+//! Keeps the read ends of all runs' pipes outside of PID 1's descriptor table: they lie as messages
+//! in a pair of connected sockets.
 //!
-//! So a logger may die at any moment: its pipes still have a reader, no service gets
-//! SIGPIPE, what the pipes hold is not lost, and PID 1's descriptor table has two entries for
-//! all runs together (a clone or an exec costs more with each entry). Who is told what is
-//! read is not decided here; see [`super::supervisor`].
+//! If the logger dies, its pipes still have a reader. No service gets SIGPIPE, and no bytes in
+//! pipes are lost. PID 1's descriptor table has two entries for all runs; each entry would slow
+//! down a clone and an exec.
 //!
-//! A read end that is in PID 1's hand alone is lost with a crash. So all are looked at where they
-//! lie, as copies (MSG_PEEK), and what is packed anew is put in before the old is taken out. A crash
-//! in between leaves some twice, until their run is over.
+//! A read end that only PID 1 holds is lost in a crash. So PID 1 looks at copies (MSG_PEEK), and
+//! inserts repacked messages before it removes the old ones. A crash in between duplicates some
+//! until their run is over.
 
 use super::{channel, limit};
 use crate::state::carried::KeptFd;
@@ -21,42 +20,41 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Bytes of socket memory asked for; granted to root only, unneeded below some thousand runs.
+/// Requested socket memory; only root gets it, and it is unneeded below some thousand runs.
 const MEMORY: usize = 8 * 1024 * 1024;
-/// Bytes of a message.
+/// Size limit of a message.
 const BUFFER: usize = 16 * limit::FDS_A_MESSAGE;
 
-/// One run's read end.
+/// The read end of one run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadEnd {
-    /// Whose.
     pub(crate) run: RunId,
     /// Non-blocking, close-on-exec.
     pub(crate) fd: KeptFd<OwnedFd>,
 }
 
-/// The messages under way between two sockets of ours.
+/// The sockets that hold the messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stash {
     into: KeptFd<OwnedFd>,
     out: KeptFd<OwnedFd>,
-    /// Messages in it.
+    /// Number of messages.
     messages: usize,
-    /// Read ends in it, dead ones too.
+    /// Number of read ends, including those of ended runs.
     held: usize,
-    /// The most to hold. The kernel refuses further descriptors once a user has more than
-    /// RLIMIT_NOFILE under way (unix(7), ETOOMANYREFS), and those for the logger go that way too.
+    /// The most read ends to hold. The kernel refuses further descriptors once a user has more than
+    /// RLIMIT_NOFILE in flight (unix(7), ETOOMANYREFS); descriptors sent to the logger count too.
     most: usize,
-    /// What the kernel did not take (more under way than RLIMIT_NOFILE allows a user, or no
-    /// socket memory left): these stay in the table.
+    /// Read ends that the kernel refused (the limit, or no socket memory): they stay in the
+    /// descriptor table.
     table: Vec<ReadEnd>,
 }
 
 impl Stash {
-    /// An empty one.
+    /// Creates an empty stash.
     pub(crate) fn new() -> io::Result<Stash> {
         let (into, out) = socket::pair()?;
-        // Refused without CAP_NET_ADMIN; the default holds some thousand runs too.
+        // This fails without CAP_NET_ADMIN; the default holds some thousand runs too.
         let _ = setsockopt(&into, sockopt::SndBufForce, &MEMORY);
         let (allowed, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let most = usize::try_from(allowed / 2).unwrap_or(usize::MAX);
@@ -64,19 +62,19 @@ impl Stash {
         Ok(Stash { into, out, messages: 0, held: 0, most, table: Vec::new() })
     }
 
-    /// Read ends kept, dead ones too.
+    /// Number of read ends, including those of ended runs.
     pub(crate) fn len(&self) -> usize {
         self.held + self.table.len()
     }
 
-    /// Descriptors of PID 1's table in use for it.
+    /// Number of entries in PID 1's descriptor table.
     #[cfg(test)]
     pub(crate) fn table_entries(&self) -> usize {
         2 + self.table.len()
     }
 
-    /// Keeps up to [`limit::FDS_A_MESSAGE`] read ends. Never fails: what can not lie in the
-    /// sockets stays in the table.
+    /// Stores up to [`limit::FDS_A_MESSAGE`] read ends. Never fails: those that the sockets refuse
+    /// stay in the table.
     pub(crate) fn put(&mut self, ends: Vec<ReadEnd>) {
         if ends.is_empty() {
             return;
@@ -86,7 +84,7 @@ impl Stash {
         }
     }
 
-    /// False: the kernel does not take them, or there are too many.
+    /// Returns false if the kernel refuses them or there are too many.
     fn send(&mut self, ends: &[ReadEnd], most: usize) -> bool {
         if self.held + ends.len() > most {
             return false;
@@ -102,19 +100,19 @@ impl Stash {
         sent.is_ok()
     }
 
-    /// Shows the read ends, a message's at a time, until told to stop (false).
+    /// Passes the read ends to `see`, one message at a time, until it returns false.
     pub(crate) fn show(&self, mut see: impl FnMut(&[ReadEnd]) -> bool) {
-        // Refused: they are shown the next time.
+        // On an error, they are shown the next time.
         let _ = self.look_through(|ends| see(&ends));
         let _ = self.table.chunks(limit::FDS_A_MESSAGE).all(see);
     }
 
-    /// Copies of each message's, in order, until told to stop (false).
+    /// Passes copies of each message's read ends, in order, until `see` returns false.
     fn look_through(&self, see: impl FnMut(Vec<ReadEnd>) -> bool) -> io::Result<()> {
         look_into(self.out.as_fd(), see)
     }
 
-    /// Takes the oldest message out.
+    /// Removes the oldest message.
     fn drop_first(&mut self) {
         let mut buffer = [0; BUFFER];
         match socket::receive(self.out.as_fd(), &mut buffer) {
@@ -122,12 +120,13 @@ impl Stash {
                 self.messages = self.messages.saturating_sub(1);
                 self.held = self.held.saturating_sub(got.fds.len());
             }
-            // Nothing there though we counted: believe the kernel.
+            // Nothing there although messages were counted: the kernel is right.
             Err(_) => (self.messages, self.held) = (0, 0),
         }
     }
 
-    /// After a crash: what is in it is not what was written down. Gives the runs it is about.
+    /// Counts the content after a crash, because the recorded counts may be outdated. Returns its
+    /// runs.
     pub(crate) fn recount(&mut self) -> BTreeSet<RunId> {
         let (mut runs, mut messages, mut held) = (BTreeSet::new(), 0, 0);
         let counted = self.look_through(|ends| {
@@ -142,10 +141,10 @@ impl Stash {
         runs
     }
 
-    /// Forgets the read ends of runs that are over, and packs the rest into full messages.
+    /// Drops the read ends of ended runs and packs the rest into full messages.
     pub(crate) fn repack(&mut self, alive: impl Fn(RunId) -> bool) {
         let mut left = self.messages;
-        // The copies of one message lie beside what they are of, in a full stash too.
+        // A full stash holds the copies of one message in addition to the originals.
         let most = self.most.saturating_add(limit::FDS_A_MESSAGE);
         while left > 0 {
             let (mut packed, mut count) = (Vec::new(), 0);
@@ -159,7 +158,7 @@ impl Stash {
                 fits
             });
             if looked.is_err() || count == 0 || !(packed.is_empty() || self.send(&packed, most)) {
-                // It is tried again when more have ended.
+                // Retried when more runs have ended.
                 break;
             }
             (0..count).for_each(|_| self.drop_first());
@@ -174,8 +173,7 @@ impl Stash {
     }
 }
 
-/// Copies of the read ends that lie in this one of a pair, a message's at a time, until told to stop
-/// (false).
+/// Passes copies of the read ends in this socket, one message at a time, until `see` returns false.
 pub(crate) fn look_into(
     out: BorrowedFd<'_>,
     mut see: impl FnMut(Vec<ReadEnd>) -> bool,
@@ -188,17 +186,17 @@ pub(crate) fn look_into(
             looked => looked?,
         };
         if got.truncated {
-            // No numbers are left for copies of them: what is not seen is not to be taken for gone.
+            // No descriptor was free for the copies: missing ones must not be taken for lost.
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        // Nothing in it would be looked at again and again.
+        // An empty message would be read again and again.
         if got.length == 0 || !see(read_ends(got, &buffer)) {
             return Ok(());
         }
     }
 }
 
-/// What came with this message.
+/// The read ends of this message.
 fn read_ends(got: Received, bytes: &[u8]) -> Vec<ReadEnd> {
     let runs: Vec<RunId> =
         bytes.get(..got.length).and_then(|b| channel::decode(b).ok()).unwrap_or_default();
@@ -263,8 +261,8 @@ mod tests {
             let crash = |seen: &std::cell::Cell<u64>| {
                 seen.set(seen.get() + 1);
                 if seen.get() > crash_at {
-                    // What is in its hand is gone. No word is said: whoever says one just now in another
-                    // thread holds a lock that the child has, too.
+                    // The read ends in its hand are lost. The panic prints nothing, because a
+                    // thread that prints may have held a lock at the fork.
                     std::panic::resume_unwind(Box::new(()));
                 }
             };
@@ -280,7 +278,7 @@ mod tests {
             assert_eq!(ended, groundstate_units::spec::Exit::Code(70));
             let all: BTreeSet<RunId> = (0..200).map(RunId).collect();
             assert_eq!(stash.recount(), all, "crashed at {crash_at}");
-            // What was left twice goes with its run.
+            // A duplicate goes with its run.
             stash.repack(|run| run.0 < 10);
             let there: BTreeSet<RunId> = (0..10).map(RunId).collect();
             assert_eq!(stash.recount(), there);
@@ -332,7 +330,7 @@ mod tests {
             writers.push(write);
         }
         assert_eq!(stash.table_entries(), 2 + 100);
-        // The first and each third live.
+        // The first and every third run exist.
         stash.repack(|run| run.0.is_multiple_of(3));
         assert_eq!((stash.len(), stash.table_entries()), (100, 2));
     }

@@ -1,5 +1,6 @@
-//! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`.
-//! Idle it is woken only for a line without its end ([`Unfinished`]). What may stand still is behind a [`super::sinks`].
+//! The logger's process: one loop over PID 1's orders, the runs' pipes and `log.sock`. When idle it
+//! wakes only for a line without its end ([`Unfinished`]). Work that may block is behind a lane of
+//! [`super::sinks`].
 
 use super::channel::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::clients::{Clients, Readers};
@@ -33,22 +34,22 @@ const LANES: Token = Token(1);
 const LISTENER: Token = Token(2);
 const FIRST_PIPE: usize = LISTENER.0 + 1 + limit::CLIENTS;
 
-/// Reads of pipes between two looks at everything else.
+/// Reads of pipes between two checks of everything else.
 const READS_A_TURN: usize = 64;
 
-/// The whole life of the logger's process, in a fresh fork of PID 1 that has no other
-/// descriptors than 0–2 and these. Gives its exit status.
+/// Runs the logger, in a fresh fork of PID 1 that has only the descriptors 0–2 and these. Returns
+/// its exit status.
 pub(crate) fn run(
     orders: &OwnedFd,
     listener: Option<&OwnedFd>,
     stage: Option<&Stage>,
     settings: Settings,
 ) -> u8 {
-    // Only a name, and for `ps`.
+    // The name is only for `ps`.
     let _ = sys::process::set_name(c"groundstate-log");
-    // The last to be killed for want of memory, as init; its memory is its own by now.
+    // Like init, it should be the OOM killer's last victim.
     crate::output::oom_score::protect_from_oom();
-    // A reader that goes away is an error of write(2), not the end of the logger.
+    // Without this, a missing reader would kill the logger instead of failing write(2).
     let _ = sys::signal::ignore(libc::SIGPIPE as u8);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
     let ended = orders
@@ -71,12 +72,12 @@ pub(super) struct Pipe {
     blocks: bool,
     pub(super) fd: OwnedFd,
     pub(super) stream: Stream,
-    /// It is in the queue of those to read.
+    /// True if it is in the queue of pipes to read.
     queued: bool,
 }
 
-/// When a pipe that still holds bytes is looked at again. The kernel wakes the reader of such a pipe
-/// only once a write is complete, and a write larger than the pipe's room waits for the reader.
+/// A pipe that still holds bytes and is checked again later. The kernel wakes its reader only once
+/// a write is complete, but a write larger than the pipe's room waits for the reader.
 #[derive(Debug)]
 struct Unfinished {
     seen: usize,
@@ -87,7 +88,7 @@ struct Unfinished {
 #[derive(Debug)]
 pub(super) struct Logger {
     pub(super) intake: Option<Intake>,
-    /// What the logger before had taken and not yet written.
+    /// Lines that the previous logger had read and not written.
     left: Vec<Lines>,
     poll: Poll,
     pub(super) orders: OwnedFd,
@@ -100,9 +101,9 @@ pub(super) struct Logger {
     pub(super) units: Units,
     pub(super) clients: Clients,
     pub(super) out: Out,
-    /// Pipes in which a line without its end was left.
+    /// Pipes with an unfinished line.
     unfinished: BTreeMap<usize, Unfinished>,
-    /// For one read; and for the lines it finishes.
+    /// Buffers for one read, and for the lines it completes.
     pub(super) buffer: Vec<u8>,
     pub(super) lines: Vec<u8>,
     finish: Option<Finish>,
@@ -110,7 +111,7 @@ pub(super) struct Logger {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
-    /// PID 1 asked for it.
+    /// PID 1 has requested it.
     Asked,
     /// PID 1 is gone.
     Alone,
@@ -225,7 +226,7 @@ impl Logger {
                 }
                 Some(Order::Listen) => {
                     if let Some(listener) = got.fds.pop() {
-                        // Failing, the old one is kept.
+                        // On an error, the old listener stays.
                         let _ = self.clients.listen(self.poll.registry(), listener);
                     }
                 }
@@ -238,7 +239,7 @@ impl Logger {
                     }
                 }
                 Some(Order::Finish) => self.finish = Some(Finish::Asked),
-                // Only PID 1 writes here, and it is of the same build.
+                // Only PID 1 writes here, and it is the same program.
                 None => {}
             }
         }
@@ -258,13 +259,13 @@ impl Logger {
         let watched = token::watch(self.poll.registry(), &fd, number);
         self.pipes.insert(number, Pipe { run, unit, log, blocks, fd, stream, queued: false });
         if watched.is_err() {
-            // No memory for it in the kernel: read it as long as it gives something at least.
+            // Without a watch, the pipe is read as long as it has bytes.
             self.may_read(number);
         }
     }
 
-    /// Reads pipes in turn until all are empty or held back, or the turn is over. Gives how
-    /// long to wait for the next event.
+    /// Reads pipes in turn until all are empty or held back, or the turn is over. Returns the time
+    /// to wait for the next event.
     fn read_some(&mut self) -> Option<Duration> {
         let now = Instant::now();
         self.queue_unfinished(now);
@@ -290,7 +291,7 @@ impl Logger {
             }
         }
         if self.ready.is_empty() {
-            // A noisy hour leaves no large buffers behind.
+            // Releases large buffers after a busy time.
             self.buffer = Vec::new();
             self.lines = Vec::new();
             return self.until_unfinished(now);
@@ -303,7 +304,8 @@ impl Logger {
         [held, self.until_unfinished(now)].into_iter().flatten().min()
     }
 
-    /// The pipe keeps `seen` bytes of an unfinished line. The pause doubles while nothing is added.
+    /// Schedules a check of a pipe with `seen` bytes of an unfinished line. The pause doubles while
+    /// nothing is added.
     pub(super) fn look_again(&mut self, number: usize, seen: usize) {
         let before = self.unfinished.get(&number).filter(|before| before.seen == seen);
         let longer = |before: &Unfinished| (before.pause * 2).min(limit::UNFINISHED_MOST);
@@ -312,7 +314,7 @@ impl Logger {
         self.unfinished.insert(number, Unfinished { seen, due, pause });
     }
 
-    /// No unfinished line is left in the pipe.
+    /// Notes that the pipe has no unfinished line.
     pub(super) fn is_finished(&mut self, number: usize) {
         self.unfinished.remove(&number);
     }
@@ -324,13 +326,13 @@ impl Logger {
     }
 
     fn until_unfinished(&self, now: Instant) -> Option<Duration> {
-        // A pipe in the queue is read before its time.
+        // A pipe in the queue is read earlier anyway.
         let waits = |number: &usize| self.pipes.get(number).is_some_and(|pipe| !pipe.queued);
         let due = self.unfinished.iter().filter(|(number, _)| waits(number)).map(|(_, it)| it.due);
         due.min().map(|due| due.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// One read of a pipe. True: there may be more.
+    /// Reads a pipe once. Returns true if there may be more.
     fn read(&mut self, number: usize) -> bool {
         let now = Instant::now();
         let Some(pipe) = self.pipes.get_mut(&number) else { return false };
@@ -371,7 +373,7 @@ impl Logger {
         more.unwrap_or(false)
     }
 
-    /// Passes `self.lines` on to the unit's tail, its lanes and its followers.
+    /// Passes `self.lines` to the unit's tail, its lanes and its followers.
     fn publish(&mut self, unit: u64, log: Log) {
         if self.lines.is_empty() {
             return;
@@ -380,7 +382,7 @@ impl Logger {
         self.send(unit, log, lines);
     }
 
-    /// The same but for the tail.
+    /// The same, without the tail.
     pub(super) fn send(&mut self, unit: u64, log: Log, lines: Lines) {
         if self.clients.any_follows()
             && let Some(unit) = self.units.get_mut(unit)
@@ -395,14 +397,14 @@ impl Logger {
     fn close(&mut self, number: usize) {
         let Some(pipe) = self.pipes.remove(&number) else { return };
         self.unfinished.remove(&number);
-        // The descriptor is closed right after; what is not registered needs no removing.
+        // The descriptor is closed right after; a failure means that it is not registered.
         let _ = self.poll.registry().deregister(&mut SourceFd(&pipe.fd.as_raw_fd()));
         self.by_run.remove(&pipe.run);
         self.units.end(pipe.unit);
         self.reports.push_back(Report::Ended(pipe.run));
     }
 
-    /// Reads what a pipe holds now, whether or not there is room behind.
+    /// Reads the present content of a pipe, whether or not its lane has room.
     fn drain(&mut self, run: RunId) {
         if let Some(number) = self.by_run.get(&run).copied() {
             self.empty(number);
@@ -418,9 +420,9 @@ impl Logger {
         }
     }
 
-    /// The last deeds: everything that was written is read and on its way out, or time is up.
+    /// Finishes: reads and writes the remaining output, or gives up at the time limit.
     fn end(&mut self) {
-        // Nobody comes after this one: lines that have no end are taken too.
+        // No logger follows: unfinished lines are read too.
         self.intake = None;
         let numbers: Vec<usize> = self.pipes.keys().copied().collect();
         for number in numbers {
@@ -439,11 +441,10 @@ impl Logger {
     }
 }
 
-// Pipes whose lines go to log files.
+// Pipes whose lines go to log files
 
 impl Logger {
-    /// Reads a pipe: whole lines alone, of what it holds.
-    /// None: it has to be read otherwise.
+    /// Reads the whole lines in a pipe. Returns `None` if it must be read in the other way.
     pub(super) fn read_staged(&mut self, number: usize) -> Option<bool> {
         let (pipe, intake) = (self.pipes.get_mut(&number)?, self.intake.as_mut()?);
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {
@@ -459,7 +460,7 @@ impl Logger {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let last = whole == 0 && has_no_writer(&pipe.fd);
         if whole == 0 && !last {
-            // The rest of the line comes, unless there is no room for it.
+            // The rest of the line follows, unless the pipe has no room for it.
             if is_full(&pipe.fd, seen) {
                 self.is_finished(number);
                 return None;
@@ -475,7 +476,8 @@ impl Logger {
         let count = bytes.len();
         let mut lines = self.units.push(pipe.unit, &self.lines)?;
         if ready {
-            // While the line is in the pipe still: should this logger end now, the next one finds it.
+            // Reported while the line is still in the pipe: if this logger dies now, the next one
+            // finds it.
             self.reports.push_back(Report::Ready(pipe.run));
             send_reports(&self.orders, &mut self.reports);
         }
@@ -490,7 +492,7 @@ impl Logger {
     }
 }
 
-/// Nobody will write into the pipe any more.
+/// Returns true if the pipe has no writer.
 fn has_no_writer(pipe: &OwnedFd) -> bool {
     let mut asked = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let answered = poll(&mut asked, PollTimeout::ZERO);
@@ -498,7 +500,7 @@ fn has_no_writer(pipe: &OwnedFd) -> bool {
         && asked.iter().filter_map(PollFd::revents).any(|is| is.contains(PollFlags::POLLHUP))
 }
 
-/// Whoever writes into the pipe has to wait, with so many bytes in it that were seen.
+/// Returns true if writers of the pipe block; `seen` bytes are in it.
 fn is_full(pipe: &OwnedFd, seen: usize) -> bool {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;

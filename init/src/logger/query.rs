@@ -1,5 +1,5 @@
-//! Requests on `log.sock`: answered from the tails, or from the files where these hold less
-//! than is asked for ([`super::history`]).
+//! Answers requests on `log.sock`, from the tails or, if they hold too little, from the files
+//! ([`super::history`]).
 
 use super::clients::{Clients, Follow};
 use super::history::{History, Source};
@@ -14,15 +14,15 @@ use groundstate_units::text::wall_clock::WallTime;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Parts of the logger that a request needs.
+/// The parts of the logger that a request needs.
 pub(super) struct Context<'a> {
     pub(super) clients: &'a mut Clients,
     pub(super) units: &'a mut Units,
     pub(super) out: &'a mut Out,
 }
 
-/// Serves the clients that are due: root first, the others one after the other for as long as this
-/// turn of the loop may take. The next turn goes on with those that are left.
+/// Serves the clients that are due: root first, then the others within the time of this turn. The
+/// next turn continues with the rest.
 pub(crate) fn serve_all(log: &mut Context<'_>) {
     let mut until = None;
     for (client, root) in log.clients.order() {
@@ -38,7 +38,7 @@ pub(crate) fn serve_all(log: &mut Context<'_>) {
     }
 }
 
-/// Does what a client asks for, as far as it takes the answers, and at most so many requests.
+/// Handles requests of a client while it reads the answers, up to a limit.
 fn serve(log: &mut Context<'_>, client: usize) {
     for _ in 0..limit::REQUESTS_A_TURN {
         let Some(query) = log.clients.next(client) else { return };
@@ -68,7 +68,10 @@ fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Fai
         None => None,
         Some((_, Some(wall))) => Some(wall),
         Some((text, None)) => {
-            return Err(usage(format!("{text:?} is no time of the form {}", WallTime::default())));
+            return Err(usage(format!(
+                "{text:?} is not a time of the form {}",
+                WallTime::default()
+            )));
         }
     };
     let names = query
@@ -83,10 +86,10 @@ fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Fai
     };
     let wanted = Wanted::new(log, &names, most, since);
     if !wanted.in_memory(log) && wanted.read_files(log, client, query.id)? {
-        // The answer comes piece by piece.
+        // The answer is sent piece by piece.
     } else if let (Some(unknown), false) = (wanted.unknown.first(), query.follow) {
         let message = format!("{unknown} has written nothing since the logger started");
-        let hint = "no log file can be read at the moment";
+        let hint = "log files cannot be read at the moment";
         return Err(Failure::new(Failure::UNKNOWN_TARGET, message, hint));
     } else {
         let lines = merged(log, &wanted);
@@ -104,11 +107,11 @@ fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Fai
     Ok(())
 }
 
-/// What one request asks for.
+/// The content of a request.
 struct Wanted {
-    /// Units by number, in order, none twice.
+    /// Numbers of units, sorted and unique.
     numbers: Vec<u64>,
-    /// Names the logger has not heard of; there may be files.
+    /// Names that the logger does not know; there may be files.
     unknown: Vec<Name>,
     most: u64,
     since: Option<WallTime>,
@@ -131,7 +134,8 @@ impl Wanted {
         Wanted { numbers, unknown, most, since }
     }
 
-    /// The tails hold all that is asked for, or more units are asked for than files are read.
+    /// Returns true if the tails hold all requested lines, or the request names more units than
+    /// files are read for.
     fn in_memory(&self, log: &mut Context<'_>) -> bool {
         if self.numbers.len() + self.unknown.len() > limit::HISTORY_UNITS {
             return true;
@@ -148,11 +152,11 @@ impl Wanted {
             })
     }
 
-    /// Has the files read. False: there are none to read now.
+    /// Lets the files be read. Returns false if there are none to read now.
     fn read_files(&self, log: &mut Context<'_>, client: usize, id: u64) -> Result<bool, Failure> {
         if !log.clients.has_room_for_history(client) {
-            let message = "too many ask for old lines at once";
-            return Err(Failure::new(Failure::BUSY, message, "try again"));
+            let message = "too many requests for old lines";
+            return Err(Failure::new(Failure::BUSY, message, "retry later"));
         }
         let mut sources = Vec::new();
         for number in &self.numbers {
@@ -172,7 +176,7 @@ impl Wanted {
     }
 }
 
-/// The last lines of these units, in the order of time; those of one unit stay in theirs.
+/// The last lines of these units in the order of time; lines of one unit keep their order.
 fn merged(log: &mut Context<'_>, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
     let most = usize::try_from(wanted.most).unwrap_or(usize::MAX);
     let mut all: Vec<(WallTime, Name, Vec<u8>)> = Vec::new();
@@ -191,7 +195,8 @@ fn merged(log: &mut Context<'_>, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
             lines.into_iter().skip(skip).map(|(time, text)| (time, name.clone(), text.to_vec())),
         );
     }
-    // Stable: lines of one unit with the same time stay in order (a clock set back moves them).
+    // A stable sort keeps lines of one unit with the same time in order (a clock set back moves
+    // them).
     if wanted.numbers.len() > 1 {
         all.sort_by_key(|(time, _, _)| *time);
     }

@@ -1,4 +1,4 @@
-//! Which lines go which way: the lanes there are, started when first needed.
+//! Destinations of log lines: one lane each, started when first needed.
 
 use super::channel::Settings;
 use super::files::{Files, Job};
@@ -23,33 +23,33 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-/// Whose file can not be written, and why.
+/// The unit whose file cannot be written, and why.
 type Trouble = (Name, String);
 
-/// What is said of a disk that neither writes nor refuses.
-const STANDS_STILL: &str = "their disk has not answered for a while";
+/// The reason reported for a disk that does not respond.
+const STANDS_STILL: &str = "the disk does not respond";
 
-/// All ways out.
+/// All destinations.
 #[derive(Debug)]
 pub(crate) struct Out {
     settings: Settings,
     waker: Arc<Waker>,
     files_open: bool,
     files: Option<Lane<Job>>,
-    /// The other ways that were needed.
+    /// The destinations other than files, from their first line on.
     lanes: BTreeMap<Way, Lane<Arc<Lines>>>,
-    /// Lines each way lacks because it stood still; told once it moves.
+    /// Lines dropped at each destination because it was stuck; reported once it moves.
     dropped: BTreeMap<Way, u64>,
-    /// Lines lost so on all ways together that PID 1 has not been told of, and when it was told last.
+    /// Dropped lines not yet reported to PID 1, and the time of the last report.
     untold: (u64, Option<Instant>),
-    /// The lane of files stands still, which has been told.
+    /// True if the lane of files is stuck and that was reported.
     files_stand_still: bool,
-    /// What the lane of files can not do.
+    /// Failures of the lane of files.
     told: (SyncSender<Trouble>, Receiver<Trouble>),
 }
 
 impl Out {
-    /// No thread yet.
+    /// Starts no thread yet.
     pub(crate) fn new(settings: Settings, waker: Arc<Waker>) -> Out {
         Out {
             settings,
@@ -64,12 +64,13 @@ impl Out {
         }
     }
 
-    /// Files have begun not to be written: whose, and why.
+    /// The first failure to write files: the unit and the reason.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.told.1.try_recv().ok()
     }
 
-    /// Lines lost since the last time this was said; now and then only, for it wakes PID 1.
+    /// The number of lines lost since the last report. Reported only from time to time, because it
+    /// wakes PID 1.
     pub(crate) fn lost(&mut self, now: Instant) -> Option<u64> {
         let (lost, told) = &mut self.untold;
         if *lost == 0 || told.is_some_and(|at| now.duration_since(at) < limit::LOST_TOLD) {
@@ -79,8 +80,8 @@ impl Out {
         Some(std::mem::take(lost))
     }
 
-    /// Whether lines with this policy may be read now. Who `blocks` waits for a place of its own
-    /// that stands still; for a copy nobody does.
+    /// Returns whether lines with this policy may be read now. With `blocks`, a run waits for its
+    /// own destination, but never for a copy.
     pub(crate) fn room(&mut self, log: Log, blocks: bool, now: Instant) -> Room {
         let own = match log {
             Log::File => self.files.as_mut().map(|lane| lane.room(now)),
@@ -90,19 +91,19 @@ impl Out {
         if blocks && own == Some(Room::Stuck) {
             return Room::Full(now + limit::STUCK);
         }
-        // Full on one way holds the run back whatever the other says.
+        // A full destination holds the run back, whatever the other one's state.
         match (own.unwrap_or(Room::Free), echo.unwrap_or(Room::Free)) {
             (Room::Full(until), _) | (_, Room::Full(until)) => Room::Full(until),
             _ => Room::Free,
         }
     }
 
-    /// Lines go to files now.
+    /// Returns true if lines go to files now.
     pub(super) fn keeps_files(&mut self, now: Instant) -> bool {
         self.files_open && self.files.as_mut().is_none_or(|lane| lane.room(now) != Room::Stuck)
     }
 
-    /// Sends lines their ways; on a way that is stuck they are lost, and counted.
+    /// Passes lines to their destinations. A stuck destination drops and counts them.
     pub(crate) fn push(&mut self, lines: Arc<Lines>, log: Log, lost: &mut u64) {
         let now = Instant::now();
         if log == Log::File {
@@ -124,7 +125,7 @@ impl Out {
         let stands_still = lane.room(now) == Room::Stuck;
         if stands_still {
             if !std::mem::replace(&mut self.files_stand_still, true) {
-                // One that is not heard yet says enough.
+                // One pending report is enough.
                 let _ = self.told.0.try_send((lines.unit.clone(), STANDS_STILL.to_string()));
             }
             *lost += lines.count();
@@ -143,13 +144,13 @@ impl Out {
             let waker = Arc::clone(&self.waker);
             let told = self.told.0.clone();
             let tell = move |unit: &Name, why: &str| {
-                // One that is not heard yet says enough; so does a logger that has ended.
+                // One pending report is enough. An error may also mean that the logger is ending.
                 let _ = told.try_send((unit.clone(), why.to_string()));
                 let _ = waker.wake();
             };
             let mut files = Files::new(self.settings.clone(), Box::new(tell));
             let sink = move |job| files.take(job);
-            // Without a thread there are no files yet; the next lines try again.
+            // Without a thread there are no files; the next lines try again.
             self.files = Lane::start("log-files", Arc::clone(&self.waker), sink).ok();
         }
     }
@@ -168,7 +169,7 @@ impl Out {
             return;
         }
         if let Some(lost) = self.dropped.remove(&way) {
-            let text = files::note(&format!("{lost} lines of all units lost here"));
+            let text = files::note(&format!("{lost} lines of all units lost"));
             let (unit, target) = (lines.unit.clone(), lines.target.clone());
             let bytes = text.len();
             let (tag, facility) = (lines.tag.clone(), lines.facility);
@@ -178,7 +179,7 @@ impl Out {
         lane.push(Arc::clone(lines), lines.text.len());
     }
 
-    /// From now on there are files; first come these.
+    /// Enables files; these lines come first.
     pub(crate) fn open_files(&mut self, backlog: Vec<Lines>) {
         self.files_open = true;
         if backlog.is_empty() {
@@ -192,7 +193,7 @@ impl Out {
         }
     }
 
-    /// Passes a request for old lines on; gives it back where there are no files to read.
+    /// Passes on a request for old lines. Returns it if there are no files to read.
     pub(crate) fn history(&mut self, history: History) -> Result<(), History> {
         if self.files_open {
             self.start_files();
@@ -205,12 +206,12 @@ impl Out {
         Ok(())
     }
 
-    /// What wakes the loop.
+    /// The waker of the loop.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
 
-    /// Other settings from now on.
+    /// Uses new settings.
     pub(crate) fn set(&mut self, settings: Settings) {
         if settings.echo != self.settings.echo {
             self.lanes.remove(&Way::Echo);
@@ -221,7 +222,7 @@ impl Out {
         self.settings = settings;
     }
 
-    /// Waits for everything to be out, as long as something moves.
+    /// Waits until everything is written, as long as something moves.
     pub(crate) fn finish(&mut self) {
         if let Some(lane) = &self.files {
             lane.finish(limit::LAST_WRITES);
@@ -273,30 +274,29 @@ enum Sink {
     Records(Records),
 }
 
-// A way out that may stand still: a thread with a bounded queue before it. The thread may
-// wait for its disk, terminal or reader as long as it likes; the logger's loop never does.
+// A lane: a thread with a bounded queue, for a destination that may block. The thread may wait for
+// its disk, terminal or reader; the logger's loop never does.
 //
-// One rule for all of them. A lane that is *full* but moving holds its runs back: their
-// pipes are not read until there is room, so nothing is lost to a disk that is merely slow.
-// A full lane that moved nothing for [`limit::STUCK`] is *stuck*: what is meant for it is
-// dropped and counted, so no service waits longer than that.
+// A lane that is *full* but moving holds its runs back: their pipes are not read until there is
+// room, so a slow disk loses nothing. A full lane without progress for [`limit::STUCK`] is *stuck*:
+// its lines are dropped and counted, so that no service waits longer.
 
-/// May more be pushed?
+/// Whether more may be pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Yes.
     Free,
-    /// Not now: ask again when woken, or then.
+    /// Not now: ask again when woken, or at this time.
     Full(Instant),
-    /// No, and it is not worth waiting.
+    /// No: the lane is stuck.
     Stuck,
 }
 
-/// The loop's end of a lane that carries `J`s.
+/// The loop's end of a lane with jobs of type `J`.
 #[derive(Debug)]
 pub(crate) struct Lane<J> {
     shared: Arc<Shared<J>>,
-    /// Full since, at this count of jobs done.
+    /// The time since it is full, and the number of finished jobs then.
     full: Option<(Instant, u64)>,
     stuck: bool,
 }
@@ -304,32 +304,32 @@ pub(crate) struct Lane<J> {
 #[derive(Debug)]
 struct Shared<J> {
     state: Mutex<State<J>>,
-    /// There is work, or the lane is closed.
+    /// Signalled if there is work or the lane is closed.
     work: Condvar,
-    /// All work is done.
+    /// Signalled if all work is done.
     idle: Condvar,
 }
 
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<(J, usize)>,
-    /// Of all jobs not done yet, the one under way too.
+    /// Bytes of all unfinished jobs, including the one in progress.
     bytes: usize,
     done: u64,
-    /// The loop wants to know when there is room.
+    /// True if the loop waits for room.
     wanted: bool,
     closed: bool,
 }
 
 impl<J> Shared<J> {
     fn lock(&self) -> MutexGuard<'_, State<J>> {
-        // A sink that panicked left the queue whole: it runs outside the lock.
+        // A panic of a sink leaves the queue intact, because the sink runs without the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<J: Send + 'static> Lane<J> {
-    /// A thread that puts each job through `sink`. It wakes the loop when there is room again.
+    /// Starts a thread that passes each job to `sink`. It wakes the loop when there is room again.
     pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
@@ -348,7 +348,7 @@ impl<J: Send + 'static> Lane<J> {
         Ok(Lane { shared, full: None, stuck: false })
     }
 
-    /// Adds a job of so many bytes. Whether there is room is asked before.
+    /// Adds a job of so many bytes. The caller checks for room before.
     pub(crate) fn push(&self, job: J, bytes: usize) {
         let mut state = self.shared.lock();
         state.bytes += bytes;
@@ -357,7 +357,7 @@ impl<J: Send + 'static> Lane<J> {
         self.shared.work.notify_one();
     }
 
-    /// Whether to push now. After [`Room::Full`] the loop is woken when there is room.
+    /// Returns whether to push now. After [`Room::Full`] the loop is woken when there is room.
     pub(crate) fn room(&mut self, now: Instant) -> Room {
         let mut state = self.shared.lock();
         if state.bytes < limit::LANE {
@@ -382,8 +382,8 @@ impl<J: Send + 'static> Lane<J> {
         if self.stuck { Room::Stuck } else { Room::Full(since + limit::STUCK) }
     }
 
-    /// Waits until all that was pushed is done, or nothing more moves for so long. For the
-    /// very end.
+    /// Waits until all jobs are done, or nothing has moved for `patience`. For the end of the
+    /// logger.
     pub(crate) fn finish(&self, patience: Duration) {
         let mut state = self.shared.lock();
         let (mut done, mut since) = (state.done, Instant::now());
@@ -419,7 +419,7 @@ fn work<J>(shared: &Shared<J>, waker: &Waker, mut sink: impl FnMut(J)) {
             state.done += 1;
             if state.wanted && state.bytes < limit::LANE / 2 {
                 state.wanted = false;
-                // Refused only with 2^64 wake-ups pending.
+                // Fails only with 2^64 pending wake-ups.
                 let _ = waker.wake();
             }
         } else if state.closed {
@@ -431,34 +431,33 @@ fn work<J>(shared: &Shared<J>, waker: &Waker, mut sink: impl FnMut(J)) {
     }
 }
 
-// Ways out other than files: init's stdout (echo), the console, the kernel's ring, syslog.
-// Each is the end of a [`Lane`], so it may wait; what it can not deliver is gone,
-// because these are copies or places that keep nothing themselves.
+// Sinks other than files: init's stdout (echo), the console, the kernel's log, syslog. Each is the
+// end of a [`Lane`], so it may block. Lines that cannot be delivered are lost.
 
-/// One line a line to a terminal or whatever init's stdout is.
+/// Writes lines to a terminal or to init's stdout.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// None: it can not be had.
+    /// `None` if it cannot be opened.
     fd: Option<OwnedFd>,
     raw: bool,
     shown: Vec<u8>,
 }
 
 impl Terminal {
-    /// init's stdout. The descriptor is shared with others, so its flags are left alone.
+    /// Uses init's stdout. Other processes share the descriptor, so its flags are not changed.
     pub(crate) fn stdout(echo: Echo) -> Terminal {
         let fd = std::io::stdout().as_fd().try_clone_to_owned().ok();
         Terminal { fd, raw: echo == Echo::Raw, shown: Vec::new() }
     }
 
-    /// /dev/console.
+    /// Uses /dev/console.
     pub(crate) fn console() -> Terminal {
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let file = File::options().write(true).custom_flags(flags).open("/dev/console");
         Terminal { fd: file.ok().map(OwnedFd::from), raw: false, shown: Vec::new() }
     }
 
-    /// Shows the lines, however long that takes.
+    /// Writes the lines; may block.
     pub(crate) fn take(&mut self, lines: &Lines) {
         self.shown.clear();
         for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
@@ -477,14 +476,14 @@ impl Terminal {
         }
         let Some(fd) = &self.fd else { return };
         if write_all(fd.as_fd(), &self.shown).is_err() {
-            // The reader of a pipe is gone for good; a terminal that hung up too.
+            // A closed pipe or a hung-up terminal stays unusable.
             self.fd = None;
         }
         self.shown.shrink_to(limit::READ);
     }
 }
 
-/// Writes everything, waiting where the descriptor says "not now".
+/// Writes all bytes and waits if the descriptor is not writable.
 fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -500,29 +499,29 @@ fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// One record a line to /dev/kmsg or /dev/log.
+/// Writes one record for each line to /dev/kmsg or /dev/log.
 #[derive(Debug)]
 pub(crate) enum Records {
-    /// The kernel's ring. One write a record; the kernel never waits.
+    /// The kernel's log. One write for each record; it never blocks.
     Kernel(Option<File>),
-    /// The socket of a syslog daemon; opened anew when it went away.
+    /// The socket of a syslog daemon; connected again when the daemon was restarted.
     Syslog(Option<UnixDatagram>),
 }
 
 impl Records {
-    /// /dev/kmsg. None within: there is none, or we may not.
+    /// Opens /dev/kmsg; `None` inside if that fails.
     pub(crate) fn kernel() -> Records {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
         Records::Kernel(File::options().write(true).custom_flags(flags).open("/dev/kmsg").ok())
     }
 
-    /// Sends each line as a record of its own.
+    /// Sends each line as a record.
     pub(crate) fn take(&mut self, lines: &Lines) {
         for stored in lines.text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = LogLine::parse(stored) else { continue };
             let name = if lines.tag.is_empty() { lines.unit.as_str() } else { &lines.tag };
-            // Facility and level of syslog(3). The text of a line decides them only where the unit's
-            // keys let it.
+            // Facility and level of syslog(3). The text of a line sets them only if the unit's keys
+            // allow it.
             let priority = lines.facility.saturating_mul(8) | line.priority();
             let who = match line.run {
                 Some(run) => format!("<{priority}>{name}[{}]: ", run.0),
@@ -532,7 +531,7 @@ impl Records {
             match self {
                 Records::Kernel(Some(file)) => {
                     let record = cut(&who, &text, limit::KERNEL_RECORD);
-                    // Refused by the kernel's own rate limit: it says so in its ring.
+                    // The kernel's own rate limit may refuse it, and logs that itself.
                     let _ = nix::unistd::write(&*file, record.as_bytes());
                 }
                 Records::Kernel(None) => {}
@@ -563,7 +562,7 @@ fn send(socket: &mut Option<UnixDatagram>, record: &[u8]) {
     }
 }
 
-/// Both together, cut at a character so that it is at most that many bytes.
+/// Joins both and truncates at a character boundary to at most `most` bytes.
 fn cut(who: &str, text: &str, most: usize) -> String {
     let mut end = most.saturating_sub(who.len()).min(text.len());
     while !text.is_char_boundary(end) {

@@ -1,5 +1,5 @@
-//! One run's output: bytes as they come from its pipe, cut into lines, and its `ready-grep`.
-//! Reads nothing itself and knows no unit; see [`super::process`].
+//! Splits the bytes of one run's pipe into lines and matches its `ready-grep`. It does not read the
+//! pipe itself; see [`super::process`].
 
 use super::limit;
 use groundstate_units::control::log_line::{Prefix, level_prefix};
@@ -7,25 +7,25 @@ use groundstate_units::limit::READY_GREP_PROGRAM;
 use groundstate_units::spec::LogPriority;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Bytes of `<3>`.
+/// Length of `<3>`.
 const LEVEL_PREFIX: usize = 3;
 
 /// A run's `ready-grep`.
 #[derive(Debug)]
 enum Pattern {
-    /// Not looked for, found, or no pattern at all.
+    /// No pattern, or it was found.
     None,
-    /// Not needed until the first bytes come.
+    /// Not compiled before the first bytes.
     Text(String),
-    /// Linear in the text whatever the pattern; its memory is bounded.
+    /// Linear in the text for any pattern, with bounded memory.
     Compiled(Box<Regex>),
 }
 
-/// The unfinished line of one run, and what is looked for.
+/// The unfinished line of one run, and its pattern.
 #[derive(Debug)]
 pub(crate) struct Stream {
     partial: Vec<u8>,
-    /// A piece of the present line is stored already.
+    /// True if a piece of the present line is stored already.
     long: bool,
     /// The level of the present line.
     level: Option<u8>,
@@ -34,14 +34,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// At the beginning.
+    /// Starts without any bytes.
     pub(crate) fn new(ready_grep: Option<String>, priority: LogPriority) -> Stream {
         let pattern = ready_grep.map_or(Pattern::None, Pattern::Text);
         Stream { partial: Vec::new(), long: false, level: None, priority, pattern }
     }
 
-    /// Takes the next bytes and appends the lines they finish to `out`, in stored form. True:
-    /// one of them is the line the run is ready at (said once).
+    /// Takes the next bytes and appends completed lines to `out` in stored form. Returns true once,
+    /// for the line that matches the pattern.
     pub(crate) fn feed(&mut self, bytes: &[u8], prefix: &Prefix, out: &mut Vec<u8>) -> bool {
         let mut ready = false;
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -64,7 +64,7 @@ impl Stream {
         ready
     }
 
-    /// There will be no more: what is unfinished is a line.
+    /// Ends the stream: an unfinished line counts as a line.
     pub(crate) fn end(&mut self, prefix: &Prefix, out: &mut Vec<u8>) -> bool {
         !self.partial.is_empty() && self.store(&[], false, prefix, out)
     }
@@ -76,8 +76,8 @@ impl Stream {
         out.extend_from_slice(self.partial.get(skipped..).unwrap_or_default());
         let skipped = skipped.saturating_sub(self.partial.len());
         out.extend_from_slice(rest.get(skipped..).unwrap_or_default());
-        // What is looked at of a line is its first `limit::LINE` bytes: a later piece would
-        // match `^` in the middle of it.
+        // Only the first `limit::LINE` bytes of a line are matched: in a later piece, `^` would
+        // match in the middle of the line.
         let line = out.get(start..).unwrap_or_default();
         let ready = !self.long && self.pattern.find(line.strip_suffix(b"\r").unwrap_or(line));
         out.push(b'\n');
@@ -89,8 +89,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Finds the level of a line that begins with what is kept of it and goes on with `rest`. Gives
-    /// the length of the prefix that says it.
+    /// Determines the level of a line that consists of the kept part and `rest`. Returns the length
+    /// of its level prefix.
     fn begin_line(&mut self, rest: &[u8]) -> usize {
         self.level = self.priority.level;
         if !self.priority.prefix {
@@ -104,7 +104,7 @@ impl Stream {
 }
 
 impl Pattern {
-    /// True once: at the first line that matches.
+    /// Returns true once, at the first line that matches.
     fn find(&mut self, line: &[u8]) -> bool {
         if let Pattern::Text(text) = self {
             *self = RegexBuilder::new(text)
@@ -268,7 +268,7 @@ mod tests {
         let mut slow = Stream::new(Some("(a*)*$|(a|aa)+!".to_string()), LogPriority::default());
         let mut line = vec![b'a'; 60_000];
         line.extend(b"x\n");
-        // Linear: an exponential matcher would not come back.
+        // Linear: an exponential matcher would not return.
         slow.feed(&line, &prefix(), &mut out);
         let mut huge = Stream::new(Some("(?:a{1000}){1000}".to_string()), LogPriority::default());
         assert!(!huge.feed(&line, &prefix(), &mut out));

@@ -1,14 +1,15 @@
-//! What PID 1 knows of the logger: its process, what it was told, and what it has yet to be
-//! told. No call waits; what the logger does not take now is told when its socket is
-//! writable. PID 1 reads no byte a service wrote.
+//! PID 1's side of the logger: its process, the messages sent to it, and those pending. No call
+//! blocks. Messages that the logger does not accept now are sent when its socket is writable. PID 1
+//! reads no output of services.
 //!
-//! A turn of the loop: [`Handle::pipe_for`] for each start, [`Handle::flush`] at the end;
-//! [`Handle::reports`] when the socket is readable; [`Handle::tick`] at [`Handle::deadline`];
-//! [`Handle::look`] at a SIGCHLD, [`Handle::ended`] when the process was reaped.
+//! A turn of the loop calls [`Handle::pipe_for`] for each start and [`Handle::flush`] at the end.
+//! It calls [`Handle::reports`] when the socket is readable, [`Handle::tick`] at
+//! [`Handle::deadline`], [`Handle::look`] at a SIGCHLD, and [`Handle::ended`] when the process was
+//! reaped.
 //!
-//! When the logger has ended, another one is started and given every pipe anew (see
-//! [`super::pipe_keeper`]). No line of a file is lost or doubled by that (see [`super::pending_buffer`]). Lost is
-//! what waited for other ways out (its [lanes](super::sinks)), and its tails.
+//! When the logger has exited, PID 1 starts another one and passes every pipe to it (see
+//! [`super::pipe_keeper`]). Log files lose and duplicate no line (see [`super::pending_buffer`]).
+//! Lines queued for other [destinations](super::sinks) and the tails are lost.
 
 use super::channel::{Link, Order, Report, RunLog, Settings, Ticked};
 use super::pending_buffer::Stage;
@@ -35,31 +36,32 @@ pub(crate) struct Handle {
     settings: Settings,
     pub(super) files_open: bool,
     listener: Option<KeptFd<OwnedFd>>,
-    /// The present logger has not been given it.
+    /// True if the present logger has not got the listener.
     #[serde(skip)]
     listener_is_new: bool,
     pub(super) link: Option<Link>,
-    /// A logger of an earlier image that was killed. The next one starts once it has ended: a file has one writer.
+    /// A killed logger of an earlier image. The next one starts once it has exited, because a file
+    /// has one writer.
     #[serde(skip)]
     predecessor: Option<Pid>,
-    /// When to start the next one, if none is there.
+    /// The time of the next start, if none is running.
     pub(super) start_at: Option<Time>,
     /// The pause before the next start.
     delay: Duration,
     pub(super) stash: Stash,
-    /// What a logger has taken and not yet written.
+    /// Lines that a logger has read and not written.
     stage: Option<Stage>,
-    /// Runs whose pipe is not known to be at its end.
+    /// Runs whose pipe may still have output.
     #[serde(skip)]
     pub(crate) runs: Table<RunId, Box<RunLog>>,
-    /// Those of them the present logger has not been told.
+    /// Runs that the present logger does not know.
     pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
     pub(super) fresh: Vec<ReadEnd>,
-    /// The last of them, which no commit knows yet.
+    /// The number of last read ends that are not committed yet.
     #[serde(skip)]
     uncommitted: usize,
-    /// Ends seen since the stash was last packed.
+    /// Runs ended since the stash was last packed.
     pub(super) dead: usize,
     #[serde(skip)]
     pub(super) crowd: Crowd,
@@ -67,7 +69,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Nothing is started yet. `listener` is `log.sock`, listening and non-blocking.
+    /// Starts nothing yet. `listener` is `log.sock`, listening and non-blocking.
     pub(crate) fn new(settings: Settings, listener: Option<OwnedFd>) -> io::Result<Handle> {
         Ok(Handle {
             settings,
@@ -79,7 +81,7 @@ impl Handle {
             start_at: None,
             delay: limit::RESTART_DELAY,
             stash: Stash::new()?,
-            // Without one a logger that is killed loses what it has not yet written.
+            // Without a stage, a killed logger loses lines that it has not written.
             stage: Stage::new().ok(),
             runs: Table::default(),
             untold: BTreeSet::new(),
@@ -124,24 +126,25 @@ impl Handle {
             std::iter::once(&theirs).chain(listener).map(AsFd::as_fd).collect();
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
-            // A limit of file sizes is an error of the file it stands before.
+            // A file size limit then fails a write instead of killing the logger.
             let _ = sys::signal::ignore(sys::signal::XFSZ);
             process::run(&theirs, listener, stage, self.settings.clone())
         })?;
         Ok((pid, ours))
     }
 
-    /// The socket to the logger, for the loop.
+    /// The socket to the logger, for the poll.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(Link::socket)
     }
 
-    /// Waits for the end of this process before it starts another logger.
+    /// Waits for the exit of this process before it starts another logger.
     pub(crate) fn wait_for(&mut self, predecessor: Pid) {
         self.predecessor = Some(predecessor);
     }
 
-    /// SIGCHLD came: a logger that a signal has stopped is killed, or services would wait for it.
+    /// Handles SIGCHLD: kills a logger that a signal has stopped, because services would wait for
+    /// it.
     pub(crate) fn look(&mut self, now: Time) {
         if let Some(link) = &mut self.link
             && wait::is_stopped(link.pid)
@@ -150,7 +153,7 @@ impl Handle {
         }
     }
 
-    /// When [`Handle::tick`] has something to do.
+    /// The time at which [`Handle::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let silent = self.link.as_ref().and_then(Link::silent_at);
         [silent, self.start_at].into_iter().flatten().min()
@@ -168,22 +171,21 @@ impl Handle {
         if link.was_killed_twice() { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
     }
 
-    /// The logger's process.
     pub(crate) fn pid(&self) -> Option<Pid> {
         self.link.as_ref().map(|link| link.pid)
     }
 
-    /// Descriptors of PID 1's table that keep runs' pipes.
+    /// Number of descriptors in PID 1's table that keep runs' pipes.
     #[cfg(test)]
     pub(crate) fn table_entries(&self) -> usize {
         self.stash.table_entries()
     }
 
-    /// A new pipe for a run: what is given is the write end, for stdout and stderr together.
-    /// It blocks its writer when full, as services expect; it is close-on-exec.
+    /// Creates a pipe for a run and returns the write end, for stdout and stderr. It blocks its
+    /// writer when full, as services expect, and is close-on-exec.
     ///
     /// # Errors
-    /// Those of pipe(2): EMFILE, ENFILE; EINVAL: the pattern is longer than the core allows.
+    /// Those of pipe(2): EMFILE, ENFILE. EINVAL if the pattern is longer than the core allows.
     pub(crate) fn pipe_for(&mut self, mut log: RunLog) -> io::Result<OwnedFd> {
         if log.ready_grep.as_ref().is_some_and(|pattern| pattern.len() > READY_GREP) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -205,40 +207,40 @@ impl Handle {
         Ok(write)
     }
 
-    /// The newest pipe stays here until the next commit. A crash before it takes back the run, and another
-    /// run gets that number: the logger must not know the number yet.
+    /// Keeps the newest pipe here until the next commit. A crash before it discards the run, and
+    /// another run gets its id, so the logger must not know it yet.
     pub(crate) fn hold(&mut self) {
         self.uncommitted = self.uncommitted.saturating_add(1);
     }
 
-    /// All pipes are part of the committed state.
+    /// Notes that all pipes are part of the committed state.
     pub(crate) fn committed(&mut self) {
         self.uncommitted = 0;
     }
 
-    /// Passes on what fills a message.
+    /// Passes on read ends that fill a message.
     pub(crate) fn pass_on(&mut self, now: Time) {
         if self.fresh.len() >= limit::FDS_A_MESSAGE {
             self.flush(now);
         }
     }
 
-    /// [`Handle::flush`] has something to do.
+    /// Returns true if [`Handle::flush`] has something to do.
     pub(crate) fn has_to_tell(&self) -> bool {
         let link = self.link.as_ref();
         let owes = link.is_some_and(|link| link.is_behind() || link.has_to_ask());
         owes || self.listener_is_new || !self.fresh.is_empty() || !self.untold.is_empty()
     }
 
-    /// [`Handle::reports`] has something to do.
+    /// Returns true if [`Handle::reports`] has something to do.
     pub(crate) fn may_report(&self) -> bool {
         let link = self.link.as_ref();
         let speaks = link.is_some_and(|link| link.may_say() || link.is_gone().is_some());
         speaks || !self.crowd.said.is_empty() || self.has_to_tell()
     }
 
-    /// Tells the logger what it has not been told. At the end of each turn, and when its
-    /// socket became writable.
+    /// Sends pending messages to the logger. Runs at the end of each turn, and when its socket is
+    /// writable.
     pub(crate) fn flush(&mut self, now: Time) {
         let known = self.fresh.len().saturating_sub(self.uncommitted);
         let uncommitted = self.fresh.split_off(known);
@@ -262,7 +264,7 @@ impl Handle {
         }
     }
 
-    /// Goes through the stash until each untold run is told or the logger takes no more.
+    /// Goes through the stash until the logger knows every run or accepts no more.
     fn tell_again(&mut self) {
         let Handle { stash, link: Some(link), runs, untold, .. } = self else { return };
         if !untold.is_empty() {
@@ -278,7 +280,7 @@ impl Handle {
         }
     }
 
-    /// What the logger has said.
+    /// The reports of the logger.
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.crowd.said);
         while let Some(report) = self.link.as_mut().and_then(|link| link.hear()) {
@@ -319,8 +321,8 @@ impl Handle {
         }
     }
 
-    /// Asks the logger to read what this run's pipe holds; [`Report::Drained`] follows, or
-    /// nothing (PID 1 waits for it a bounded time). False: there is nothing to wait for.
+    /// Asks the logger to read the content of this run's pipe. [`Report::Drained`] follows, or
+    /// nothing (PID 1 waits a bounded time). Returns false if there is nothing to wait for.
     pub(crate) fn drain(&mut self, run: RunId, now: Time) -> bool {
         if self.link.is_none() || !self.runs.contains_key(&run) {
             return false;
@@ -331,7 +333,7 @@ impl Handle {
         true
     }
 
-    /// `log-dir-after` is active, or there is none: log files may be opened.
+    /// Lets the logger open files: `log-dir-after` is active or not set.
     pub(crate) fn open_files(&mut self, now: Time) {
         if !self.files_open {
             self.files_open = true;
@@ -340,7 +342,7 @@ impl Handle {
         }
     }
 
-    /// After a reload.
+    /// Applies new settings after a reload.
     pub(crate) fn set(&mut self, settings: Settings, now: Time) {
         if self.settings != settings {
             self.settings = settings.clone();
@@ -349,14 +351,15 @@ impl Handle {
         }
     }
 
-    /// `log.sock` was made anew.
+    /// Passes a new `log.sock` to the logger.
     pub(crate) fn listen(&mut self, listener: OwnedFd) {
         self.listener = Some(listener.into());
         self.listener_is_new = true;
         self.hand_listener();
     }
 
-    /// A logger that does not take it now is given it with the next flush, or from its start on.
+    /// Passes the listener. If the logger does not accept it now, it gets it with the next flush or
+    /// at its start.
     fn hand_listener(&mut self) {
         if let (Some(link), Some(listener)) = (&mut self.link, &self.listener)
             && self.listener_is_new
@@ -366,8 +369,8 @@ impl Handle {
         }
     }
 
-    /// The last order of a shutdown: [`Report::Finished`] follows, then the process ends and
-    /// no other is started. False: there is none to wait for.
+    /// Sends the last order of a shutdown. [`Report::Finished`] follows, then the process exits and
+    /// is not replaced. Returns false if there is no logger to wait for.
     pub(crate) fn finish(&mut self, now: Time) -> bool {
         self.flush(now);
         self.finishing = true;
@@ -377,7 +380,7 @@ impl Handle {
         self.link.is_some()
     }
 
-    /// A child was reaped: true if it was the logger, which is then replaced at
+    /// Handles a reaped child. Returns true if it was the logger, which is then replaced at
     /// [`Handle::deadline`].
     pub(crate) fn ended(&mut self, pid: Pid, now: Time) -> bool {
         let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
@@ -392,18 +395,19 @@ impl Handle {
         true
     }
 
-    /// After a crash: the pipes that the stash holds are not those of the committed state.
+    /// After a crash, compares the pipes in the stash with those of the committed state.
     pub(crate) fn reconcile(&mut self) {
         let there = self.stash.recount();
         self.fresh.retain(|end| !there.contains(&end.run));
-        // The logger may not have been told of a pipe in the stash. Told twice, it heeds the first.
+        // The logger may not know a pipe in the stash. It ignores a run that it knows already.
         self.untold.extend(there.into_iter().filter(|run| self.runs.contains_key(run)));
         if let Some(link) = &mut self.link {
             link.owes_nothing();
         }
     }
 
-    /// In another root: the next logger sees that root, and opens its files when it is told to.
+    /// Replaces the logger after a change of the root. The next one opens its files in the new root
+    /// when it is told to.
     pub(crate) fn replace(&mut self, now: Time) {
         self.files_open = false;
         if let Some(link) = &mut self.link {
@@ -417,7 +421,7 @@ impl Handle {
     }
 }
 
-/// Sends these read ends to the logger, of runs it has not been told; true if all were taken.
+/// Sends read ends of runs that the logger does not know. Returns true if all were accepted.
 fn tell(
     link: &mut Link,
     runs: &BTreeMap<RunId, Box<RunLog>>,
@@ -455,36 +459,37 @@ fn tell(
     told
 }
 
-/// Bytes this run takes in a message, or a little more.
+/// Upper bound of this run's size in a message.
 fn size(log: &RunLog) -> usize {
     let targets: usize = log.targets.iter().map(|target| target.as_str().len() + 2).sum();
     let pattern = log.ready_grep.as_ref().map_or(0, String::len);
     log.unit.as_str().len() + targets + pattern + 32
 }
 
-// Pipes of runs that are over and that somebody still has open: a process that was left, or one that was
-// handed the pipe by a unit. Each takes descriptors of the logger; so a unit has so many, and
-// those of its oldest runs are closed.
+// Pipes of ended runs that a remaining process holds open
+//
+// Each takes descriptors of the logger. So their number is limited for each unit, and the oldest
+// are closed.
 
-/// Of the number of a pipe aside: unset, it is of a stream of a start.
+/// The bit of a helper pipe's log id that is cleared for a stream of a start.
 const OF_A_START: u64 = 1 << 62;
 
-/// The number of a pipe aside, from one that is counted down.
+/// The log id of a helper pipe, from a number that is counted down.
 pub(crate) fn aside(number: u64, of_a_start: bool) -> RunId {
     RunId(if of_a_start { number & !OF_A_START } else { number })
 }
 
-/// What is known of it.
+/// Counters for that limit.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// Pipes made.
+    /// Pipes created.
     made: usize,
-    /// To be told with what the logger reports.
+    /// Reports to add to those of the logger.
     pub(super) said: Vec<Report>,
 }
 
 impl Handle {
-    /// One pipe more was made. From time to time all of them are looked at.
+    /// Counts a new pipe. From time to time, checks the limit for all units.
     pub(super) fn grew(&mut self) {
         self.crowd.made = self.crowd.made.wrapping_add(1);
         if !self.crowd.made.is_multiple_of(limit::PIPES_OF_A_UNIT) || self.link.is_none() {
@@ -500,18 +505,18 @@ impl Handle {
             }
             self.crowd.said.push(Report::Crowded(unit));
         }
-        // Whoever writes there is to be told that nobody reads.
+        // A writer to a closed pipe must get SIGPIPE, so the read end goes too.
         self.repack();
     }
 
-    /// What this holds is read, and then no more of it as this.
+    /// Closes a pipe after its present content is read.
     pub(crate) fn close(&mut self, run: RunId) {
         self.order(&Order::Close(run));
         self.runs.remove(&run);
         self.untold.remove(&run);
     }
 
-    /// Lets go of the read ends of runs that are not known any more.
+    /// Drops the read ends of unknown runs.
     pub(super) fn repack(&mut self) {
         let runs = &self.runs;
         self.fresh.retain(|end| runs.contains_key(&end.run));
@@ -519,10 +524,10 @@ impl Handle {
         self.dead = 0;
     }
 
-    /// Of each unit that has too many, the oldest.
+    /// The oldest runs of each unit that has too many.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
-        // What is not a run's own is counted down, and of two kinds: the streams of a main process
-        // that lives are not the oldest of the lines beside it.
+        // Ids of helper pipes are counted down, and form two kinds, so that the streams of a
+        // running main process do not count as the oldest of its helpers.
         let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
         let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {

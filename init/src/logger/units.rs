@@ -1,4 +1,4 @@
-//! The units the logger has heard of: their targets and their tails.
+//! The units that the logger knows: their targets and their tails.
 
 use super::channel::RunLog;
 use super::sinks::Lines;
@@ -12,25 +12,24 @@ use std::sync::Arc;
 /// One unit.
 #[derive(Debug)]
 pub(crate) struct Unit {
-    /// Its name.
     pub(crate) name: Name,
-    /// Those of its latest run, the one shown first.
+    /// The targets of its latest run, the one shown first.
     pub(crate) targets: Arc<[Name]>,
-    /// The name its lines bear elsewhere; empty: its own.
+    /// The name of its lines in other logs; empty means its own.
     pub(crate) tag: String,
-    /// The facility of its lines elsewhere.
+    /// The facility of its lines in other logs.
     pub(crate) facility: u8,
     /// Its last lines.
     pub(crate) tail: Tail,
-    /// Lines of its latest run go to a file.
+    /// True if lines of its latest run go to a file.
     pub(crate) in_file: bool,
-    /// Runs whose pipe is open.
+    /// Number of open pipes of its runs.
     pub(crate) runs: usize,
-    /// Lines that did not get to the lane of files.
+    /// Number of lines that were dropped before the lane of files.
     pub(crate) lost: u64,
 }
 
-/// All of them. Numbers are never used twice.
+/// All units. Numbers are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     by_number: BTreeMap<u64, Unit>,
@@ -39,7 +38,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Notes a run and gives its unit's number.
+    /// Adds a run and returns its unit's number.
     pub(crate) fn begin(&mut self, log: &RunLog) -> u64 {
         let number = match self.by_name.get(&log.unit) {
             Some(number) => *number,
@@ -84,7 +83,7 @@ impl Units {
         number
     }
 
-    /// The one known longest of those without a run.
+    /// Forgets the oldest unit without a run.
     fn forget_one(&mut self) {
         let ended = self.by_number.iter().find(|(_, unit)| unit.runs == 0);
         if let Some((number, name)) = ended.map(|(number, unit)| (*number, unit.name.clone())) {
@@ -93,14 +92,14 @@ impl Units {
         }
     }
 
-    /// A run's pipe is closed.
+    /// Notes that a run's pipe is closed.
     pub(crate) fn end(&mut self, number: u64) {
         if let Some(unit) = self.by_number.get_mut(&number) {
             unit.runs = unit.runs.saturating_sub(1);
         }
     }
 
-    /// Adds stored lines to a unit's tail, and gives them as lanes take them.
+    /// Adds stored lines to a unit's tail and returns them for the lanes.
     pub(crate) fn push(&mut self, number: u64, text: &[u8]) -> Option<Lines> {
         let share = share(self.by_number.len());
         let unit = self.by_number.get_mut(&number)?;
@@ -110,13 +109,15 @@ impl Units {
         Some(Lines { unit: name, target, tag, facility, text: text.to_vec(), mark: None })
     }
 
-    /// All tails, as what is to be written once files may be: with a note where lines fell out.
+    /// All tails, to be written once files may be opened, with a note about evicted lines.
     pub(crate) fn backlog(&mut self) -> Vec<Lines> {
         let mut backlog = Vec::new();
         for unit in self.by_number.values_mut().filter(|unit| unit.in_file) {
             let mut text = match unit.tail.forget_evicted() {
                 0 => Vec::new(),
-                lost => files::note(&format!("{lost} lines lost: no log directory yet")),
+                lost => files::note(&format!(
+                    "{lost} lines lost: the log directory was not available yet"
+                )),
             };
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {
@@ -128,7 +129,6 @@ impl Units {
         backlog
     }
 
-    /// One unit.
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Unit> {
         self.by_number.get_mut(&number)
     }
@@ -137,7 +137,7 @@ impl Units {
     pub(crate) fn find(&self, name: &Name) -> Option<u64> {
         let provides = |(_, unit): &(&u64, &Unit)| unit.targets.contains(name);
         let mut providers = self.by_number.iter().filter(provides);
-        // Where two have provided it, the one that still runs.
+        // Of several providers, one that is still running.
         let living = providers.clone().find(|(_, unit)| unit.runs > 0);
         let provider = living.or_else(|| providers.next_back()).map(|(number, _)| *number);
         provider.or_else(|| self.by_name.get(name).copied())
@@ -149,34 +149,34 @@ impl Units {
     }
 }
 
-// The last stored lines of each unit, in memory: what `logs` shows, what a failed command
-// shows of its unit, and all there is until the log files may be opened.
+// Tails: the last stored lines of each unit, in memory. `logs` and a failed command show them, and
+// they are written once log files may be opened.
 //
-// All tails together stay under [`limit::TAILS`]: the more units, the shorter each. No unit
-// takes another's share, so a noisy one pushes out only its own lines.
+// All tails together stay below [`limit::TAILS`]: the more units, the shorter each. A noisy unit
+// evicts only its own lines.
 
 /// One unit's last lines, in stored form.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     bytes: VecDeque<u8>,
-    /// Lines that fell out since [`Tail::forget_evicted`].
+    /// Lines evicted since [`Tail::forget_evicted`].
     evicted: u64,
 }
 
-/// What each unit may keep when there are `units` of them.
+/// The share of each unit when there are `units` of them.
 pub(crate) fn share(units: usize) -> usize {
     (limit::TAILS / units.max(1)).clamp(limit::TAIL_LEAST, limit::TAIL)
 }
 
 impl Tail {
-    /// Adds whole stored lines and keeps the last `share` bytes, cut at a line. The newest
-    /// line stays however long it is.
+    /// Adds whole stored lines and keeps the last `share` bytes, cut at a line. The newest line
+    /// stays at any length.
     pub(crate) fn push(&mut self, lines: &[u8], share: usize) {
         let mut new = lines;
         while new.len() > share {
             let Some(end) = first_line(new.iter()) else { break };
             let Some(rest) = new.get(end..).filter(|rest| !rest.is_empty()) else { break };
-            // Everything already here is older still.
+            // All present lines are older still.
             self.evicted += count_lines(self.bytes.iter()) + 1;
             self.bytes.clear();
             new = rest;
@@ -188,7 +188,7 @@ impl Tail {
         }
     }
 
-    /// Forgets the oldest lines until at most `room` bytes are left.
+    /// Evicts the oldest lines until at most `room` bytes are left.
     fn trim(&mut self, room: usize) {
         while self.bytes.len() > room {
             let end = first_line(self.bytes.iter()).unwrap_or(self.bytes.len());
@@ -197,7 +197,7 @@ impl Tail {
         }
     }
 
-    /// Keeps to a smaller share.
+    /// Reduces the tail to a smaller share.
     pub(crate) fn shrink(&mut self, share: usize) {
         if self.bytes.len() > share {
             self.trim(share);
@@ -205,24 +205,23 @@ impl Tail {
         self.bytes.shrink_to(share);
     }
 
-    /// All of it, in one piece.
+    /// All lines in one piece.
     pub(crate) fn lines(&mut self) -> &[u8] {
         self.bytes.make_contiguous()
     }
 
-    /// Bytes held.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Lines that fell out, and counts from 0 again.
+    /// Returns the number of evicted lines and resets it.
     pub(crate) fn forget_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.evicted)
     }
 }
 
-/// Where the first line ends, its newline included.
+/// The end of the first line, including its newline.
 fn first_line<'a>(bytes: impl Iterator<Item = &'a u8>) -> Option<usize> {
     let mut bytes = bytes;
     bytes.position(|byte| *byte == b'\n').map(|at| at + 1)

@@ -1,5 +1,5 @@
-//! What one datagram of the notify socket says, as sd_notify(3) defines the words.
-//! Pure: bytes in, statements out. Words that are not known are passed over.
+//! Parses the datagrams of the notify socket as sd_notify(3) defines them. Pure: bytes in,
+//! statements out. Unknown words are ignored.
 
 use crate::base::limit;
 use groundstate_units::text::encoding::acts;
@@ -23,24 +23,24 @@ pub(crate) enum Statement {
     WatchdogPing,
     /// WATCHDOG=trigger
     WatchdogTrigger,
-    /// WATCHDOG_USEC=…; zero ends the watch.
+    /// WATCHDOG_USEC=…; zero disables the watchdog.
     WatchdogEvery(Duration),
     /// EXTEND_TIMEOUT_USEC=…
     ExtendTimeout(Duration),
     /// ERRNO=…
     Errno(i32),
-    /// FDSTORE=1: the descriptors that came along are to be kept.
+    /// FDSTORE=1: store the passed descriptors.
     Store,
-    /// FDSTOREREMOVE=1: those of the name are not.
+    /// FDSTOREREMOVE=1: remove the descriptors of this name.
     StoreRemove,
-    /// FDNAME=…: what they are called.
+    /// FDNAME=…: the name of the descriptors.
     StoreName(String),
-    /// FDPOLL=0: kept whoever is at the other end.
+    /// FDPOLL=0: keep the descriptors even when the other end is closed.
     StoreUnwatched,
 }
 
-/// All statements of a datagram in its order. READY is put after RELOADING and
-/// STOPPING of the same datagram only where it stands after them.
+/// All statements of a datagram, in order. So READY counts after a RELOADING or STOPPING only if it
+/// follows it.
 pub(crate) fn statements(datagram: &[u8]) -> Vec<Statement> {
     datagram.split(|byte| *byte == b'\n' || *byte == 0).filter_map(statement).collect()
 }
@@ -71,7 +71,7 @@ fn statement(line: &[u8]) -> Option<Statement> {
     }
 }
 
-/// As sd_listen_fds_with_names(3) has them: ASCII without control characters and colons.
+/// A name as in sd_listen_fds_with_names(3): ASCII without control characters and colons.
 fn fd_name(value: &[u8]) -> Option<String> {
     let fits = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b':';
     let text = std::str::from_utf8(value).ok()?;
@@ -87,8 +87,8 @@ fn micros(value: &[u8]) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// A text of a service is shown on terminals: nothing that acts there ([`acts`]), and no more of it
-/// than fits a screen.
+/// Cleans a service's text for terminals: removes control characters ([`acts`]) and limits the
+/// length.
 fn clean(value: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(value).chars() {

@@ -1,9 +1,9 @@
 //! The notify socket: datagrams with the sender's credentials, checked by the kernel.
 //!
-//! Whose run a sender belongs to, and whether it may speak for it, is decided where
-//! the runs are known. File descriptors that come along (BARRIER=1) are held until the
-//! datagram is dealt with and then closed: that is what a barrier waits for. Those of
-//! FDSTORE=1 are kept for units that ask for it ([`crate::service::fd_store`]).
+//! [`crate::event_loop`] decides which run a sender belongs to and whether it may speak for it.
+//! Passed descriptors are held until the datagram is handled and then closed, which is what
+//! BARRIER=1 waits for. Those of FDSTORE=1 are kept for units that ask for it
+//! ([`crate::service::fd_store`]).
 
 pub(crate) mod message;
 
@@ -33,42 +33,41 @@ use std::time::Duration;
 /// One datagram. Its file descriptors are closed when it is dropped.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Datagram {
-    /// The sender's pid as the kernel saw it; 0: of another pid namespace.
+    /// The sender's pid as the kernel saw it, or 0 if it is in another pid namespace.
     pub(crate) pid: i32,
-    /// What it says.
     pub(crate) statements: Vec<Statement>,
-    /// What came along and may be kept.
+    /// Passed descriptors that may be kept.
     pub(crate) passed: Vec<Foreign>,
 }
 
-/// The socket.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Notify {
     socket: KeptFd<OwnedFd>,
-    /// Was at the path before the one there now: what was sent to it is heard first.
+    /// The previous socket at the path: its messages are read first.
     #[serde(skip)]
     former: Option<OwnedFd>,
     path: String,
-    /// There may be more to read. So it is for the next image.
+    /// There may be more to read. Always true in a new image.
     #[serde(skip)]
     pub(crate) ready: bool,
-    /// Datagrams that said nothing usable: too long, without credentials.
+    /// Unusable datagrams: too long, or without credentials.
     pub(crate) dropped: u64,
-    /// Read and not heard yet, at most a turn's worth.
+    /// Read but not handled, at most one turn's share.
     waiting: VecDeque<Datagram>,
-    /// How often `waiting` was added to or taken from.
+    /// Number of changes of `waiting`.
     #[serde(skip)]
     moves: u64,
     #[serde(skip)]
     allowance: Allowance,
-    /// The path goes with this value; not with what was only read of another image's state.
+    /// Dropping this value removes the path. False for a value that was only read from another
+    /// image's state.
     #[serde(skip)]
     is_ours: bool,
 }
 
 impl Notify {
-    /// Where nothing can be written: an abstract name that the kernel chooses (unix(7),
-    /// autobind). Who may speak is decided by credentials there too.
+    /// Binds an abstract name chosen by the kernel (unix(7), autobind), for a system without a
+    /// writable directory. Credentials decide about senders there too.
     pub(crate) fn bind_abstract(registry: &Registry) -> io::Result<Notify> {
         let opened = Notify::open()?;
         bind(opened.as_raw_fd(), &UnixAddr::new_unnamed())?;
@@ -83,12 +82,12 @@ impl Notify {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
         socket::pass_credentials(&opened)?;
-        // Room for a burst; the kernel's own cap holds where this is refused.
+        // Room for a burst; the kernel's default applies if this is refused.
         let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
         Ok(opened)
     }
 
-    /// Binds `path`, replacing what is there.
+    /// Binds `path`, replacing an existing socket.
     pub(crate) fn bind(registry: &Registry, path: &str) -> io::Result<Notify> {
         Ok(Notify::with(Notify::bound(registry, path)?, path.to_string()))
     }
@@ -101,7 +100,7 @@ impl Notify {
             Err(error) => return Err(error.into()),
         }
         bind(opened.as_raw_fd(), &address)?;
-        // Every uid may write: who may say what is decided by credentials.
+        // Every uid may send: credentials decide about the statements.
         let everyone = Mode::from_bits_truncate(0o666);
         fchmodat(nix::fcntl::AT_FDCWD, path, everyone, FchmodatFlags::FollowSymlink)?;
         token::watch(registry, &opened, token::NOTIFY)?;
@@ -115,8 +114,8 @@ impl Notify {
         Notify { socket, former, path, ready, dropped: 0, waiting, moves: 0, allowance, is_ours }
     }
 
-    /// A new socket at the same path, which somebody may have removed or replaced. The one before
-    /// stays until the next: who had found it sends a moment later, who is connected at any time.
+    /// Binds a new socket at the same path, because the file may have been removed or replaced. The
+    /// previous socket stays until the next call, for services that are connected or about to send.
     pub(crate) fn bind_anew(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = Notify::bound(registry, &self.path)?;
         self.read_ahead();
@@ -126,26 +125,26 @@ impl Notify {
         Ok(())
     }
 
-    /// The same socket in an init that has gone on as another image.
+    /// Registers the socket again, in a new image of init.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         (self.ready, self.is_ours) = (true, true);
         token::watch(registry, &*self.socket, token::NOTIFY)
     }
 
-    /// Where services send to.
+    /// The path that services send to.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Reads what is there, to be heard in the next turn: in a burst of starts whoever is ready
-    /// would wait for room in the socket's queue, which by default holds ten.
+    /// Reads waiting datagrams for the next turn. In a burst of starts, ready services would
+    /// otherwise wait for room in the socket's queue, which holds ten by default.
     pub(crate) fn fetch(&mut self) {
         self.read_ahead();
         fd::close_left();
     }
 
     fn read_ahead(&mut self) {
-        // What is of no use counts as well: of that there may be no end.
+        // Unusable datagrams count too, because their number is unbounded.
         for _ in self.waiting.len()..limit::NOTIFICATIONS_A_TURN {
             if !inbox::has_room() {
                 return;
@@ -161,23 +160,23 @@ impl Notify {
         }
     }
 
-    /// There may be something to hear, and it may be heard now.
+    /// Returns true if datagrams may be waiting and the rate allows reading them.
     pub(crate) fn has_more(&self, now: Time) -> bool {
         (self.ready || !self.waiting.is_empty()) && !self.allowance.rests(now)
     }
 
-    /// When there may be something to hear that has to wait for now.
+    /// The time at which waiting datagrams may be read, if the rate delays them.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let waits = self.ready || !self.waiting.is_empty();
         waits.then(|| self.allowance.deadline()).flatten()
     }
 
-    /// The next datagram; or none for now, because so many were heard.
+    /// The next datagram. Returns `None` if none waits or the rate is used up.
     pub(crate) fn receive_in_turn(&mut self, now: Time) -> Option<Datagram> {
         if self.allowance.has(now) { self.receive_at_once(now) } else { None }
     }
 
-    /// The next datagram, if there is one, however many were heard: that counts for those to come.
+    /// The next datagram, whatever the rate. It counts against the rate of later ones.
     pub(crate) fn receive_at_once(&mut self, now: Time) -> Option<Datagram> {
         let before = self.dropped;
         let received = self.receive();
@@ -187,17 +186,17 @@ impl Notify {
         received
     }
 
-    /// The next datagram, or none for now.
+    /// The next datagram, or `None` for now.
     fn receive(&mut self) -> Option<Datagram> {
         let fetched = self.waiting.pop_front();
         if fetched.is_some() {
             self.moves = self.moves.wrapping_add(1);
             return fetched;
         }
-        // Heard to the end: what it took to keep them goes.
+        // All datagrams are handled: release the buffer.
         self.waiting = VecDeque::new();
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
-            // The socket is read on once a commit has made room.
+            // The socket is read again once a commit has made room in the inbox.
             if !inbox::has_room() {
                 return None;
             }
@@ -213,27 +212,27 @@ impl Notify {
         None
     }
 
-    /// What [`Notify::fetch`] and the calls that receive change of its record.
+    /// The parts of the record that [`Notify::fetch`] and the receiving calls change.
     pub(crate) fn taken(&self) -> (u64, u64) {
         (self.dropped, self.moves)
     }
 
-    /// So many of what comes next were read in the turn before.
+    /// Number of datagrams read ahead.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Not all that lies there may be heard now.
+    /// Returns true if the rate delays waiting datagrams.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
         self.deadline().is_some() && self.allowance.rests(now)
     }
 
-    /// A datagram that a crashed image had received and not committed.
+    /// Adds a datagram that a crashed image received and did not commit.
     pub(crate) fn received_before(&mut self, pid: i32, bytes: &[u8]) {
         self.waiting.push_back(Datagram { pid, statements: statements(bytes), passed: Vec::new() });
     }
 
-    /// One datagram; `None` for one that is of no use.
+    /// Receives one datagram. Returns `None` if it is unusable.
     fn once(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
         let most = fd::room();
@@ -244,7 +243,7 @@ impl Notify {
             Some(Err(_)) | None => receive(&self.socket)?,
         };
         let Received { length, truncated, fds, peer } = received;
-        // Before it is known whose it is others are cloned, with copies of what is kept here.
+        // Children cloned before the sender is known would inherit copies of what is kept here.
         let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else {
             fd::dropped(passed.len());
@@ -257,29 +256,31 @@ impl Notify {
 
 impl Drop for Notify {
     fn drop(&mut self) {
-        // Left behind where it can not be removed: the next start replaces it.
+        // If removal fails, the next start replaces the file.
         if self.is_ours && !self.path.starts_with('@') {
             let _ = unlink(self.path.as_str());
         }
     }
 }
 
-// How much is heard: a flood of datagrams has a bounded share of init's time. What is not read stays in the
-// socket's queue, and its senders wait; nothing is lost. All share it, for whose a datagram is says only
-// itself, and the queue is first come, first served.
+// Rate limit of datagrams
+//
+// A flood gets a bounded share of init's time. Unread datagrams stay in the socket's queue, and
+// their senders wait; nothing is lost. All senders share the limit, because only a datagram itself
+// names its sender and the queue is first come, first served.
 
-/// What may still be read.
+/// The remaining number of datagrams.
 #[derive(Debug)]
 struct Allowance {
-    /// Below nothing: what had to be heard at once is made up for.
+    /// Negative after datagrams were read in excess of the rate.
     left: i64,
-    /// Up to when what comes with time was counted.
+    /// The time up to which the rate was credited.
     at: Time,
     rests_until: Option<Time>,
 }
 
 const MOST: i64 = limit::NOTIFICATIONS_A_SECOND as i64;
-/// So little may be left: what a quarter of a second brings.
+/// The lowest value: a quarter of a second's worth.
 const LEAST: i64 = -MOST / 4;
 
 impl Default for Allowance {
@@ -289,7 +290,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// One more may be read.
+    /// Returns true if one more datagram may be read.
     fn has(&mut self, now: Time) -> bool {
         let gained = now.since(self.at).as_nanos().saturating_mul(MOST.unsigned_abs().into());
         let gained = i64::try_from(gained / 1_000_000_000).unwrap_or(MOST);
@@ -300,7 +301,7 @@ impl Allowance {
         !self.rests(now) && self.left > 0
     }
 
-    /// So many were read, whether there was any left or not.
+    /// Counts datagrams that were read, even in excess of the rate.
     fn take(&mut self, count: u64, now: Time) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.left = self.left.saturating_sub(count).max(LEAST);
@@ -312,12 +313,12 @@ impl Allowance {
         }
     }
 
-    /// None is read before it has rested.
+    /// Returns true while reading is paused.
     fn rests(&self, now: Time) -> bool {
         self.rests_until.is_some_and(|until| now < until)
     }
 
-    /// When it has.
+    /// The end of the pause.
     fn deadline(&self) -> Option<Time> {
         self.rests_until
     }
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!(notify.dropped, 2 * limit::NOTIFICATIONS_A_TURN as u64);
     }
 
-    /// How many are read in so many milliseconds, if there is always one.
+    /// The number of datagrams read in so many milliseconds if one is always available.
     fn read(allowance: &mut Allowance, begin: Time, millis: u64) -> i64 {
         let mut read = 0;
         for milli in 0..millis {
@@ -379,7 +380,7 @@ mod tests {
         assert!(!allowance.has(after) && allowance.deadline() > Some(after));
         let in_a_second = read(&mut allowance, after, 1000);
         assert!((7500..=8192).contains(&in_a_second), "{in_a_second}");
-        // After a quiet second a burst is read again, and not two.
+        // After an idle second one burst is read again.
         let later = after.after(Duration::from_secs(60));
         assert_eq!(read(&mut allowance, later, 1), MOST);
     }
@@ -388,7 +389,7 @@ mod tests {
     fn what_had_to_be_heard_at_once_is_made_up_for() {
         let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
         assert_eq!(read(&mut allowance, begin, 1), MOST);
-        // Each time somebody ends, ten times in a tenth of a second.
+        // Ten exits in a tenth of a second, each of which reads all messages.
         for time in 0..10 {
             allowance.take(1024, begin.after(Duration::from_millis(10 * time)));
         }

@@ -1,6 +1,5 @@
-//! How long starts took: what `blame`, `critical-chain` and `plot` are drawn from. Of each
-//! unit the latest start, and the first one that became ready: a restart does not change how the boot
-//! went.
+//! Durations of starts, for `blame`, `critical-chain` and `plot`: the latest start of each unit,
+//! and the first one that became ready, because a restart does not change the course of the boot.
 
 use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;
@@ -18,25 +17,25 @@ pub(crate) struct Start {
     started: Option<Time>,
     ready: Option<Time>,
     after: Option<Name>,
-    /// When it had failed so that what waits for it went on, before it was ever ready.
+    /// The time of a failure before it was ever ready, after which waiting units continued.
     failed: Option<Time>,
 }
 
 /// The starts of each unit.
 #[derive(Default)]
 pub(crate) struct Timings {
-    /// The latest.
+    /// The latest start.
     pub(crate) of: Table<Name, Start>,
-    /// The first that became ready, of units that have been started again since.
+    /// The first start that became ready, for units that were started again since.
     pub(crate) first: Table<Name, Start>,
-    /// How often init has restarted each by itself, of those where it has.
+    /// The number of automatic restarts of each unit.
     pub(crate) restarts: Table<Name, u32>,
 }
 
 impl Timings {
-    /// What one step changed.
+    /// Adds the changes of one step.
     pub(crate) fn add(&mut self, now: Time, notes: &[Note]) {
-        // The one whose becoming ready moved the others.
+        // The unit whose readiness led to the other changes.
         let opener = notes
             .iter()
             .find(|note| note.to.is_active() && !note.from.is_active())
@@ -45,7 +44,7 @@ impl Timings {
             self.count(note);
             match note.to {
                 State::Waiting if note.from != State::Waiting => {
-                    // A start that failed is part of the wait for the one that succeeds.
+                    // A failed start counts as part of the wait for the next successful one.
                     let fresh = self.fresh(now, &note.unit);
                     self.put(&note.unit, fresh);
                 }
@@ -78,7 +77,7 @@ impl Timings {
         }
     }
 
-    /// A wait for the next try ends in a restart. A stop or restart by hand clears it.
+    /// Counts automatic restarts: a backoff ends in one. A manual stop or restart resets the count.
     fn count(&mut self, note: &Note) {
         let is_by_itself = matches!(note.reason, Some(Reason::Backoff { .. }));
         match (note.from, note.to) {
@@ -93,7 +92,7 @@ impl Timings {
         }
     }
 
-    /// A new start of a unit. What it has gone through without having been ready is part of it.
+    /// A new start of a unit. Earlier starts that never became ready are part of it.
     fn fresh(&self, now: Time, unit: &Name) -> Start {
         let unready = self.of.get(unit).filter(|start| start.ready.is_none());
         let waited_from = unready.map_or(now, |start| start.waited_from);
@@ -117,14 +116,14 @@ impl Timings {
         }
     }
 
-    /// Units that are no more are forgotten.
+    /// Forgets units that the generation does not have.
     pub(crate) fn keep(&mut self, generation: &Generation) {
         keep(&mut self.of, generation);
         keep(&mut self.first, generation);
         keep(&mut self.restarts, generation);
     }
 
-    /// Those that have been started, or have failed for the sake of another, by name.
+    /// The starts to show: units that were started, or failed because of another unit, by name.
     pub(crate) fn shown(&self) -> Vec<Timing> {
         let shown = |(name, start): (&Name, &Start)| {
             start.started.or(start.failed)?;
@@ -151,7 +150,7 @@ fn timing(name: &Name, start: &Start) -> Timing {
 }
 
 fn keep<T>(of: &mut Table<Name, T>, generation: &Generation) {
-    // Both in order of names.
+    // Both are in the order of names.
     let mut units = generation.units.iter().peekable();
     of.retain(|name, _| {
         while units.next_if(|unit| unit.name < *name).is_some() {}
@@ -238,7 +237,7 @@ mod tests {
         let shown = timings.shown();
         let web = shown.first().expect("one unit");
         assert_eq!((web.started_us, web.failed_us, web.ready_us), (None, Some(4), None));
-        // It was ready before: nothing waited for this failure.
+        // It was ready before, so no unit waited for this failure.
         timings.add(at(5_000), &[note("db", State::Disabled, State::Starting)]);
         timings.add(at(6_000), &[note("db", State::Starting, State::Running)]);
         timings.add(at(9_000), &[note("db", State::Running, State::Failed)]);

@@ -1,8 +1,7 @@
-//! What init itself says: one line each, never blocking, never without end.
+//! Log lines of init itself. Writing never blocks, and lines are limited in number.
 //!
-//! On a machine to the console (the kernel log where there is none), elsewhere to
-//! stderr; to a file through [`crate::output::console_log`]. What units print is the logger's and never
-//! comes through here.
+//! They go to the console of a machine (to the kernel log without a console), elsewhere to stderr.
+//! Output of units goes through the logger, never through this module.
 
 use crate::base::Level;
 use crate::base::Mode;
@@ -27,40 +26,41 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::{fmt, io};
 
-/// Where lines go.
+/// The destination of lines.
 enum Outlet {
-    /// A fresh open of our own, O_NONBLOCK.
+    /// Opened by init itself, with O_NONBLOCK.
     Own(OwnedFd),
-    /// /dev/kmsg, which wants a priority.
+    /// /dev/kmsg, which needs a priority.
     Kernel(OwnedFd),
-    /// Inherited stderr, a file in memory: never waits.
+    /// Inherited stderr, a file in memory: never blocks.
     File,
-    /// Inherited stderr, a file on a disk, of somebody else, or of nobody known: may wait for ever.
+    /// Inherited stderr, a file on a disk, on a remote file system, or of unknown kind: may block
+    /// for ever.
     Scribe,
     /// Inherited stderr, a socket.
     Socket,
-    /// Inherited stderr that could not be opened anew: written to when it says it can.
+    /// Inherited stderr that could not be reopened: written to when poll(2) says it is writable.
     Shared,
-    /// Nowhere.
+    /// No destination.
     None,
 }
 
-/// The one mouth.
+/// Writes init's log lines.
 pub(crate) struct ConsoleLog {
     outlet: Outlet,
     least: Level,
     allowance: u32,
     counted_from: Time,
     dropped: u64,
-    /// All that were not said so far, for whatever reason.
+    /// Number of all lines that were not written, for any reason.
     pub(crate) not_said: u64,
-    /// Whole lines that are not written yet, at most PIPE_BUF bytes.
+    /// Lines that are not written yet, at most PIPE_BUF bytes.
     unsaid: Vec<u8>,
     is_terminal: bool,
 }
 
 impl ConsoleLog {
-    /// Of an init of this kind, saying what matters at least this much.
+    /// The log for this mode, with lines of at least this level.
     pub(crate) fn of(mode: Mode, least: Option<Level>) -> ConsoleLog {
         let mut voice =
             if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
@@ -68,12 +68,12 @@ impl ConsoleLog {
         voice
     }
 
-    /// To stderr.
+    /// Logs to stderr.
     pub(crate) fn stderr() -> ConsoleLog {
         ConsoleLog::with(stderr_outlet())
     }
 
-    /// To the console of a machine.
+    /// Logs to the console of a machine.
     pub(crate) fn console() -> ConsoleLog {
         let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         ConsoleLog::with(match open("/dev/console", how, FileMode::empty()) {
@@ -107,7 +107,7 @@ impl ConsoleLog {
         }
     }
 
-    /// One line, without its newline. What a terminal would act on is shown as `?`.
+    /// Logs a line, given without its newline. Control characters are shown as `?`.
     pub(crate) fn say(&mut self, now: Time, level: Level, text: fmt::Arguments<'_>) {
         if level < self.least {
             return;
@@ -119,7 +119,7 @@ impl ConsoleLog {
         }
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
-            self.put(Level::Warning, &format!("{dropped} lines not said: too many at once"));
+            self.put(Level::Warning, &format!("{dropped} lines dropped: too many at once"));
         }
         let text: String =
             text.to_string().chars().map(|c| if acts(c) { '?' } else { c }).collect();
@@ -144,7 +144,7 @@ impl ConsoleLog {
         let mut line = format!("groundstate: {text}").into_bytes();
         line.truncate(libc::PIPE_BUF - 8);
         line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
-        // What can not be said is lost, and counted: there is nobody to tell.
+        // A line that cannot be written is lost and counted.
         let said = match &self.outlet {
             Outlet::Own(_) | Outlet::File | Outlet::Scribe | Outlet::Shared => {
                 if self.unsaid.len() + line.len() > libc::PIPE_BUF {
@@ -167,7 +167,7 @@ impl ConsoleLog {
         self.not_said = self.not_said.saturating_add(u64::from(!said));
     }
 
-    /// Writes what was said. Before each wait: a burst of lines is one write and not hundreds.
+    /// Writes the pending lines. Called before each wait, so that a burst of lines is one write.
     pub(crate) fn flush(&mut self) {
         if self.unsaid.is_empty() {
             return;
@@ -203,7 +203,7 @@ fn stderr_outlet() -> Outlet {
     }
     let ground = mount_table::ground_of(stderr.as_fd());
     if !matches!(ground, Some(FsKind::Memory | FsKind::Here)) {
-        // Opening it anew, or asking what it is, may wait by itself.
+        // Reopening it, or checking its type, may block too.
         return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
             Ok(_) => Outlet::Shared,
             Err(_) => by_scribe(),
@@ -225,8 +225,8 @@ fn by_scribe() -> Outlet {
     Outlet::Scribe
 }
 
-/// What of it is taken at once by a descriptor that waits and that others have too: there may be room
-/// for less than all, or none any more.
+/// Writes as much as fits now to a blocking descriptor that other processes share: its buffer may
+/// have room for less, or for nothing.
 fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
     let mut asked = [PollFd::new(fd, PollFlags::POLLOUT)];
     match poll(&mut asked, PollTimeout::ZERO) {

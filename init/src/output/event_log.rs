@@ -1,8 +1,6 @@
-//! The event log: the last lines of what happened, in memory, numbered.
-//!
-//! The machine says what changed; here it gets a number, a time, and the line that
-//! caused it. Who reads it (`initctl events`) may come late and may miss lines that
-//! have fallen out: the numbers show it.
+//! The event log: recent changes in memory, numbered. The state machine reports changes; this
+//! module adds the number, the time and the causing line. A reader (`initctl events`) may miss
+//! lines that were dropped; gaps in the numbers show it.
 
 use crate::base::limit;
 use crate::state::carried;
@@ -24,46 +22,46 @@ pub(crate) struct Entry {
     pub(crate) wall: Duration,
     /// CLOCK_MONOTONIC.
     pub(crate) at: Time,
-    /// `state`, `fire`; for init itself `boot`, `set-target` …
+    /// `state`, `fire`, or for init itself `boot`, `set-target` …
     pub(crate) event: &'static str,
     /// The trigger that fired.
     pub(crate) trigger: Option<Name>,
-    /// What changed; None: nothing but init itself was concerned.
+    /// The change; `None` if the line is about init itself.
     pub(crate) note: Option<Note>,
-    /// The line this one follows from.
+    /// The number of the line that caused this one.
     pub(crate) cause: Option<u64>,
 }
 
-/// The same as it is kept: thousands of them are.
+/// A line in compact form, because thousands are kept.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Nanoseconds.
     wall: u64,
     at: Time,
-    /// 0: none.
+    /// 0 if there is none.
     cause: u64,
     said: Said,
 }
 
-/// One of a known few.
+/// A word of a fixed set.
 type Word = &'static str;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// init itself was concerned.
+    /// About init itself.
     Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
-    /// A unit was. The run is 0 where none is meant.
+    /// About a unit. The run is 0 if there is none.
     Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
-    /// A trigger fired, and something came of it.
+    /// A trigger fired and caused a change.
     Fired(Name),
 }
 
-/// What a step was about, where that is a line too.
+/// The cause of a step, if it is a line of its own.
 #[derive(Debug)]
 pub(crate) enum Occasion {
-    /// init itself; one of a known few words.
+    /// About init itself: a word of a fixed set.
     Own(&'static str),
-    /// This trigger fired; a line only where something came of it.
+    /// This trigger fired; a line only if the step changed a unit.
     Fired(Name),
 }
 
@@ -88,8 +86,8 @@ impl Kept {
     }
 }
 
-/// What a step changed, the unit it was about before all others, and what has a reason of its
-/// own before what only follows from another unit: the first line is the cause of the others.
+/// Sorts the changes of a step: those of its subject first, and independent changes before
+/// consequences of another unit. So the first line is the cause of the others.
 pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
     let follows = |note: &Note| {
         matches!(note.reason, Some(Reason::Dependency { .. } | Reason::Inactive { .. }))
@@ -103,30 +101,29 @@ pub(crate) struct History {
     #[serde(skip)]
     pub(crate) kept: Table<u64, Kept>,
     last: u64,
-    /// Last line of each run that is up; now and then of some more.
+    /// The last line of each active run; it may contain some ended runs too.
     #[serde(skip)]
     pub(crate) of_run: Table<RunId, u64>,
-    /// Of so many when those that are over were last looked for.
+    /// Its size when ended runs were last removed.
     #[serde(skip)]
     up: usize,
 }
 
 impl History {
-    /// Number of the last line; 0: none yet.
+    /// The number of the last line; 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// The lines after `seq` that are still here, oldest first.
+    /// The lines after `seq` that are still kept, oldest first.
     pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Entry> {
         let kept = self.kept.range(seq.saturating_add(1)..);
         kept.map(|(seq, kept)| kept.entry(*seq))
     }
 
-    /// What one step changed. What `occasion` says is a line too, and the cause of the changes.
-    /// `about` is the run the step was about: its last line is the cause of the first line here,
-    /// and the first line the cause of the others. Runs that are not `up` any more are forgotten
-    /// in the end.
+    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes.
+    /// `about` is the run that the step is about: its last line causes the first line here, which
+    /// causes the others. Runs that are not `up` are removed eventually.
     pub(crate) fn add(
         &mut self,
         at: Time,
@@ -164,14 +161,14 @@ impl History {
                 (cause, first) = (Some(self.last), false);
             }
         }
-        // Rarely, for each of them is looked at.
+        // Rarely, because it checks every run.
         if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
             self.of_run.retain(|run, _| up(*run));
             self.up = self.of_run.len();
         }
     }
 
-    /// The run is over; nothing will follow from it.
+    /// Forgets a run that is over.
     pub(crate) fn forget(&mut self, run: RunId) {
         self.of_run.remove(&run);
     }
@@ -256,7 +253,7 @@ mod tests {
     fn of_runs_without_end_only_those_that_are_up_are_remembered() {
         let mut history = History::default();
         add(&mut history, None, vec![note(1)]);
-        // Of a virtual unit, of a trigger, of a start that was refused nobody says that it is over.
+        // No end is reported for a virtual unit, a trigger, or a refused start.
         for run in 2..10_000 {
             let up = |other: RunId| [1, run].contains(&other.0);
             history.add(Time::ZERO, Duration::ZERO, None, None, vec![note(run)], up);

@@ -1,4 +1,4 @@
-//! Lines and notes that init writes about itself, and its records of past events.
+//! Log lines and messages of init itself, and its records of past events.
 
 pub(crate) mod boot_timings;
 pub(crate) mod console_log;

@@ -1,11 +1,12 @@
-//! What the kernel weighs processes by where memory or processors are short: oom_score_adj of proc(5), and nice.
-//! A machine's PID 1 is never chosen, and has 0 and 0, as its services. Any other is as its services would be, whose
-//! workload is weighed by who started it: so it takes the lowest score there is for itself, where it may
-//! (CAP_SYS_RESOURCE), and its children have that which it was started with, or their unit's.
+//! OOM score (oom_score_adj of proc(5)) and nice value of init and its children. PID 1 of a machine
+//! is never an OOM victim; it and its services have 0 and 0. Any other init takes the lowest score
+//! for itself, if it may (CAP_SYS_RESOURCE). Its children have the score that init was started
+//! with, or their unit's.
 //!
-//! All who share memory have one score, so from then on each child has memory of its own, and sets its score
-//! before it is in a cgroup that may run out of memory: nobody there could be killed (see [`crate::spawn`],
-//! [`crate::sys::child`]). Where init may not, all stay as they are. Helpers take the lowest in any case ([`protect_from_oom`]).
+//! Processes that share memory share a score, so from then on each child has its own memory. It
+//! sets its score before it joins a cgroup with a memory limit, where no process could be killed
+//! otherwise (see [`crate::spawn`], [`crate::sys::child`]). Helpers always take the lowest score
+//! ([`protect_from_oom`]).
 
 use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
@@ -14,12 +15,12 @@ use std::io;
 
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// `--oom-score`: what init itself is to have, unless it is a machine's.
+/// `--oom-score`: init's own score, unless it is a machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// What it was started with.
+    /// The score that it was started with.
     Kept,
-    /// This one.
+    /// This score.
     At(i16),
 }
 
@@ -30,15 +31,15 @@ impl Default for Own {
 }
 
 impl Own {
-    /// As it is written.
+    /// Parses the option.
     pub(crate) fn read(text: &str) -> Option<Own> {
         let score = || text.parse().ok().filter(|score| (LOWEST_SCORE..=1000).contains(score));
         if text == "keep" { Some(Own::Kept) } else { score().map(Own::At) }
     }
 }
 
-/// Before the first child. An image that comes after another has what that one had set; what may not be set stays as
-/// it is, and why it may not comes back.
+/// Sets init's score before its first child. A later image inherits it. Returns an error message if
+/// that is not permitted.
 pub(crate) fn begin(mode: Mode, own: Own, limits: &mut OwnLimits) -> Result<(), String> {
     if mode == Mode::Machine {
         let _ = std::fs::write(FILE, "0");
@@ -51,7 +52,7 @@ pub(crate) fn begin(mode: Mode, own: Own, limits: &mut OwnLimits) -> Result<(), 
     }
     let present = present().map_err(|error| format!("{FILE}: {error}"))?;
     if present != score {
-        let stays = |error| format!("it stays {present}, that of its services: {error}");
+        let stays = |error| format!("keeping {present}, the score of its services: {error}");
         std::fs::write(FILE, score.to_string()).map_err(stays)?;
         limits.had_score(present);
     }
@@ -63,8 +64,8 @@ fn present() -> io::Result<i16> {
     text.trim().parse().map_err(io::Error::other)
 }
 
-/// This process, a child of init with memory of its own that runs our own code, is killed last from now on, where
-/// it may say so.
+/// Makes this process the OOM killer's last victim, if permitted: a child of init with its own
+/// memory that runs init's own code.
 pub(crate) fn protect_from_oom() {
     let _ = std::fs::write(FILE, LOWEST_SCORE.to_string());
 }

@@ -1,9 +1,9 @@
-//! The manager outside: what init says on `$NOTIFY_SOCKET`, see sd_notify(3). A unix
-//! socket (a container manager, a service manager above a supervisor) or vsock (the
-//! virtual machine monitor). Best effort: never waits, and nobody depends on it.
+//! Messages of init to its own manager on `$NOTIFY_SOCKET`, see sd_notify(3): a unix socket (of a
+//! container manager or a service manager) or vsock (of a virtual machine monitor). Best effort: it
+//! never blocks, and no other part depends on it.
 //!
-//! Where vsock has no datagrams (virtio), each message has a connection of its own, which
-//! takes a moment: the message waits for it here, not init.
+//! Where vsock has no datagrams (virtio), each message needs a connection, which takes a moment.
+//! The message waits for it in a queue.
 
 use crate::base::clock;
 use crate::base::limit;
@@ -16,14 +16,14 @@ use nix::sys::socket::{
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Where it listens, and how it is spoken to; the first that works.
+/// The address, and the socket types to try in order.
 #[derive(Clone, Copy, Debug)]
 enum Address {
     Unix(UnixAddr),
     Vsock(VsockAddr, &'static [SockType]),
 }
 
-/// A message on its way.
+/// A message that waits for its connection.
 #[derive(Debug)]
 struct Message {
     text: String,
@@ -31,7 +31,7 @@ struct Message {
     until: Time,
 }
 
-/// The way there, if there is one.
+/// The outer manager, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Outer {
     address: Option<Address>,
@@ -41,14 +41,14 @@ pub(crate) struct Outer {
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
 
 impl Outer {
-    /// From the value of `$NOTIFY_SOCKET`.
+    /// Parses the value of `$NOTIFY_SOCKET`.
     pub(crate) fn at(value: Option<&str>) -> Outer {
         Outer { address: value.and_then(address), waiting: VecDeque::new() }
     }
 
-    /// Says one or more lines in one message.
+    /// Sends one or more lines in one message.
     pub(crate) fn say(&mut self, text: &str) {
-        // Nobody there, or busy: it is told the next change.
+        // If this fails, the manager gets the next change.
         match self.address {
             None => {}
             Some(Address::Unix(to)) => {
@@ -81,7 +81,7 @@ impl Outer {
         }
     }
 
-    /// Sends what can be sent by now, in order.
+    /// Sends messages whose connection is ready, in order.
     pub(crate) fn flush(&mut self) {
         while let Some(message) = self.waiting.front() {
             let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -94,12 +94,12 @@ impl Outer {
         }
     }
 
-    /// When to look again whether a connection has come about.
+    /// The time of the next check of connections.
     pub(crate) fn deadline(&self) -> Option<Time> {
         (!self.waiting.is_empty()).then(|| clock::now().after(limit::OUTER_PAUSE))
     }
 
-    /// After the loop, when there is nothing else to do: waits for what is on its way.
+    /// Waits for pending messages. Only after the loop.
     pub(crate) fn finish(&mut self) {
         self.flush();
         while !self.waiting.is_empty() {

@@ -1,5 +1,5 @@
-//! Where the cgroups of runs are: a directory of our own in the v2 hierarchy, below the cgroup
-//! this process is in. cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
+//! The directory of the runs' cgroups in the v2 hierarchy, below the cgroup of this process.
+//! cgroups(7), Documentation/admin-guide/cgroup-v2.rst.
 
 use super::group;
 use crate::base::procfs;
@@ -16,26 +16,27 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Where a v2 hierarchy is mounted: alone, or beside v1 ones.
+/// Mount points of a v2 hierarchy: alone, or beside v1 hierarchies.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// Inits side by side below one cgroup.
+/// Limit of inits below one cgroup.
 const NEIGHBOURS: u32 = 64;
 
-/// Our directory.
+/// Init's cgroup directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hierarchy {
-    /// Locked as long as we use it: another init below the same cgroup takes another name.
+    /// Locked while in use: another init below the same cgroup takes another name.
     directory: KeptFd<OwnedFd>,
-    /// The cgroup it is made in: init's own.
+    /// The parent cgroup: init's own.
     pub(super) base: KeptFd<OwnedFd>,
-    /// Its name there.
+    /// Its name in the parent.
     pub(super) name: String,
     /// Its path in the file system.
     pub(super) path: String,
-    /// Its path as /proc/PID/cgroup shows it, without a slash at the end.
+    /// Its path as shown by /proc/PID/cgroup, without a trailing slash.
     pub(super) shown: String,
-    /// It ends with this value. What was only read of another image's state ends nothing.
+    /// Dropping this value removes the directory. False for a value that was only read from another
+    /// image's state.
     #[serde(skip)]
     pub(super) is_ours: bool,
 }
@@ -47,7 +48,7 @@ impl AsFd for Hierarchy {
 }
 
 impl Drop for Hierarchy {
-    /// What is empty goes; what is not is left for whoever comes next.
+    /// Removes empty cgroups; a later init finds the others.
     fn drop(&mut self) {
         if !self.is_ours {
             return;
@@ -58,8 +59,8 @@ impl Drop for Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds or mounts the hierarchy and makes our directory. The error is for people: why there
-    /// is none to be had here.
+    /// Finds or mounts the hierarchy and creates our directory. The error says why that is
+    /// impossible.
     pub(super) fn find(may_mount: bool) -> Result<Hierarchy, String> {
         let mounted = || MOUNTS.into_iter().find(|path| is_v2(path));
         let root = match mounted() {
@@ -68,7 +69,7 @@ impl Hierarchy {
                 let [first, _] = MOUNTS;
                 let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
                 mount(Some("cgroup2"), first, Some("cgroup2"), flags, None::<&str>)
-                    .map_err(|error| format!("cgroup2 can not be mounted on {first}: {error}"))?;
+                    .map_err(|error| format!("cannot mount cgroup2 on {first}: {error}"))?;
                 first
             }
             None => return Err("no cgroup v2 hierarchy is mounted on /sys/fs/cgroup".to_string()),
@@ -78,52 +79,54 @@ impl Hierarchy {
         Ok(hierarchy)
     }
 
-    /// Makes the directory in the cgroup that init is in, of the hierarchy mounted at `root`.
+    /// Creates the directory in init's own cgroup, in the hierarchy mounted at `root`.
     fn below(root: &str) -> Result<Hierarchy, String> {
         let own = match procfs::own_cgroup() {
             Some(own) if own.split('/').any(|part| part == "..") => {
                 return Err(format!("this process is in {own}, outside its cgroup namespace"));
             }
             Some(own) => own.trim_end_matches('/').to_string(),
-            None => return Err("/proc/self/cgroup can not be read".to_string()),
+            None => return Err("cannot read /proc/self/cgroup".to_string()),
         };
         let base = format!("{root}{own}");
-        claim(&base, &own).map_err(|e| format!("nothing can be made in {base}: {e}"))
+        claim(&base, &own).map_err(|e| format!("cannot create a cgroup in {base}: {e}"))
     }
 
-    /// Another program has removed the directory. The kernel allows that while no process is below it.
+    /// Returns true if another program has removed the directory, which the kernel allows while no
+    /// process is below it.
     pub(super) fn is_gone(&self) -> bool {
         let there = fstatat(&self.base, self.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         let ours = fstat(&self.directory);
         !matches!((there, ours), (Ok(there), Ok(ours)) if there.st_ino == ours.st_ino)
     }
 
-    /// Makes the directory again. The descriptors keep their numbers, by which the kept state knows
-    /// them.
+    /// Creates the directory again. The descriptors keep their numbers, because the committed state
+    /// names them.
     pub(super) fn make_again(&mut self) -> Result<(), String> {
         let mounted = MOUNTS.into_iter().find(|path| is_v2(path));
         let root = mounted.ok_or_else(|| "no cgroup v2 hierarchy is mounted".to_string())?;
         let mut fresh = Hierarchy::below(root)?;
-        // Its directory is this one's from here on.
+        // `self` owns the new directory from here on.
         fresh.is_ours = false;
         let (directory, base) = (fresh.directory.as_fd(), fresh.base.as_fd());
         dup3(directory, &mut self.directory, OFlag::O_CLOEXEC)
             .and_then(|()| dup3(base, &mut self.base, OFlag::O_CLOEXEC))
-            .map_err(|error| format!("its descriptor can not be replaced: {error}"))?;
+            .map_err(|error| format!("cannot replace its descriptor: {error}"))?;
         self.name = std::mem::take(&mut fresh.name);
         self.path = std::mem::take(&mut fresh.path);
         self.shown = std::mem::take(&mut fresh.shown);
         Ok(())
     }
 
-    /// A process can really be put below it: no threaded parent, no missing right on the way.
+    /// Tests that a process can be put below it: the parent is not threaded, and init has the
+    /// rights.
     fn probe(&self) -> Result<(), String> {
         let name = "probe";
         let outcome = group::make(self.as_fd(), name)
             .and_then(|()| group::open(self.as_fd(), name))
             .and_then(|directory| launch::probe(directory.as_fd()));
         let _ = group::remove(self.as_fd(), name);
-        outcome.map_err(|error| format!("no process can be put below {}: {error}", self.path))
+        outcome.map_err(|error| format!("cannot put a process below {}: {error}", self.path))
     }
 }
 
@@ -131,8 +134,8 @@ fn is_v2(path: &str) -> bool {
     statfs(path).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
 
-/// Makes `groundstate` below `base`, or the first free name after it. One that is there with
-/// nothing in it and nobody's lock is an earlier init's: it is taken over.
+/// Creates `groundstate` below `base`, or the first free name after it. An existing one that is
+/// empty and not locked belongs to an earlier init and is reused.
 fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let base_fd = open(base, flags, Mode::empty())?;
@@ -160,11 +163,11 @@ fn claim(base: &str, own: &str) -> io::Result<Hierarchy> {
             return Ok(Hierarchy { directory, base, name, path, shown, is_ours: true });
         }
     }
-    Err(io::Error::other("other inits hold every name"))
+    Err(io::Error::other("other inits use all names"))
 }
 
-// Cgroups of runs that are over and in which something still lives: they are removed
-// when they tell that they are empty. Who is in one is [`super::tracker`]'s.
+// Cgroups of ended runs that still have processes are removed when they become empty.
+// [`super::tracker`] knows the processes of a cgroup.
 
-/// Cgroups that could not be removed yet and are remembered.
+/// Limit of such cgroups that are remembered.
 pub(super) const LEFTOVERS: usize = 4096;

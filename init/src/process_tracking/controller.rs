@@ -1,9 +1,9 @@
-//! The settings of a run's cgroup: which controllers they need, switching those on from our
-//! own cgroup down, and writing the files. Documentation/admin-guide/cgroup-v2.rst.
+//! The settings of a run's cgroup: finds the needed controllers, enables them from our own cgroup
+//! down, and writes the files. Documentation/admin-guide/cgroup-v2.rst.
 //!
-//! A cgroup whose children have controllers may hold no process itself, but for the root
-//! ("no internal processes"). Init is in the one all others are below; where the kernel
-//! insists it moves out of the way, to a cgroup of its own beside those of the runs.
+//! Except for the root, a cgroup whose children have controllers may not contain processes ("no
+//! internal processes"). If that concerns init, it moves to a cgroup of its own beside those of the
+//! runs.
 
 use super::group;
 use crate::sys::Pid;
@@ -16,17 +16,17 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// The cgroup of init itself, where others have to be rid of it.
+/// The cgroup to which init moves.
 pub(super) const OWN: &str = "init";
 
-/// What a run wants of its cgroup.
+/// The settings that a run requests for its cgroup.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish<'a> {
-    /// Of the unit; None: nothing.
+    /// The unit's settings, if any.
     pub(crate) particular: Option<&'a Particular>,
-    /// To whom it is left, if it is.
+    /// The user that gets a delegated cgroup.
     pub(crate) owner: (Option<u32>, Option<u32>),
-    /// A command of init's beside the processes of the unit.
+    /// True for a command of init beside the unit's main process.
     pub(crate) helper: bool,
 }
 
@@ -40,12 +40,12 @@ impl Wish<'_> {
         self.cgroup().map_or("", |cgroup| cgroup.slice.as_str())
     }
 
-    /// A limit that can not be set is said, and no more.
+    /// Returns true if a limit that cannot be set is only reported.
     pub(super) fn is_lenient(&self) -> bool {
         self.particular.is_some_and(|particular| particular.lenient)
     }
 
-    /// Files and what is to stand in them.
+    /// The cgroup files and their values.
     pub(super) fn settings(&self) -> Vec<(String, String)> {
         let Some(particular) = self.particular else { return Vec::new() };
         let mut settings = particular.cgroup.settings.clone();
@@ -59,24 +59,24 @@ impl Wish<'_> {
         self.cgroup().is_some_and(|cgroup| cgroup.delegate)
     }
 
-    /// Its memory is watched: a kill for want of it is to be told.
+    /// Returns true if the cgroup has memory settings, so that OOM kills are watched.
     pub(super) fn counts_memory(&self) -> bool {
         self.settings().iter().any(|(file, _)| file.starts_with("memory."))
     }
 }
 
-/// The controllers that have these files.
+/// The controllers of these files.
 pub(super) fn needed(settings: &[(String, String)]) -> BTreeSet<&str> {
     settings.iter().filter_map(|(file, _)| file.split('.').next()).collect()
 }
 
-/// Those that can be had at all.
+/// The controllers that are available.
 pub(super) fn available(base: BorrowedFd<'_>) -> BTreeSet<String> {
     let text = group::read(base, "cgroup.controllers", 4096).unwrap_or_default();
     text.split_whitespace().map(str::to_string).collect()
 }
 
-/// Switches one on for the cgroups below each of `path`, from `base` down.
+/// Enables a controller for the cgroups below each directory of `path`, from `base` down.
 pub(super) fn enable(
     base: BorrowedFd<'_>,
     own: &str,
@@ -107,8 +107,8 @@ pub(super) fn enable(
     Ok(())
 }
 
-/// Init and its helpers leave the cgroup the others are below. As PID 1 it takes along
-/// whoever is there too: all of them are its own.
+/// Moves init and its helpers out of the cgroup that contains the others. PID 1 moves all processes
+/// in it, because all are its own.
 fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
     let name = format!("{own}/{OWN}");
     if let Err(error) = group::make(base, &name)
@@ -126,7 +126,7 @@ fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
     let procs = format!("{name}/cgroup.procs");
     for pid in group::own_processes(base, ".").iter().filter(|pid| is_ours(pid)) {
         match group::write(base, &procs, &pid.to_string()) {
-            // It has ended.
+            // The process has exited.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             written => written?,
         }
@@ -139,7 +139,7 @@ pub(super) fn set(parent: BorrowedFd<'_>, name: &str, file: &str, text: &str) ->
     group::write(parent, &format!("{name}/{file}"), &meant(file, text)?)
 }
 
-/// Percentages are of what there is; a path of a disk stands for its number.
+/// Converts percentages of the machine's resources and paths of disks to numbers.
 fn meant(file: &str, text: &str) -> io::Result<String> {
     if let Some(percentage) = text.strip_suffix('%') {
         let whole = if file.starts_with("memory.") { memory()? } else { processes()? };
@@ -176,7 +176,7 @@ pub(super) fn processes() -> io::Result<u64> {
     first_number(&std::fs::read_to_string("/proc/sys/kernel/pid_max")?)
 }
 
-/// The unit's user may make cgroups below its own.
+/// Lets the unit's user create cgroups below its own.
 pub(super) fn hand_over(
     parent: BorrowedFd<'_>,
     name: &str,
@@ -190,8 +190,8 @@ pub(super) fn hand_over(
         let path = format!("{name}{file}");
         fchownat(parent, path.as_str(), uid, gid, FchownatFlags::AT_SYMLINK_NOFOLLOW)?;
     }
-    // They are ended and removed in one turn of the loop: no user may make that a long one. Kernels
-    // before Linux 4.14 know no limit.
+    // Init kills and removes them in one turn of the loop, so their number must be limited. Kernels
+    // before Linux 4.14 have no such limit.
     let _ =
         group::write(parent, &format!("{name}/cgroup.max.descendants"), &group::NESTED.to_string());
     let directory = Mode::from_bits_truncate(0o755);
@@ -199,24 +199,24 @@ pub(super) fn hand_over(
     Ok(())
 }
 
-/// How often the kernel has killed in it for want of memory.
+/// The number of OOM kills in the cgroup.
 pub(super) fn kills(parent: BorrowedFd<'_>, name: &str) -> u64 {
     let text = group::read(parent, &format!("{name}/memory.events"), 4096).unwrap_or_default();
     let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
     count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
 }
 
-// The disk that a path in /dev names, for limits of what is read and written there.
+// Disks: a path in /dev for I/O limits
 
-/// The numbers of a disk in /dev. The path is not followed out of that file system, which is
-/// memory: PID 1 would wait for another one that is dead. EXDEV: it leads elsewhere.
+/// The device numbers of a disk in /dev. The path may not leave that file system, which is in
+/// memory: PID 1 would block on a dead one. EXDEV means that it leads elsewhere.
 pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
     let below = path.strip_prefix("/dev/").ok_or(Errno::EXDEV)?;
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let devices = open("/dev", flags | OFlag::O_DIRECTORY, Mode::empty())?;
     let within = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV;
     let found = match openat2(&devices, below, OpenHow::new().flags(flags).resolve(within)) {
-        // Before Linux 5.6. Only root can make a link in /dev that leads elsewhere.
+        // Before Linux 5.6. Only root can create a link in /dev that leads elsewhere.
         Err(Errno::ENOSYS) => open(path, flags, Mode::empty())?,
         found => found?,
     };

@@ -1,5 +1,5 @@
-//! One cgroup directory, addressed from a descriptor of its parent: no path is walked, so each
-//! call costs the 20 µs of the cgroup itself and nothing more.
+//! A cgroup directory, addressed relative to a descriptor of its parent, which avoids resolving
+//! long paths. A call costs about 20 µs.
 
 use crate::base::procfs;
 use crate::base::retry::retry_now;
@@ -16,21 +16,20 @@ use std::io;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Bytes of cgroup.procs that are read at a time: some 100,000 processes.
+/// Bytes of cgroup.procs that are read: about 100,000 processes.
 const PROCS: u64 = 1024 * 1024;
-/// Cgroups a service may have made below its own and that are looked after; no more may be made by a user
-/// its own was given to.
+/// Nested cgroups of a service that init handles; also the limit for a delegated cgroup's user.
 pub(super) const NESTED: usize = 4096;
-/// Bytes of a unit's name that its cgroup's name keeps; with the number of the run it stays below
-/// the 255 of a file name.
+/// Bytes of a unit's name in its cgroup's name; with the run id it stays below the 255 of a file
+/// name.
 const NAME: usize = 200;
-/// systemd's name, which programs that delegate know.
+/// systemd's name for it, which delegating programs know.
 const CONTROL: &str = ".control";
-/// Rounds of killing where the kernel can not kill a cgroup at once.
+/// Rounds of killing if the kernel has no cgroup.kill.
 const ROUNDS: usize = 8;
 
-/// Makes it. An empty one of that name is removed first: an earlier init may have killed all
-/// processes in it by cgroup.kill, and the kernel would kill a child that is cloned into it.
+/// Creates a cgroup. An empty one of that name is removed first: if an earlier init killed all its
+/// processes by cgroup.kill, the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     retry_now(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
         Err(Errno::EEXIST) => match lives(parent, name)? {
@@ -44,13 +43,13 @@ pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     })
 }
 
-/// What the name of a unit's cgroup keeps of its own.
+/// The part of a unit's name that its cgroup's name contains.
 pub(crate) fn short(unit: &str) -> String {
     unit.chars().take(NAME).collect()
 }
 
-/// Makes the cgroup of a run. An earlier init may have left one of that name, with something in
-/// it that can not be killed: then another name.
+/// Creates the cgroup of a run. If an earlier init left one of that name with an unkillable
+/// process, another name is used.
 pub(super) fn make_for(
     parent: BorrowedFd<'_>,
     slice: &str,
@@ -88,14 +87,14 @@ pub(super) fn run_of(name: &str) -> Option<RunId> {
     end.split('-').next()?.parse().ok().map(RunId)
 }
 
-/// A descriptor of it that a process can be cloned into.
+/// Opens a cgroup so that a process can be cloned into it.
 pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// The cgroup below a delegated one where init runs its own commands for the unit, made where it is
-/// missing: one that has cgroups with controllers below it takes no process itself.
+/// Opens or creates the cgroup below a delegated one in which init runs its own commands for the
+/// unit: a cgroup with controllers for its children cannot contain processes.
 pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}/{CONTROL}");
     retry_now(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
@@ -104,41 +103,43 @@ pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<Own
     })
 }
 
-/// Something lives in it or below it. False when it is not there.
+/// Returns true if the cgroup or one below it contains a process. Returns false if it does not
+/// exist.
 pub(super) fn is_populated(parent: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     Ok(lives(parent, name)?.unwrap_or(false))
 }
 
-/// The same; none when it is not there.
+/// Like [`is_populated`], but returns `None` if the cgroup does not exist.
 fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
     match read(parent, &format!("{name}/cgroup.events"), 4096) {
         Ok(text) => Ok(Some(!text.lines().any(|line| line == "populated 0"))),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        // Removed while we read.
+        // Removed during the read.
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Processes in it and below it, as they are now.
+/// The present processes of the cgroup and of all below it.
 pub(super) fn processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     for path in tree(parent, name) {
-        // A threaded cgroup has no list (EOPNOTSUPP): its processes stand in the one above.
+        // A threaded cgroup has no list (EOPNOTSUPP): the one above lists its processes.
         let text = read(parent, &format!("{path}/cgroup.procs"), PROCS).unwrap_or_default();
-        // 0: a process of another pid namespace.
+        // 0 stands for a process of another pid namespace.
         found.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0));
     }
     found
 }
 
-/// Processes in it, not below it.
+/// The processes in the cgroup itself.
 pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
     let text = read(parent, &format!("{name}/cgroup.procs"), PROCS).unwrap_or_default();
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Kills everything in it and below it. `shown`: the path of `parent` in /proc/PID/cgroup.
+/// Kills all processes in the cgroup and below it. `shown` is the path of `parent` in
+/// /proc/PID/cgroup.
 pub(super) fn kill(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
     match write(parent, &format!("{name}/cgroup.kill"), "1") {
         Ok(()) => Ok(()),
@@ -148,7 +149,7 @@ pub(super) fn kill(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Resul
     }
 }
 
-/// Signals these, as far as they are in it or below it now.
+/// Signals those of these processes that are in the cgroup or below it now.
 fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
     let mut unseen = Vec::new();
     for pid in pids {
@@ -163,7 +164,7 @@ fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], n
         let mut held: Vec<Held> = some.iter().map(|pid| Held::of(*pid)).collect();
         let mut there = processes(parent, name);
         if there.is_empty() {
-            // Perhaps for want of descriptors, which these have.
+            // Reading may have failed for lack of descriptors, which these occupy.
             held.iter_mut().for_each(Held::let_go);
             there = processes(parent, name);
         }
@@ -173,7 +174,8 @@ fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], n
     }
 }
 
-/// It is in it or below it. None: it has ended, or /proc does not show it.
+/// Returns true if the process is in the cgroup or below it. Returns `None` if it has exited or
+/// /proc does not show it.
 fn is_in(shown: &str, name: &str, pid: Pid) -> Option<bool> {
     let path = procfs::cgroup(pid)?;
     let below = path.strip_prefix(shown).and_then(|path| path.strip_prefix('/'));
@@ -181,7 +183,7 @@ fn is_in(shown: &str, name: &str, pid: Pid) -> Option<bool> {
     Some(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Signals everything in it and below it but `except`.
+/// Signals all processes in the cgroup and below it, except `except`.
 pub(super) fn signal(
     parent: BorrowedFd<'_>,
     shown: &str,
@@ -195,8 +197,8 @@ pub(super) fn signal(
     signal_these(parent, shown, name, &all, number);
 }
 
-/// Without cgroup.kill: freeze, so that nothing forks away from the killing, and kill in rounds.
-/// SIGKILL reaches frozen processes.
+/// Kills without cgroup.kill: freezes the cgroup, so that no process forks meanwhile, and kills in
+/// rounds. SIGKILL reaches frozen processes.
 fn kill_each(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
     let freeze = format!("{name}/cgroup.freeze");
     let frozen = write(parent, &freeze, "1").is_ok();
@@ -212,14 +214,14 @@ fn kill_each(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> 
     if frozen { write(parent, &freeze, "0") } else { Ok(()) }
 }
 
-/// Removes it if nothing is in it, neither a process nor another cgroup. True too when it is not
-/// there any more.
+/// Removes a cgroup without processes and child cgroups. Returns true also if it does not exist.
 pub(super) fn remove_leaf(parent: BorrowedFd<'_>, name: &str) -> bool {
     let removed = unlinkat(parent, name, UnlinkatFlags::RemoveDir);
     matches!(removed, Ok(()) | Err(Errno::ENOENT))
 }
 
-/// Removes it and what a service made below it. EBUSY: something lives there still.
+/// Removes a cgroup and those that a service created below it. Fails with EBUSY if a process is
+/// left.
 pub(super) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let rmdir = |path: &str| unlinkat(parent, path, UnlinkatFlags::RemoveDir);
     match rmdir(name) {
@@ -234,14 +236,14 @@ pub(super) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
-/// Removes all that is empty below `parent`: what an earlier init left.
+/// Removes all empty cgroups below `parent`, left by an earlier init.
 pub(super) fn clear(parent: BorrowedFd<'_>) {
     for path in tree(parent, ".").iter().skip(1).rev() {
         let _ = unlinkat(parent, path.as_str(), UnlinkatFlags::RemoveDir);
     }
 }
 
-/// It and all cgroups below it, parents first, at most [`NESTED`].
+/// The cgroup and all below it, parents first, at most [`NESTED`].
 fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
     let mut found = vec![name.to_string()];
     let mut next = 0;
@@ -258,7 +260,7 @@ fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
                 found.push(format!("{path}/{name}"));
             }
         };
-        // It is gone: so is what was below it.
+        // On an error the directory is gone, with everything below it.
         let _ = listing::list(directory.as_fd(), see);
     }
     found
@@ -276,18 +278,20 @@ pub(super) fn write(parent: BorrowedFd<'_>, path: &str, text: &str) -> io::Resul
     File::from(fd).write_all(text.as_bytes())
 }
 
-// A process that was found by its pid and is to be signalled. Between the look and the signal it may
-// end, and its pid be another's: so it is held by a descriptor, looked for once more, and signalled by
-// the descriptor. Whoever was found both times, and can be signalled then, was there all the time.
+// Safe signals
+//
+// A process found by its pid may exit and its pid be reused before the signal is sent. So init
+// opens a pidfd, looks for the process again, and signals the pidfd. A process seen before and
+// after pidfd_open is the same process.
 
-/// Processes that are held at a time, where they have to be looked for in a list.
+/// Processes held at a time while a list is searched.
 pub(super) const AT_A_TIME: usize = 64;
 
-/// One of them.
+/// A process held by a pidfd.
 pub(super) struct Held {
     pub(super) pid: Pid,
-    /// None: there is no descriptor to be had, or it has ended. If it is found again all the same, it is
-    /// signalled by its pid.
+    /// `None` if no pidfd could be opened or the process has exited. If it is found again
+    /// nevertheless, it is signalled by its pid.
     pidfd: Option<OwnedFd>,
 }
 
@@ -297,16 +301,16 @@ impl Held {
         Held { pid, pidfd: signal::pidfd(pid).ok() }
     }
 
-    /// Something else needs the descriptor.
+    /// Closes the pidfd, because the descriptor is needed elsewhere.
     pub(super) fn let_go(&mut self) {
         self.pidfd = None;
     }
 
-    /// To be asked only once it was found again.
+    /// Signals the process. The caller must have found it again first.
     pub(super) fn signal(&self, number: u8) {
         let sent = self.pidfd.as_ref().map(|pidfd| signal::pidfd_kill(pidfd.as_fd(), number));
         let refused = |error: std::io::Error| error.raw_os_error() != Some(libc::ESRCH);
-        // A sandbox that lets a process be held need not let it be signalled so.
+        // A sandbox may allow pidfd_open(2) but not pidfd_send_signal(2).
         if sent.is_none_or(|sent| sent.is_err_and(refused)) {
             let _ = signal::kill(self.pid, number);
         }
@@ -331,7 +335,7 @@ mod tests {
         held.signal(9);
         assert_eq!(wait::await_end(child).unwrap(), Exit::Signal { signal: 9, core: false });
         assert!(held.pidfd.is_some() && Held::of(child.as_raw()).pidfd.is_none());
-        // Whoever has that pid now: it is nobody's business.
+        // Whatever process has that pid now must not be signalled.
         let own = Held { pid: nix::unistd::getpid(), pidfd: held.pidfd };
         own.signal(9);
     }

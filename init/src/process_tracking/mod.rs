@@ -1,9 +1,8 @@
-//! Which processes belong to which run, and how all of them are reached: by one cgroup a run,
-//! or, where no cgroup v2 is to be had, by process group and descent. The same questions either
-//! way; which way it is stands in `status`.
+//! Tracks which processes belong to which run, and signals them: by one cgroup for each run or,
+//! without cgroup v2, by process group and descent. The interface is the same either way; `status`
+//! shows which one is used.
 //!
-//! [`Tracker`] is the whole interface. What it is not: the reaping and the deciding. How a
-//! child gets into its cgroup is in [`crate::sys::launch`].
+//! [`Tracker`] is the whole interface. [`crate::sys::launch`] puts a child into its cgroup.
 
 mod cgroup_root;
 mod controller;
@@ -18,18 +17,16 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 pub(crate) use tracker::Tracker;
 
-// Where the processes of a run are put.
-
 /// The cgroup of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// Its directory.
     pub directory: Rc<OwnedFd>,
-    /// Nothing runs in it yet. A child that shares PID 1's memory is never put beside others,
-    /// which could get it (and PID 1 with it) killed for want of memory.
+    /// True if no process is in it yet. A child that shares PID 1's memory is never put beside
+    /// other processes: an OOM kill of one of them could kill it, and PID 1 with it.
     pub fresh: bool,
-    /// Its memory may have a bound, of its own or of one it lies in.
+    /// True if its memory may be limited, by its own or a parent's setting.
     pub bounded: bool,
-    /// All in it were killed once: who is cloned into it dies, too (seen with Linux 6.18).
+    /// True if all its processes were killed once: children cloned into it die too (seen with Linux
+    /// 6.18).
     pub killed: bool,
 }

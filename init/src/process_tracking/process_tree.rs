@@ -1,10 +1,10 @@
-//! Which processes belong to a run where there are no cgroups. What a run leaves behind becomes
-//! a child of init, its subreaper; so the living processes of a run are those init started for
-//! it, those it was left by it, and what descends from either.
+//! Tracks the processes of a run without cgroups. Orphans of a run become children of init, its
+//! subreaper. So a run's processes are the children that init started for it, its orphans, and
+//! their descendants.
 //!
-//! What was left is told by the mark it bears ([`super::process_tree`]). Without one, by its session or process
-//! group; a daemon that made a session of its own is taken for the run whose process ended at that moment: that
-//! is how programs go into the background. It can be wrong where two runs do so at once.
+//! The mark of an orphan tells its run. Without a mark, its session or process group does. A daemon
+//! with its own session is assigned to the run whose process exited at that moment, because daemons
+//! start in this way. That can be wrong if two runs do so at once.
 
 use super::group::Held;
 use crate::base::procfs;
@@ -19,65 +19,66 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ProcessTree {
-    /// Children of init, started or left, each with the moment it began.
+    /// Children of init, started or adopted, each with its start time.
     heads: BTreeMap<i32, u64>,
-    /// Sessions and process groups of theirs. A number stays theirs as long as anybody is in it.
+    /// Their sessions and process groups. A number belongs to them as long as a process uses it.
     bands: BTreeSet<i32>,
 }
 
 impl ProcessTree {
-    /// A child of init, started for this run or left by it.
+    /// Adds a child of init, started for this run or left by it.
     pub(super) fn add(&mut self, pid: Pid) {
         let stat = procfs::stat(pid);
-        // Where there is no /proc no other process is ever compared with it.
+        // Without /proc no other process is ever compared with it.
         let began = stat.map_or(0, |stat| stat.began);
         self.heads.insert(pid.as_raw(), began);
         let bands: BTreeSet<i32> = match stat {
-            // Started this moment: its session is made by the child itself.
+            // Just started: the child itself will create its session.
             Some(stat) if stat.parent == own() && stat.session == own_session() => {
                 [pid.as_raw()].into()
             }
-            // 0: outside this pid namespace.
+            // 0 is outside this pid namespace.
             Some(stat) => [stat.session, stat.group].into_iter().filter(|n| *n > 1).collect(),
             None => [pid.as_raw()].into(),
         };
         self.bands.extend(&bands);
     }
 
-    /// It is reaped: its pid may be another's from now on. When it began, if it was ours.
+    /// Removes a reaped process, because its pid may be reused. Returns its start time if it
+    /// belonged to this run.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
         self.heads.remove(&pid.as_raw())
     }
 
-    /// A new process has this pid: whatever had the number before is gone.
+    /// Removes a pid that a new process has got.
     pub(super) fn not_ours(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
         self.bands.remove(&pid.as_raw());
     }
 
-    /// It is one of them, or in one of their sessions or groups.
+    /// Returns true for one of these children, or a process in one of their sessions or groups.
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.heads.get(&stat.pid) == Some(&stat.began)
             || self.bands.contains(&stat.session)
             || self.bands.contains(&stat.group)
     }
 
-    /// It is one of them, or one of their sessions or groups has its number.
+    /// Returns true if one of these children, sessions or groups has this number.
     pub(super) fn names(&self, pid: i32) -> bool {
         self.heads.contains_key(&pid) || self.bands.contains(&pid)
     }
 
-    /// This child of init is one of them.
+    /// Returns true if this child of init is one of them.
     pub(super) fn leads(&self, pid: i32) -> bool {
         self.heads.contains_key(&pid)
     }
 
-    /// Nothing of it lives: what else there might be descends from a child of init.
+    /// Returns true if no process is left: all others would descend from a child of init.
     pub(super) fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// All that live, each with the moment it began. Without /proc: the children of init.
+    /// All running processes, each with its start time. Without /proc, only the children of init.
     pub(super) fn living(&self) -> BTreeMap<i32, u64> {
         let now = procfs::snapshot();
         let heads = self.heads.keys().copied();
@@ -99,8 +100,8 @@ impl ProcessTree {
         members.into_iter().map(|pid| (pid, began(pid))).collect()
     }
 
-    /// Looked for once more, it is there still, and one of them. What began when that one did has lost its
-    /// parent meanwhile where it is init's.
+    /// Returns true if a process is still one of them, when looked up again. A process with the
+    /// same start time that is now init's child has lost its parent meanwhile.
     fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
         let stat = procfs::stat(Pid::from_raw(pid));
         self.is_head(stat.as_ref(), pid)
@@ -111,14 +112,15 @@ impl ProcessTree {
             })
     }
 
-    /// The child of init with this pid is one of them, and not who has had it since: what is put again after a
-    /// crash is so before its end is heard. Nothing tells them apart where there is no /proc.
+    /// Returns true if the child of init with this pid is one of them, not a later process with the
+    /// same pid: after a crash, the state may contain a child whose exit is not handled yet.
+    /// Without /proc they cannot be told apart.
     fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
         let is_it = |began: &u64| *began == 0 || stat.is_none_or(|stat| stat.began == *began);
         self.heads.get(&pid).is_some_and(is_it)
     }
 
-    /// Signals all but `except`. With SIGKILL in rounds, as long as new ones turn up.
+    /// Signals all processes except `except`. SIGKILL is sent in rounds while new ones appear.
     pub(super) fn signal(&self, signal: u8, except: Option<Pid>) {
         const ROUNDS: usize = 8;
         let rounds = if signal == 9 { ROUNDS } else { 1 };
@@ -152,26 +154,26 @@ fn own_session() -> i32 {
     nix::unistd::getsid(None).map_or(0, Pid::as_raw)
 }
 
-// The mark that all processes of a run bear where there are no cgroups, whatever sessions they make and whoever
-// their parents were: a limit that the kernel hands on to each child and that limits nothing. RLIMIT_LOCKS is
-// looked at by no Linux since 2.4.24 (getrlimit(2)), and anybody may read it in /proc/PID/limits, without waiting
-// for the process. A process can only lower its own, root's may change it: it says whose child of
-// init a process is, as its parent would, and no more.
+// Marks: without cgroups, all processes of a run have a mark, whatever their session or parent. It
+// is a resource limit, which children inherit, without any effect: Linux has ignored RLIMIT_LOCKS
+// since 2.4.24 (getrlimit(2)). Any process can read it in /proc/PID/limits without waiting for the
+// other process. A process can only lower its own mark; root may change it. So a mark is no
+// stronger proof than a parent pid.
 
-/// Bits for the number of a run.
+/// Bits for the run id.
 const RUN: u32 = 40;
 
-/// Bits for who marked it.
+/// Bits for the init that set the mark.
 const MARKER: u32 = 22;
 
-/// No mark is as low as this, nor the highest a limit may be.
+/// Higher than any other limit in use, and lower than the highest possible one.
 const FIRST: u64 = 1 << (RUN + MARKER);
 
-/// Of this init's, by when it began, in ticks that come round after [`MARKER`] bits of them: half a day. Of two
-/// within each other, less than that apart, the one that began later, which may be a service of the other and have
-/// its mark, has the lower ones: those it may set. Further apart it may be any: one that it may not set is none
-/// ([`of`]), and one in so many times it is the other's. Then init bears a mark of its own, marks nobody, and takes
-/// nobody for marked.
+/// The lowest mark of this init, derived from its start time. The start time is in ticks modulo
+/// [`MARKER`] bits, about half a day. An init that is a service of another one and started later
+/// gets lower marks, which it may set although it has the other's mark. If the start times are
+/// further apart, its marks may be too high to set ([`of`]), or rarely equal to the other's. Then
+/// it sets and recognizes no marks.
 fn first() -> Option<u64> {
     let began = procfs::stat(nix::unistd::getpid())?.began;
     let left = ((1 << MARKER) - 1) & !began;
@@ -180,12 +182,12 @@ fn first() -> Option<u64> {
     run_in(most, first).is_none().then_some(first)
 }
 
-/// The run this mark is of.
+/// The run of this mark.
 fn run_in(mark: u64, first: u64) -> Option<RunId> {
     (mark >> RUN == first >> RUN).then_some(RunId(mark & ((1 << RUN) - 1)))
 }
 
-/// What a program of this run is to be given. None: init may not, or has no /proc.
+/// The mark for the programs of this run. Returns `None` if init may not set it, or has no /proc.
 pub(super) fn of(run: RunId) -> Option<Limit> {
     let (_, most) = getrlimit(Resource::RLIMIT_LOCKS).ok()?;
     let number = (run.0 < 1 << RUN).then_some(run.0)?;
@@ -194,7 +196,7 @@ pub(super) fn of(run: RunId) -> Option<Limit> {
     (mark <= most).then_some(Limit { resource, soft: mark, hard: mark })
 }
 
-/// The run this process is marked as. None: it bears no mark of ours.
+/// The run whose mark this process has. Returns `None` if it has no mark of this init.
 pub(crate) fn on(pid: Pid) -> Option<RunId> {
     run_in(procfs::most_locks(pid)?, first()?)
 }
@@ -215,7 +217,7 @@ mod tests {
         let mut child = child.spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
-        // It has become what reads.
+        // The child has executed the program that reads.
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let below = procfs::snapshot();
         let of_it =

@@ -1,5 +1,5 @@
-//! Real processes that try to get away, with cgroups and without. Where this machine gives us
-//! no cgroup v2 to write to, only the second way is run, and the test counts as not run.
+//! Tests with real processes that try to escape, with and without cgroups. Without a writable
+//! cgroup v2, only the second way is tested, and the test counts as not run.
 
 mod killed;
 mod left;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 const RUN: RunId = RunId(7);
 
-/// Both kinds of tracking. Where only the second is to be had the test says so.
+/// Both kinds of tracking. If only the second is available, the test says so.
 macro_rules! trackers {
     () => {{
         process::become_subreaper().unwrap();
@@ -39,7 +39,7 @@ fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
     running
 }
 
-/// Reaps our own child and whatever it left to us, as the loop does, until `done` says so.
+/// Reaps our own child and its orphans, as the loop does, until `done` returns true.
 fn until(tracker: &mut Tracker, mut done: impl FnMut(&mut Tracker) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done(tracker) {
@@ -65,7 +65,7 @@ fn reap(tracker: &mut Tracker, pid: Pid) {
     }
 }
 
-/// The main process is reaped by us: `Running` must not do it again.
+/// The main process was reaped here, so `Running` must not reap it again.
 fn end(tracker: &mut Tracker, mut running: Running) {
     let pid = running.pid;
     let deadline = Instant::now() + PATIENCE;
@@ -102,7 +102,7 @@ fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
         return;
     }
     for mut tracker in trackers!() {
-        // The daemon shows by name that it is up; then the launcher goes.
+        // The daemon's name shows that it is running; then the launcher exits.
         let script = "(setsid sh -c 'sleep 600 >/dev/null 2>&1 & exec sleep 600' &) ; sleep 0.2";
         let running = run(&mut tracker, RUN, script);
         end(&mut tracker, running);
@@ -132,7 +132,7 @@ fn a_signal_reaches_all_but_the_one_left_out() {
         let running = run(&mut tracker, RUN, "sleep 600 & sleep 600 & wait");
         until(&mut tracker, |tracker| tracker.processes(RUN).len() == 3);
         tracker.signal(RUN, 15, Some(running.pid));
-        // Its two children gone, the shell ends by itself, with the status of `wait`: 0.
+        // After its two children have exited, the shell exits with the status of `wait`: 0.
         end(&mut tracker, running);
         until(&mut tracker, |tracker| tracker.is_empty(RUN));
         tracker.forget(RUN);
@@ -246,7 +246,7 @@ fn cgroups_that_a_service_made_are_removed_with_its_own() {
     std::fs::create_dir_all(format!("{own}/a/b")).unwrap();
     std::fs::write(format!("{own}/a/b/cgroup.procs"), running.pid.to_string()).unwrap();
     assert_eq!(tracker.whose(running.pid), Some(RUN));
-    // Forgotten while something lives there: it goes when that has gone.
+    // Forgotten while it has a process: it is removed when that has exited.
     tracker.forget(RUN);
     assert!(std::path::Path::new(&own).exists());
     drop(running);
@@ -279,7 +279,7 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
             start(way, &plain(), &["/bin/true"], |request| request.place = Some(place)).unwrap();
         tracker.started(RUN, running.pid);
         assert_eq!(running.report.verdict(), ExecResult::Pending);
-        // The next child is not held up.
+        // The next child is not delayed.
         let mut next = start(way, &plain(), &["/bin/true"], |_| {}).unwrap();
         assert_eq!(next.verdict(), ExecResult::Executed);
         assert_eq!(running.report.verdict(), ExecResult::Pending);
@@ -292,7 +292,7 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
     }
 }
 
-/// What stands for a cgroup's `memory.events`: any file changes alike.
+/// A stand-in for a cgroup's `memory.events`: any file is watched in the same way.
 #[test]
 fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
     let (mut tracker, _) = Tracker::new(false);

@@ -1,8 +1,8 @@
 //! The table of runs and their processes.
 //!
-//! Cost, with cgroups: a start makes a directory (20 µs) and opens it; an end removes it (19 µs),
-//! which is also the question whether anything is left in it. A watch (8 µs) is set only for a run somebody waits for, so it
-//! costs nothing at boot. All watches are behind one descriptor; none is kept open for a run.
+//! Cost with cgroups: a start creates a directory (20 µs) and opens it. An end removes it (19 µs),
+//! which also tells whether a process is left in it. A watch (8 µs) is set only for a run that init
+//! waits for, so a boot needs none. All watches share one descriptor; no run keeps one open.
 
 mod cgroup_settings;
 mod orphans;
@@ -24,28 +24,28 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// One run.
+/// The tracking of one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tracked {
-    /// Its cgroup, below ours; none where there are no cgroups.
+    /// Its cgroup, below ours; `None` without cgroups.
     pub(super) cgroup: Option<Box<str>>,
-    /// A process was put into it.
+    /// True after a process was put into it.
     pub(super) entered: bool,
-    /// All in it may have been killed by cgroup.kill, so the kernel may kill a child that is cloned
-    /// into it. Of a run that an image before this one had, this is not known.
+    /// True if all its processes may have been killed by cgroup.kill: the kernel may kill a child
+    /// that is cloned into it. Unknown for a run of an earlier image.
     #[serde(skip, default = "unknown")]
     pub(super) killed: bool,
-    /// Somebody waits for it to empty.
+    /// True if init waits for it to become empty.
     waited_for: bool,
-    /// How often the kernel has killed in it for want of memory, as far as was told.
+    /// The number of OOM kills reported so far.
     pub(super) kills: u64,
-    /// It is told of what happens to its memory.
+    /// True if its memory events are watched.
     pub(super) counts_memory: bool,
-    /// Children of ours, not reaped.
+    /// Unreaped children of init.
     pub(super) children: Vec<i32>,
 }
 
-/// Which processes belong to which run.
+/// The processes of all runs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tracker {
     pub(super) hierarchy: Option<Hierarchy>,
@@ -53,42 +53,43 @@ pub(crate) struct Tracker {
     pub(super) inotify: Option<Inotify>,
     #[serde(skip)]
     pub(crate) runs: Table<RunId, Tracked>,
-    /// Of each run, where there are no cgroups.
+    /// The processes of each run without cgroups.
     #[serde(skip)]
     pub(crate) families: Table<RunId, ProcessTree>,
-    /// Of whom processes were reaped, and what they left is to be found: each with when it began.
+    /// Runs of reaped processes whose orphans must be found, with the start time of each process.
     #[serde(skip)]
     pub(super) parted: Vec<(RunId, u64)>,
-    /// All that were: who has such a pid by now was left by none of them.
+    /// Pids that were just reaped: a process with such a pid now is a new one.
     #[serde(skip)]
     pub(super) reaped: BTreeSet<i32>,
-    /// Without cgroups: those that were killed, and are to be for as long as anything of them ends.
+    /// Without cgroups: killed runs, whose new processes are killed too as long as processes of
+    /// them exit.
     #[serde(skip)]
     pub(super) killed: BTreeSet<RunId>,
     #[serde(skip)]
     pub(super) children: BTreeMap<i32, RunId>,
     #[serde(skip)]
     pub(super) watches: BTreeMap<WatchDescriptor, Box<str>>,
-    /// Their `memory.events`.
+    /// Watches of their `memory.events`.
     #[serde(skip)]
     pub(super) memory_watches: BTreeMap<WatchDescriptor, RunId>,
-    /// Runs in which the kernel has killed for want of memory.
+    /// Runs in which the OOM killer has killed a process.
     pub(super) short: BTreeSet<RunId>,
-    /// What could not be set, and was no reason not to start.
+    /// Settings that could not be applied and did not fail the start.
     pub(super) complaints: Vec<String>,
-    /// Cgroups of runs that are forgotten, but could not be removed.
+    /// Cgroups of forgotten runs that could not be removed.
     pub(super) leftovers: BTreeSet<Box<str>>,
-    /// A run that is waited for has to be looked at although no watch will tell.
+    /// True if a run that init waits for must be checked without a watch.
     pub(super) look_again: bool,
-    /// The kernel may have more to tell than was read in one turn.
+    /// True if inotify may have more events than were read in one turn.
     pub(super) more: bool,
 }
 
 impl Tracker {
-    /// `may_mount`: this is PID 1 of a machine, and the hierarchy may be mounted. The text, when
-    /// there is one, says why there are no cgroups.
+    /// `may_mount` is true for PID 1 of a machine, which may mount the hierarchy. Also returns why
+    /// there are no cgroups, if so.
     pub(crate) fn new(may_mount: bool) -> (Tracker, Option<String>) {
-        // What passes must not leave init without cgroups for as long as it lives.
+        // A transient failure must not leave init without cgroups for its lifetime.
         let tries = 1..limit::ASKED_AT_ONCE;
         let found = tries.into_iter().find_map(|_| Hierarchy::find(may_mount).ok());
         match found.map_or_else(|| Hierarchy::find(may_mount), Ok) {
@@ -97,7 +98,7 @@ impl Tracker {
         }
     }
 
-    /// As where there are none.
+    /// A tracker without cgroups.
     #[cfg(test)]
     pub(super) fn without_cgroups() -> Tracker {
         Tracker::with(None)
@@ -125,14 +126,14 @@ impl Tracker {
         }
     }
 
-    /// To be polled; readable: ask [`Tracker::emptied`]. None without cgroups: ask after each
-    /// round of reaping.
+    /// The descriptor to poll; when it is readable, call [`Tracker::emptied`]. `None` without
+    /// cgroups: call it after each round of reaping.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// The place for the next process of a run; the first call makes its cgroup. None: there are
-    /// no cgroups here. The place holds a descriptor: keep it no longer than the spawn takes.
+    /// The cgroup for the next process of a run, created at the first call. Returns `None` without
+    /// cgroups. The result holds a descriptor: keep it no longer than the spawn takes.
     pub(crate) fn place(
         &mut self,
         run: RunId,
@@ -207,7 +208,7 @@ impl Tracker {
         Ok((group::open(parent, &name)?, name))
     }
 
-    /// The run's cgroup is not there any more.
+    /// Notes that the run's cgroup does not exist any more.
     fn is_removed(&mut self, run: RunId, name: &str) {
         if let Some(tracked) = self.runs.get_mut(&run) {
             (tracked.cgroup, tracked.entered, tracked.killed) = (None, false, false);
@@ -215,7 +216,7 @@ impl Tracker {
         self.unwatch(name);
     }
 
-    /// A child was cloned for this run.
+    /// Notes that a child was cloned for this run.
     pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
         let tracked = self.runs.get_or_default(run);
         tracked.children.push(pid.as_raw());
@@ -223,8 +224,8 @@ impl Tracker {
         self.has_begun(run, pid);
     }
 
-    /// A child has ended and was reaped: call this before the next clone, whoever it is. Gives its
-    /// run if it was started for one.
+    /// Notes that a child was reaped; must be called before the next clone. Returns its run if it
+    /// was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
@@ -243,13 +244,14 @@ impl Tracker {
         run
     }
 
-    /// The run a process belongs to: a child of ours, in the cgroup of a run, or descended from
-    /// its processes. None: nobody's, or gone.
+    /// The run of a process: of a child of init, of a process in the run's cgroup, or of a
+    /// descendant of its processes. Returns `None` if it belongs to no run or is gone.
     pub(crate) fn whose(&self, pid: Pid) -> Option<RunId> {
         self.below_whom(pid).or_else(|| self.lost(pid).filter(|_| self.hierarchy.is_none()))
     }
 
-    /// The same of what its mark alone does not make a run's: a service can lower its own to that of another.
+    /// Like [`Tracker::whose`], but ignores marks: a service can lower its mark to that of another
+    /// run.
     pub(crate) fn below_whom(&self, pid: Pid) -> Option<RunId> {
         if let Some(run) = self.children.get(&pid.as_raw()) {
             return Some(*run);
@@ -262,8 +264,7 @@ impl Tracker {
         self.family_of(&stat).or_else(|| above.find_map(|stat| self.family_of(&stat)))
     }
 
-    /// A process of this run is in a cgroup that is not the run's: it has gone there itself, or was
-    /// put there.
+    /// Returns true if a process of this run is in a cgroup that is not the run's.
     pub(crate) fn has_strayed(&self, run: RunId, pid: Pid) -> bool {
         let entered = self.runs.get(&run).is_some_and(|tracked| tracked.entered);
         let is_there = || procfs::cgroup(pid).is_some();
@@ -271,32 +272,33 @@ impl Tracker {
         self.hierarchy.is_some() && entered && is_there() && below() != Some(run)
     }
 
-    /// Whose cgroup this path, below ours, is or lies in.
+    /// The run whose cgroup contains this path, relative to ours.
     fn run_around(&self, below: &str) -> Option<RunId> {
         let ends = below.match_indices('/').map(|(at, _)| at).chain([below.len()]);
         let mut names = ends.filter_map(|end| below.get(..end));
         names.find_map(|name| self.run_in(name))
     }
 
-    /// The path of its cgroup, below ours.
+    /// The path of a process's cgroup, relative to ours.
     pub(super) fn below(&self, pid: Pid) -> Option<String> {
         let path = procfs::cgroup(pid)?;
         let below = path.strip_prefix(&self.hierarchy.as_ref()?.shown)?.strip_prefix('/')?;
         Some(below.to_string())
     }
 
-    /// Whose cgroup has this name, by what such a name ends in.
+    /// The run whose cgroup has this name.
     fn run_in(&self, name: &str) -> Option<RunId> {
         let run = group::run_of(name)?;
         let tracked = self.runs.get(&run)?;
         (tracked.cgroup.as_deref() == Some(name)).then_some(run)
     }
 
-    /// Nothing of the run is left. When something is, [`Tracker::emptied`] will name the run as
-    /// soon as nothing is: ask once, then wait.
+    /// Returns true if the run has no process left. If it returns false, [`Tracker::emptied`] will
+    /// report the run once it is empty.
     pub(crate) fn is_empty(&mut self, run: RunId) -> bool {
         let empty = self.look(run) || {
-            // Set before the second look: what empties in between is seen by one of the two.
+            // The watch is set before the second look, so that a change in between is noticed by
+            // one of them.
             self.watch(run);
             self.look(run)
         };
@@ -316,7 +318,7 @@ impl Tracker {
         };
         let Some(name) = &tracked.cgroup else { return true };
         if group::remove_leaf(hierarchy.as_fd(), name) {
-            // Made again should there be another process to put into it.
+            // It is created again if another process needs it.
             let name = name.clone();
             self.is_removed(run, &name);
             return true;
@@ -324,7 +326,7 @@ impl Tracker {
         group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
     }
 
-    /// The runs that were waited for and of which nothing is left now. Never waits.
+    /// The runs that init waits for and that are empty now. Never blocks.
     pub(crate) fn emptied(&mut self) -> Vec<RunId> {
         let touched = self.heard();
         let all = std::mem::take(&mut self.look_again) || self.hierarchy.is_none();
@@ -341,12 +343,12 @@ impl Tracker {
         due.into_iter().filter(|run| self.is_empty(*run)).collect()
     }
 
-    /// There is a process of the run, as far as can be told.
+    /// Returns true if the run has a process, as far as known.
     pub(crate) fn has_processes(&mut self, run: RunId) -> bool {
         !self.look(run)
     }
 
-    /// Sends `signal` to every process of the run but `except`.
+    /// Sends `signal` to every process of the run, except `except`.
     pub(crate) fn signal(&mut self, run: RunId, signal: u8, except: Option<Pid>) {
         if self.look(run) {
             return;
@@ -365,7 +367,7 @@ impl Tracker {
         }
     }
 
-    /// Kills everything of the run. What can not be killed shows by the run not emptying.
+    /// Kills all processes of the run. An unkillable one keeps the run from becoming empty.
     pub(crate) fn kill(&mut self, run: RunId) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let killed = match (&self.hierarchy, &tracked.cgroup) {
@@ -376,19 +378,19 @@ impl Tracker {
             _ => false,
         };
         if !killed {
-            // Before its children: what these leave would not be known any more.
+            // Before the children are killed: their orphans would no longer be known.
             self.signal(run, KILL, None);
             if self.hierarchy.is_none() {
                 self.killed.insert(run);
             }
         }
-        // A child that is not in its cgroup yet is reached too.
+        // This also reaches a child that is not in its cgroup yet.
         for pid in self.runs.get(&run).map(|tracked| &tracked.children).into_iter().flatten() {
             let _ = wait::kill_made(Pid::from_raw(*pid), KILL);
         }
     }
 
-    /// The run is over (or is given up as unkillable): its cgroup goes as soon as it is empty.
+    /// Forgets a run that is over or unkillable. Its cgroup is removed when it is empty.
     pub(crate) fn forget(&mut self, run: RunId) {
         let Some(tracked) = self.runs.remove(&run) else { return };
         self.families.remove(&run);
@@ -403,7 +405,7 @@ impl Tracker {
     }
 }
 
-/// Of [`Tracked::killed`].
+/// The default of [`Tracked::killed`].
 fn unknown() -> bool {
     true
 }
@@ -413,23 +415,24 @@ fn refused(unit: &str, error: &io::Error) -> ExecFailure {
     ExecFailure { stage: Stage::Cgroup, errno, path: unit.to_string() }
 }
 
-/// SIGKILL.
 const KILL: u8 = 9;
 
-// The two ways of finding the processes of a run; which one it is stands in `status`. And what
-// becomes of the first where another program has removed init's cgroup directory.
+// The two ways of tracking
+//
+// `status` shows which one is used. If another program removes init's cgroup directory, init may
+// have to change from the first to the second.
 
-/// How processes are found.
+/// How processes are tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tracking {
-    /// By the cgroup they are in: nothing escapes.
+    /// By cgroup: no process escapes.
     Cgroup2,
     /// By session, process group and parent.
     ProcessGroup,
 }
 
 impl Tracking {
-    /// As `status` and `stats` say it.
+    /// The word in `status` and `stats`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Tracking::Cgroup2 => "cgroup2",
@@ -439,8 +442,8 @@ impl Tracking {
 }
 
 impl Tracker {
-    /// Init's cgroup directory was removed, and now a process can be placed: in a directory made
-    /// again, or without cgroups. False: the directory is there.
+    /// Recreates init's cgroup directory if it was removed, or falls back to tracking without
+    /// cgroups. Returns false if the directory exists.
     pub(super) fn replaces_directory(&mut self) -> bool {
         let Some(hierarchy) = self.hierarchy.as_mut().filter(|hierarchy| hierarchy.is_gone())
         else {
@@ -448,10 +451,10 @@ impl Tracker {
         };
         let path = hierarchy.path.clone();
         match hierarchy.make_again() {
-            Ok(()) => self.complain(format!("{path} was removed: it is made again")),
+            Ok(()) => self.complain(format!("{path} was removed: created it again")),
             Err(why) => {
                 self.complain(format!(
-                    "{path} was removed and {why}: from now on processes are tracked by their parents, not by cgroups"
+                    "{path} was removed and {why}: now tracking processes by descent instead of cgroups"
                 ));
                 self.do_without_cgroups();
             }
@@ -459,7 +462,7 @@ impl Tracker {
         true
     }
 
-    /// Present runs are tracked by the children that init knows.
+    /// Tracks present runs by their known children.
     fn do_without_cgroups(&mut self) {
         if let Some(mut hierarchy) = self.hierarchy.take() {
             hierarchy.is_ours = false;
@@ -480,8 +483,8 @@ impl Tracker {
     }
 }
 
-// What the kernel tells of cgroups by inotify(7): that one has emptied, that it has killed in
-// one for want of memory. All watches are behind one descriptor.
+// Notifications of cgroups by inotify(7): a cgroup became empty, or the OOM killer killed a process
+// in it. All watches share one descriptor.
 
 impl Tracker {
     pub(super) fn watch(&mut self, run: RunId) {
@@ -504,7 +507,7 @@ impl Tracker {
             Ok(watch) => {
                 self.watches.insert(watch, name.into());
             }
-            // Too many watches: asked again after each round of reaping.
+            // Too many watches: the cgroup is checked after each round of reaping.
             Err(_) => self.look_again = true,
         }
     }
@@ -517,26 +520,26 @@ impl Tracker {
         }
     }
 
-    /// [`Tracker::emptied`] is to be asked again although the poll has nothing to say.
+    /// Returns true if [`Tracker::emptied`] must be called again without a poll event.
     pub(crate) fn has_more(&self) -> bool {
         self.more
     }
 
-    /// [`Tracker::emptied`] or [`Tracker::short_of_memory`] may have something to tell.
+    /// Returns true if [`Tracker::emptied`] or [`Tracker::short_of_memory`] may have news.
     pub(crate) fn may_have_news(&self) -> bool {
         let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
         let is_behind = self.more || self.look_again || !self.short.is_empty();
         watches || is_behind || self.hierarchy.is_none()
     }
 
-    /// Somebody waits for a cgroup to empty that can not be watched: it is to be looked at from time to
-    /// time. Where there are no cgroups each end is told of.
+    /// Returns true if init waits for a cgroup that cannot be watched, so that it must be checked
+    /// periodically. Without cgroups every exit is noticed.
     pub(crate) fn has_to_look(&self) -> bool {
         self.look_again && self.hierarchy.is_some()
     }
 
-    /// The cgroups of which something was told: of those that somebody waits for by their names,
-    /// of the others in [`Tracker::short`]. Never waits.
+    /// The names of awaited cgroups with events; the runs with memory events are added to
+    /// [`Tracker::short`]. Never blocks.
     pub(super) fn heard(&mut self) -> BTreeSet<Box<str>> {
         let mut touched = BTreeSet::new();
         let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
@@ -564,7 +567,7 @@ impl Tracker {
 }
 
 impl Tracker {
-    /// Removes a cgroup, now or when it tells that nothing lives in it any more.
+    /// Removes a cgroup, now or when it becomes empty.
     pub(super) fn discard(&mut self, name: Box<str>) {
         let Some(hierarchy) = &self.hierarchy else { return };
         let removed = group::remove(hierarchy.as_fd(), &name).is_ok();
@@ -578,7 +581,7 @@ impl Tracker {
             if !is_new {
                 return;
             }
-            // It may have emptied before the watch was there.
+            // It may have become empty before the watch was set.
             let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
             if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
                 self.leftovers.remove(&name);
@@ -587,7 +590,7 @@ impl Tracker {
         }
     }
 
-    /// Which way it is.
+    /// The way of tracking.
     pub(crate) fn tracking(&self) -> Tracking {
         match self.hierarchy {
             Some(_) => Tracking::Cgroup2,
@@ -595,7 +598,7 @@ impl Tracker {
         }
     }
 
-    /// Whatever is waited for is looked at in the next turn.
+    /// Checks all awaited runs in the next turn.
     pub(crate) fn look_again(&mut self) {
         self.look_again = true;
     }

@@ -1,5 +1,6 @@
-//! The way back into init from its records. [`records`] reads the state; this file opens the store, checks the
-//! state for another image (`--check-resume`), and settles what the state of a crashed image does not say.
+//! Restores init from its records. [`records`] reads the state. This file opens the store, checks
+//! the state for another image (`--check-resume`), and resolves what the state of a crashed image
+//! does not tell.
 
 pub(crate) mod records;
 
@@ -28,46 +29,46 @@ pub(crate) fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
 }
 
 pub(crate) fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
-    Store::open(file.ok_or("there is no state")?)
+    Store::open(file.ok_or("no saved state")?)
 }
 
-/// `--check-resume`: whether this image can read the state. Touches nothing.
+/// Checks whether this image can read the state (`--check-resume`), without side effects.
 pub(crate) fn check(word: &str) -> ExitCode {
     let numbers = numbers(word).unwrap_or_default();
     let said = inherited(&numbers, 1);
     let store = open_store(inherited(&numbers, 0));
     let (status, text) = match store.and_then(|store| State::read(&store)) {
         Ok(state) => {
-            // What it holds is the other image's.
+            // The descriptors belong to the other image.
             std::mem::forget(state);
             let passed = if numbers.len() > 2 { PASSED_ROOT } else { PASSED };
             (ExitCode::SUCCESS, passed.to_string())
         }
-        Err(why) => (ExitCode::from(65), format!("it can not read the state: {why}")),
+        Err(why) => (ExitCode::from(65), format!("it cannot read the state: {why}")),
     };
-    // Nobody listens: it was called by hand.
+    // Without a socket it was called by hand.
     let told = said.map(|said| socket::send(said.as_fd(), text.as_bytes(), &[]));
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
-// After a crash: what the committed state does not say. Helpers that were forked after the commit are killed,
-// and the logger and the control socket go on from what they are.
+// After a crash: kills helpers that were forked after the commit, and reconciles the logger and the
+// control socket with the kernel's state.
 
 const KILL: u8 = 9;
 
 const LOGGER: &str = "groundstate-log";
-/// Helpers that end by themselves, once they have said or done what is left.
+/// Helpers that exit by themselves after their last work.
 const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
 
-/// The image before has forked it since then, and it has not become another program; its name.
+/// The name of a helper that the previous image forked since then, if the process is one.
 fn helper(pid: Pid, since: u64) -> Option<String> {
-    // What has executed it is another init, of a service.
+    // A process that has executed this program is the init of a service.
     let is_fork = procfs::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
         && procfs::runs_this_program(pid);
     is_fork.then(|| procfs::shown(pid).map(|(name, _)| name).unwrap_or_default())
 }
 
-/// What was kept, without a logger of which it does not know.
+/// The committed state, without an unknown logger.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
     if let Some(logger) = &mut state.logger {
@@ -76,13 +77,14 @@ pub(crate) fn state(store: &Store) -> Result<State, String> {
     Ok(state)
 }
 
-/// A logger that was begun since the state was kept, of which nobody knows. Once its end of the line is closed it would
-/// take what is left in the pipes, and the next one has what was begun of that: killed it loses nothing
-/// ([`crate::logger`]). It may be in the middle of a write, so the next one waits for its end.
+/// Kills a logger that was started after the commit, so that the state does not know it. When its
+/// connection is closed, it would read the rest of the pipes, of which the next logger has read
+/// parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle of a write, so the
+/// next logger waits for its exit.
 fn end_unknown_logger(logger: &mut Handle, kept: u64) {
     for pid in procfs::children().into_iter().map(Pid::from_raw) {
         if !wait::is_made(pid) && helper(pid, kept).as_deref() == Some(LOGGER) {
-            // It has ended already, or its end is about to be reaped.
+            // A failed kill means that it has exited already.
             let _ = signal::kill(pid, KILL);
             wait::made_before([pid.as_raw()]);
             logger.wait_for(pid);
@@ -90,16 +92,16 @@ fn end_unknown_logger(logger: &mut Handle, kept: u64) {
     }
 }
 
-/// Kills helpers that the crashed image has forked and not committed: what they were to do is done again.
-/// `starting`: children that effects of the committed state start.
+/// Kills helpers that the crashed image forked and did not commit, because their work will be
+/// repeated. `starting` are children that effects of the committed state start.
 pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
     for pid in procfs::children().into_iter().map(Pid::from_raw) {
         let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
         let ends = |name: String| COME_TO_AN_END.contains(&&*name);
         if !is_known && !helper(pid, kept).is_none_or(ends) {
-            // It has ended already, or its end is about to be reaped.
+            // A failed kill means that it has exited already.
             let _ = signal::kill(pid, KILL);
-            // Until then it is no orphan of a run.
+            // Until it is reaped, it does not count as an orphan of a run.
             wait::made_before([pid.as_raw()]);
         }
     }

@@ -1,5 +1,5 @@
-//! The records of init's components. Each is written as it is, a descriptor as its number
-//! ([`crate::state::carried`]). What can be derived is not written.
+//! The records of init's components. A record is the component itself, with a descriptor as its
+//! number ([`crate::state::carried`]). Derived values are not recorded.
 
 use crate::base::clock::OnTheWall;
 use crate::base::own_limits::OwnLimits;
@@ -43,15 +43,15 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// What is small.
+/// Small values.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
-    /// The generation in force; its bytes are the loader's.
+    /// The present generation; the loader's record has its bytes.
     pub(crate) generation: u32,
-    /// What of it was set after it was loaded.
+    /// Settings of it that were changed after the load.
     pub(crate) exit_with: Cow<'a, Option<Name>>,
     pub(crate) policy: Cow<'a, Policy>,
-    /// As in [`Init`].
+    /// As in [`crate::event_loop::Init`].
     pub(crate) booted: Time,
     pub(crate) on_the_wall: Cow<'a, OnTheWall>,
     pub(crate) tokens: Tokens,
@@ -69,41 +69,41 @@ pub(crate) struct Head<'a> {
     pub(crate) kernel_target: Cow<'a, Option<Name>>,
     pub(crate) crashes: u32,
     pub(crate) resumed: Option<Time>,
-    /// Who is to be told that init has gone on.
+    /// The client that waits for the answer to its upgrade request.
     pub(crate) upgraded: Option<Asker>,
-    /// The kernel kills a child that is cloned into a cgroup.
+    /// True if the kernel kills children that are cloned into a cgroup.
     pub(crate) no_joining: bool,
 }
 
-/// An order that is left of one event.
+/// A pending order of one event.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// An order of the machine.
     Machine(Action),
-    /// The run that the event was about is forgotten if it is over.
+    /// Forget the run that the event was about, if it is over.
     LetGo(RunId),
 }
 
-/// What changes with each commit: work that is left, and how far the commit is.
+/// Values that change with each commit: pending work, and the position of the commit.
 #[derive(Deserialize)]
 pub(crate) struct Pending {
     pub(crate) facts: VecDeque<Event>,
     pub(crate) effects: Effects,
     pub(crate) reaped: VecDeque<Reaped>,
-    /// The last entry of the inbox that the state knows.
+    /// The last entry of the inbox that the state includes.
     pub(crate) inputs: u64,
     pub(crate) wakeups: u64,
-    /// The time of the commit, as [`clock::ticks`] has it.
+    /// The time of the commit, as in [`crate::base::clock::ticks`].
     pub(crate) kept: u64,
 }
 
-/// Everything that stands in the records, each thing by itself: nothing of it fits another yet.
+/// All records, decoded one by one and not yet combined.
 pub(crate) struct Parts {
     head: Head<'static>,
     pending: Pending,
     orders: BTreeMap<u64, Order>,
     machine: Records,
-    /// Children of init's own making.
+    /// Children created by init.
     children: BTreeMap<i32, ()>,
     runs: BTreeMap<RunId, Running>,
     store: Store,
@@ -112,7 +112,7 @@ pub(crate) struct Parts {
     tracker: Tracker,
     ground: KeptGround,
     control: Option<Control>,
-    /// The notify socket, whose file goes with it.
+    /// The notify socket. Dropping it removes its file.
     pub(crate) notify: Option<Notify>,
     logger: Option<logger::Handle>,
     loader: Loader,
@@ -122,7 +122,7 @@ pub(crate) struct Parts {
     ending: Ending,
 }
 
-/// Everything, decoded, with every descriptor it names taken over.
+/// The whole state, decoded, with all its descriptors taken over.
 pub(crate) struct State {
     pub(crate) head: Head<'static>,
     pub(crate) pending: Pending,
@@ -144,10 +144,10 @@ pub(crate) struct State {
 }
 
 impl Parts {
-    /// From now on what they name of descriptors is ours; whoever calls this closes the rest.
+    /// Reads the records and takes over their descriptors. The caller closes all other descriptors.
     pub(crate) fn read(store: &records::Store) -> Result<Parts, String> {
         fn of<T: DeserializeOwned>(store: &records::Store, kind: Kind) -> Result<T, String> {
-            store.read(kind)?.ok_or_else(|| format!("{kind:?}: there is no such record"))
+            store.read(kind)?.ok_or_else(|| format!("{kind:?}: the record is missing"))
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
@@ -192,14 +192,14 @@ impl Parts {
         })
     }
 
-    /// The machine, if it fits its units.
+    /// The machine, if it is consistent with its units.
     #[cfg_attr(not(test), allow(dead_code, reason = "the fuzzer calls it"))]
     pub(crate) fn machine(self) -> Result<Machine, String> {
         let generation = self.generation()?;
         Machine::from_records(self.machine, generation)
     }
 
-    /// The generation in force.
+    /// The present generation.
     fn generation(&self) -> Result<Arc<Generation>, String> {
         let mut generation = self.loader.origin.generation(self.head.generation)?;
         generation.settings.exit_with.clone_from(&self.head.exit_with);
@@ -209,9 +209,9 @@ impl Parts {
 }
 
 impl State {
-    /// Everything, put together. Descriptors are as in [`Parts::read`].
+    /// Reads and combines the records. Descriptors are handled as in [`Parts::read`].
     pub(crate) fn read(store: &records::Store) -> Result<State, String> {
-        // If its units cannot be had, the descriptors it names stay open for the next image.
+        // If the generation cannot be decoded, the descriptors stay open for the next image.
         let parts = ManuallyDrop::new(Parts::read(store)?);
         let generation = parts.generation()?;
         let mut parts = ManuallyDrop::into_inner(parts);
@@ -225,7 +225,7 @@ impl State {
             Runs::again(parts.runs, parts.store, parts.looks, parts.pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
-            .map_err(|error| format!("the children's memory: {error}"))?;
+            .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(parts.children.into_keys());
@@ -251,7 +251,7 @@ impl State {
     }
 }
 
-/// What a run was started with is mostly what its unit still says: it is there once.
+/// Shares the definition with the generation if they are equal, to save memory.
 fn share(running: &mut Running, generation: &Generation) {
     let unit = generation.find_unit(running.name.as_str()).and_then(|unit| generation.unit(unit));
     if let Some(unit) = unit.filter(|unit| unit.run == running.definition) {

@@ -1,6 +1,6 @@
-//! Descriptors that services hand to init (`fd-store-max`, FDSTORE=1 of sd_notify(3)) and get
-//! back when they are started again. None are kept for a unit that does not ask for it, and
-//! the table of PID 1 holds no more than a named number of them for all.
+//! The fd store: descriptors that services pass to init (`fd-store-max`, FDSTORE=1 of sd_notify(3))
+//! and get back at their next start. Only units that ask for it can store descriptors; the number
+//! is limited for each unit and for all.
 
 use crate::base::limit;
 use crate::base::token::{self, Tokens};
@@ -16,30 +16,30 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// One descriptor.
+/// One stored descriptor.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     name: String,
     fd: Foreign,
-    /// Its number among those that are watched for the other end's going away.
+    /// Its id in the epoll that reports the end of its peer.
     watched: Option<u64>,
 }
 
-/// Those of one unit.
+/// The stored descriptors of one unit.
 #[derive(Serialize, Deserialize)]
 struct Shelf {
     keep: Keep,
-    /// Who gave the last one.
+    /// The run that stored the last one.
     run: RunId,
     kept: Vec<Kept>,
 }
 
-/// All of them, by unit.
+/// All stored descriptors, by unit.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Store {
     units: BTreeMap<Name, Shelf>,
-    /// Tells whose other end is gone, and of nothing else: not of what there is to read, and
-    /// not of urgent data, with which anybody at the other end could wake PID 1 at will.
+    /// An epoll that reports only closed peers. It does not report readable or urgent data, with
+    /// which a peer could wake PID 1 at will.
     #[serde(skip)]
     ends: Option<Ends>,
     last: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Store {
 
 struct Ends {
     epoll: Epoll,
-    /// Of the poll.
+    /// The token in the main poll.
     token: usize,
 }
 
@@ -56,7 +56,7 @@ impl Store {
         self.units.values().map(|shelf| shelf.kept.len()).sum()
     }
 
-    /// One more of that name would be too much for the unit, or for all.
+    /// Returns true if another descriptor of that name would exceed a limit of the unit or of all.
     fn is_full(&self, unit: &Name, most: u16, name: &str) -> bool {
         let of_unit = self.units.get(unit).map_or(&[][..], |shelf| &shelf.kept);
         let names: usize = of_unit.iter().map(|kept| kept.name.len() + 1).sum();
@@ -67,8 +67,9 @@ impl Store {
 }
 
 impl Store {
-    /// What a start of the unit is handed behind its sockets. Where what a run left is kept to its end, the
-    /// next run may begin in the very turn in which that has come.
+    /// The descriptors passed to a start of the unit, after its sockets. Descriptors that are kept
+    /// only until their run ends are skipped, because the next run may start in the turn in which
+    /// that run ended.
     pub(crate) fn kept_for(&self, unit: &Name, run: RunId) -> Vec<(String, Rc<OwnedFd>)> {
         let is_its = |shelf: &&Shelf| shelf.keep != Keep::No || shelf.run == run;
         let shelf = self.units.get(unit).filter(is_its);
@@ -85,20 +86,21 @@ impl Store {
         let stays = |kept: &Kept| {
             let goes = which(kept);
             if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {
-                // The service has it open too: closing it here would leave it watched.
+                // The service may hold a copy, so closing this descriptor would leave it
+                // registered.
                 let _ = ends.epoll.delete(&kept.fd);
             }
             !goes
         };
-        // How long a socket lingers whoever had it may have changed since it was taken.
+        // Another holder may have set SO_LINGER since the descriptor was received.
         close_without_linger(|| shelf.kept.retain(stays));
         if shelf.kept.is_empty() {
             self.units.remove(unit);
         }
     }
 
-    /// Keeps these descriptors of a run under this name. `watch`: until their other end is closed. Those for which
-    /// there is no room are closed.
+    /// Stores these descriptors of a run under this name. With `watch`, init drops them when their
+    /// peer is closed. Descriptors over the limits are closed.
     pub(crate) fn keep(
         &mut self,
         unit: &Name,
@@ -122,8 +124,8 @@ impl Store {
         }
     }
 
-    /// None: the descriptor has no other end. Files are not even asked: a file system in user space (fuse(4)) may
-    /// never answer.
+    /// Watches the peer of a descriptor. Returns `None` if it has no peer. Files are not asked,
+    /// because a file system in user space (fuse(4)) may never answer.
     fn watch(&mut self, fd: &Foreign, registry: &Registry, tokens: &mut Tokens) -> Option<u64> {
         if !fd.has_other_end() {
             return None;
@@ -136,12 +138,12 @@ impl Store {
         }
         let number = self.last.saturating_add(1);
         self.last = number;
-        // EPOLLHUP and EPOLLERR are told of without being asked for.
+        // epoll reports EPOLLHUP and EPOLLERR always.
         let event = EpollEvent::new(EpollFlags::EPOLLET, number);
         self.ends.as_ref()?.epoll.add(fd, event).is_ok().then_some(number)
     }
 
-    /// Watches them anew: init has gone on as another image.
+    /// Registers the descriptors again, in a new image of init.
     pub(crate) fn rewatch(&mut self, registry: &Registry, tokens: &mut Tokens) {
         let mut units = std::mem::take(&mut self.units);
         for kept in units.values_mut().flat_map(|shelf| &mut shelf.kept) {
@@ -152,14 +154,14 @@ impl Store {
         self.units = units;
     }
 
-    /// The other ends are watched by this token.
+    /// Returns true if this is the token of the epoll.
     pub(crate) fn is_watched_by(&self, token: usize) -> bool {
         self.ends.as_ref().is_some_and(|ends| ends.token == token)
     }
 
-    /// Closes descriptors whose other end is closed.
+    /// Closes descriptors whose peer is closed.
     pub(crate) fn close_ended(&mut self) {
-        // Each is told of once, and there are no more than are kept.
+        // The loop is bounded: each descriptor is reported once.
         for _ in 0..=limit::STORED.div_ceil(limit::ENDS_AT_A_TIME) {
             let Some(ends) = &self.ends else { return };
             let mut found = [EpollEvent::empty(); limit::ENDS_AT_A_TIME];
@@ -183,12 +185,12 @@ impl Store {
         self.close(unit, |kept| kept.name == name);
     }
 
-    /// Closes the unit's descriptors.
+    /// Closes all descriptors of the unit.
     pub(crate) fn forget(&mut self, unit: &Name) {
         self.close(unit, |_| true);
     }
 
-    /// Units for which this holds of how long their descriptors are kept, and of the run that gave the last one.
+    /// The units whose retention and last storing run fulfil the condition.
     pub(crate) fn units_where(&self, is_it: impl Fn(&Name, Keep, RunId) -> bool) -> Vec<Name> {
         let all = self.units.iter().filter(|(unit, shelf)| is_it(unit, shelf.keep, shelf.run));
         all.map(|(unit, _)| unit.clone()).collect()

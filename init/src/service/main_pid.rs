@@ -1,30 +1,29 @@
-//! Signals to the main process of a run, and questions about it. A signal never goes to a pid that may be
-//! another process: init holds an unreaped child or a descriptor of the process.
+//! Signals to the main process of a run, and queries about it. Init never signals a pid that may
+//! belong to another process: it holds an unreaped child or a pidfd.
 
 use super::run_table::{Main, Runs};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use std::os::fd::AsFd;
 
-/// SIGKILL.
 pub(crate) const KILL: u8 = 9;
 
 impl Runs {
-    /// Sends a signal to the main process, or to that of the line under way. None: there
-    /// is none.
+    /// Sends a signal to the main process, or to the process of the current command. Returns `None`
+    /// if there is neither.
     pub(crate) fn signal_main(&self, run: RunId, number: u8) -> Option<std::io::Result<()>> {
         let running = self.get(run)?;
         let is_script = running.procedure.is_script();
         let named = running.main.as_ref().filter(|_| !is_script || running.current.is_none());
         Some(match named {
-            // Our own child: while it is not reaped the pid is its own.
+            // Our own child keeps its pid until it is reaped.
             Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
             Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
             None => wait::kill_made(Pid::from_raw(running.current?), number),
         })
     }
 
-    /// The main process and the lines under way; what they have left lives on.
+    /// Kills the main process and the commands in progress. Their descendants keep running.
     pub(crate) fn kill_lines(&self, run: RunId) {
         let Some(running) = self.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
@@ -33,8 +32,8 @@ impl Runs {
         }
     }
 
-    /// The process is of another run. One that another run had found under that pid may have ended,
-    /// although that is still to be heard.
+    /// Returns true if the process belongs to another run. A pid that another run holds by a pidfd
+    /// does not count once that process has exited.
     pub(crate) fn is_anothers(&self, run: RunId, pid: i32) -> bool {
         let Some(of) = self.of(pid).filter(|of| *of != run) else { return false };
         if self.made(pid) == Some(of) {
@@ -44,7 +43,7 @@ impl Runs {
         !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
     }
 
-    /// The process behind a watched descriptor has ended.
+    /// Notes that the process behind a watched pidfd has exited.
     pub(crate) fn main_ready(&mut self, token: usize) {
         let run = self.watched(token).and_then(|run| self.get(run));
         let main = run.and_then(|running| running.main.as_ref());
@@ -70,8 +69,8 @@ pub(crate) fn kill_main(main: &Main) {
     };
 }
 
-/// A line that has ended may be in the table until all that follows from it is known: its pid may be
-/// somebody else's by then.
+/// Kills a command's process, if it is still an unreaped child: the table may hold its pid after
+/// that.
 pub(crate) fn kill_line(pid: i32) {
     let _ = wait::kill_made(Pid::from_raw(pid), KILL);
 }

@@ -1,5 +1,6 @@
-//! Runs of units. [`sequence`] decides which command of a run comes next, and calls no kernel. [`run_table`] has
-//! the runs that are up and their processes. [`crate::event_loop`] carries out the decisions.
+//! Runs of units. [`sequence`] decides which command of a run comes next, without any system call.
+//! [`run_table`] holds the active runs and their processes. [`crate::event_loop`] carries out the
+//! decisions.
 
 pub(crate) mod effects;
 pub(crate) mod fd_store;

@@ -1,9 +1,8 @@
-//! The pid file of a background-pidfile unit. It is a hint: often written by who must
-//! not be trusted with it, so it is read with care here, and believed only when the
-//! process belongs to the run ([`super`] asks that).
+//! Reads the pid file of a background-pidfile unit. The file may be written by an untrusted user,
+//! so it is only a hint: [`crate::event_loop`] accepts the pid only if the process belongs to the
+//! run.
 //!
-//! Its file system may be one that does not answer: what is not in memory is looked at by a child
-//! ([`super::pid_file`]).
+//! A file that is not in memory is read by a child, because its file system may not respond.
 
 use crate::base::limit;
 use crate::base::mount_table::{Mount, open_on};
@@ -19,37 +18,37 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::os::fd::OwnedFd;
 
-/// What the file says.
+/// The content of a pid file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// There is none, or nothing in it yet.
+    /// The file is missing or still empty.
     Nothing,
-    /// This pid, greater than 1.
+    /// A pid greater than 1.
     Pid(i32),
-    /// Something else.
+    /// Invalid.
     Wrong(Fault),
 }
 
-/// What is wrong with it.
+/// The reason why a pid file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fault {
-    /// It is somebody's symbolic link.
+    /// A symbolic link.
     Link,
-    /// On the way another file system begins.
+    /// The path crosses into another file system.
     Elsewhere,
-    /// open(2) refused.
+    /// open(2) failed.
     Closed,
-    /// A directory, a fifo.
+    /// Not a regular file.
     NoFile,
     /// read(2) failed.
     Unreadable,
     /// More than [`limit::PID_FILE`] bytes.
     Long,
-    /// Other text.
+    /// Not a number.
     NoNumber,
-    /// init's own, or one that can not be.
+    /// The pid of init, or an impossible one.
     NoService,
-    /// Its file system did not answer in time, or there is no process to ask it.
+    /// Its file system did not respond in time, or no child could be started.
     Silent,
 }
 
@@ -58,23 +57,23 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Fault::Link => "is a symbolic link",
             Fault::Elsewhere => "leads to another file system",
-            Fault::Closed => "can not be opened",
-            Fault::NoFile => "is no regular file",
-            Fault::Unreadable => "can not be read",
+            Fault::Closed => "cannot be opened",
+            Fault::NoFile => "is not a regular file",
+            Fault::Unreadable => "cannot be read",
             Fault::Long => "is longer than a pid",
             Fault::NoNumber => "does not hold one number",
             Fault::NoService => "does not hold the pid of a service",
-            Fault::Silent => "is on a file system that does not answer",
+            Fault::Silent => "is on a file system that does not respond",
         })
     }
 }
 
-/// Who looks.
+/// The process that reads the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// PID 1: what is in memory alone.
+    /// PID 1, only for a file in memory.
     Init,
-    /// A child, which may wait.
+    /// A child, which may block.
     Child,
 }
 
@@ -84,7 +83,7 @@ impl By {
     }
 }
 
-/// Reads it. No link is followed, and no more than [`limit::PID_FILE`] bytes are looked at.
+/// Reads the pid file, without following links and at most [`limit::PID_FILE`] bytes.
 pub(crate) fn look(path: &str, by: By) -> Said {
     let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = match open_on(path, how, |mount| by.may_ask(mount)) {
@@ -125,7 +124,7 @@ fn meaning(bytes: &[u8]) -> Said {
     }
 }
 
-/// Removes what an earlier run left.
+/// Removes the pid file of an earlier run.
 pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
     let Some((parent, name)) = path.rsplit_once('/') else { return Err(Errno::EINVAL) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY;
@@ -137,40 +136,41 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
     }
 }
 
-// Looks at pid files: by init itself where the file is in memory, else by a child, which may wait
-// for a disk as long as that takes. The child is the run's, so that no other run of the unit begins
-// while it waits; init waits no longer than [`limit::PID_FILE_ANSWER`].
+// Looks at pid files
+//
+// Init reads a file in memory itself; otherwise a child does, which may block on a disk. The child
+// belongs to the run, so that no other run of the unit starts meanwhile. Init waits at most
+// [`limit::PID_FILE_ANSWER`].
 
-/// SIGKILL.
 const KILL: u8 = 9;
-/// Bytes of what a child says.
+/// Size of a child's answer.
 pub(crate) const ANSWER: usize = 16;
 
-/// What the answer decides.
+/// The decision that an answer is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
-    /// Which one the main process is.
+    /// Which process is the main process.
     First,
-    /// Whether another one goes on for the main process, which has ended so.
+    /// Whether another process succeeds the main process, which has exited like this.
     Next(Exit),
-    /// The same after a reload, which has ended well or not.
+    /// The same after a reload, which has succeeded or not.
     Reloaded(bool),
 }
 
-/// One that is under way.
+/// A look in progress.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Look {
     pub(crate) question: Question,
-    /// Who looks.
+    /// The child that reads the file.
     pub(crate) pid: i32,
-    /// Where it says what it has seen, before it ends.
+    /// The pipe on which the child sends its answer before it exits.
     pub(crate) answer: KeptFd<OwnedFd>,
-    /// Nobody waits longer.
+    /// The deadline.
     pub(crate) until: Time,
 }
 
 impl Look {
-    /// What was said.
+    /// Reads the child's answer.
     pub(crate) fn said(&self) -> Said {
         let mut bytes = [0; ANSWER];
         let length = read(&self.answer, &mut bytes).unwrap_or(0);
@@ -178,7 +178,7 @@ impl Look {
         said.unwrap_or(Said::Wrong(Fault::Silent))
     }
 
-    /// Nobody cares any more. It has ended already, or can not be ended.
+    /// Abandons the look. A kill that fails means that the child has exited.
     pub(crate) fn give_up(self) {
         let _ = wait::kill_made(Pid::from_raw(self.pid), KILL);
     }

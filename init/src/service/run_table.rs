@@ -1,5 +1,4 @@
-//! The runs that are up, and whose each process is. Facts only: everything here can be
-//! found again from the machine's runs and the cgroups.
+//! The active runs and their processes. It holds facts only, as part of the state.
 
 use super::pid_file::Look;
 use super::sequence::Outcome;
@@ -22,36 +21,36 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One of each run at most.
+/// At most one look for each run.
 pub(crate) type Looks = BTreeMap<RunId, Look>;
 
-/// All of them. One of a unit at a time, but for what is being removed.
+/// All runs. A unit has one, plus ended ones that are being removed.
 #[derive(Default)]
 pub(crate) struct Runs {
-    /// What services left for their next runs.
+    /// Descriptors that services stored for their next runs.
     pub(crate) store: Watched<Store>,
-    /// Pid files that are being looked at.
+    /// Pid files that are being read.
     pub(crate) looks: Watched<Looks>,
     by_id: Table<RunId, Box<Running>>,
-    /// The latest of each unit.
+    /// The latest run of each unit.
     by_name: BTreeMap<Name, RunId>,
-    /// Of processes that init started, until they are reaped: so long nobody else has that pid.
+    /// Processes started by init, until they are reaped: their pids cannot be reused before that.
     by_pid: BTreeMap<i32, RunId>,
-    /// Of main processes that it did not start. One that is another's child may have ended, and its
-    /// pid be anybody's, also init's next child's, before init hears of it.
+    /// Main processes not started by init. A foreign child may exit and its pid be reused, even by
+    /// init's own child, before init notices.
     by_main: BTreeMap<i32, RunId>,
-    /// Descriptors the poll watches for a run: reports, processes.
+    /// Watched descriptors of runs: exec reports, pidfds, ready-fds.
     by_token: BTreeMap<usize, RunId>,
-    /// Those that have, or had, something due in time.
+    /// Runs that have, or had, a deadline.
     timed: BTreeSet<RunId>,
-    /// Whose processes were reaped just now: what they said before is still to be heard.
+    /// Reaped processes whose last messages have not been handled yet.
     ended: BTreeMap<i32, (RunId, CommandKind)>,
-    /// Tokens of main processes that were found and have ended, as this turn began.
+    /// Tokens of watched main processes that have exited, noted at the start of this turn.
     pub(crate) mains_ended: Vec<usize>,
 }
 
 impl Runs {
-    /// Those of an earlier image of this init.
+    /// Restores the runs of an earlier image.
     pub(crate) fn again<'a>(
         all: BTreeMap<RunId, Running>,
         store: Store,
@@ -88,53 +87,49 @@ impl Runs {
         &mut self.by_id
     }
 
-    /// In order of their ids.
+    /// All runs, ordered by id.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (RunId, &mut Running)> {
         self.by_id.iter_mut().map(|(run, running)| (*run, &mut **running))
     }
 
-    /// The poll watches this for the run.
+    /// Notes that the poll watches this token for the run.
     pub(crate) fn watch(&mut self, token: usize, run: RunId) {
         self.by_token.insert(token, run);
     }
 
-    /// It does no longer.
+    /// Forgets a token.
     pub(crate) fn unwatch(&mut self, token: usize) {
         self.by_token.remove(&token);
     }
 
-    /// For which run the poll watches this.
+    /// The run that the poll watches this token for.
     pub(crate) fn watched(&self, token: usize) -> Option<RunId> {
         self.by_token.get(&token).copied()
     }
 
-    /// How many.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// A new one.
     pub(crate) fn insert(&mut self, run: RunId, running: Running) {
         self.by_name.insert(running.name.clone(), run);
         self.by_id.insert(run, Box::new(running));
     }
 
-    /// One.
     pub(crate) fn get(&self, run: RunId) -> Option<&Running> {
         self.by_id.get(&run).map(Box::as_ref)
     }
 
-    /// One.
     pub(crate) fn get_mut(&mut self, run: RunId) -> Option<&mut Running> {
         self.by_id.get_mut(&run).map(Box::as_mut)
     }
 
-    /// In order of their ids.
+    /// All runs, ordered by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RunId, &Running)> {
         self.by_id.iter().map(|(run, running)| (*run, &**running))
     }
 
-    /// A process init started for the run.
+    /// Records a process that init started for the run.
     pub(crate) fn own(&mut self, pid: i32, run: RunId, part: CommandKind) {
         self.by_pid.insert(pid, run);
         if let Some(running) = self.by_id.get_mut(&run) {
@@ -142,41 +137,41 @@ impl Runs {
         }
     }
 
-    /// A child of init's, started or left to it, is the run's main process.
+    /// Records a child of init, started or adopted, as the run's main process.
     pub(crate) fn own_main(&mut self, pid: i32, run: RunId) {
         self.by_pid.insert(pid, run);
     }
 
-    /// It is so no longer. What init started for the run stays its.
+    /// Forgets `pid` as the run's main process. Commands started by init remain mapped to the run.
     pub(crate) fn own_main_no_more(&mut self, pid: i32, run: RunId) {
         if self.get(run).is_none_or(|running| running.line(pid).is_none()) {
             take_of(&mut self.by_pid, pid, run);
         }
     }
 
-    /// A process that init did not start is the run's main process.
+    /// Records a process that init did not start as the run's main process.
     pub(crate) fn adopt(&mut self, pid: i32, token: usize, run: RunId) {
         self.by_main.insert(pid, run);
         self.by_token.insert(token, run);
     }
 
-    /// It is so no longer.
+    /// Forgets such a process.
     pub(crate) fn abandon(&mut self, pid: i32, token: usize, run: RunId) {
         take_of(&mut self.by_main, pid, run);
         self.by_token.remove(&token);
     }
 
-    /// Whose process this is: init started it.
+    /// The run that init started this process for.
     pub(crate) fn made(&self, pid: i32) -> Option<RunId> {
         self.by_pid.get(&pid).copied()
     }
 
-    /// Whose process this is, as a child of init's or as a main process.
+    /// The run of this process, as a child of init or as a main process.
     pub(crate) fn of(&self, pid: i32) -> Option<RunId> {
         self.made(pid).or_else(|| self.by_main.get(&pid).copied())
     }
 
-    /// The process is reaped: its pid means nothing any more.
+    /// Removes a reaped process from all tables.
     pub(crate) fn disown(&mut self, pid: i32) -> Option<(RunId, CommandKind)> {
         let Some(run) = self.by_pid.remove(&pid) else {
             let run = self.by_main.remove(&pid)?;
@@ -192,20 +187,22 @@ impl Runs {
         }
         let part = running.lines.iter().position(|(of, _)| *of == pid);
         let part = part.map(|at| running.lines.swap_remove(at).1);
-        // A main process that was found under that pid was another, and is heard of by its descriptor.
+        // A main process recorded under that pid by a pidfd was another process; its pidfd reports
+        // its exit.
         let main = running.main.take_if(|main| main.pid() == pid && !main.is_found_as(pid));
         part.or(main.map(|_| CommandKind::Main)).map(|part| (run, part))
     }
 
-    /// What was the main process as this part has handed that on to another (MAINPID=): its end is no end.
+    /// Returns true if the main process has been replaced by another one (MAINPID=): its exit does
+    /// not end the run.
     pub(crate) fn has_handed_on(&self, run: RunId, part: CommandKind) -> bool {
         let Some(running) = self.get(run) else { return false };
         let is_line = matches!(part, CommandKind::Start(_)) && running.procedure.is_foreground();
         (is_line || part == CommandKind::Main) && running.main.is_some()
     }
 
-    /// The main process behind this descriptor, which is not init's child, has ended. False: it is
-    /// nobody's any more.
+    /// Forgets the main process behind this pidfd, which has exited and is not init's child.
+    /// Returns false if the pidfd belongs to no main process any more.
     pub(crate) fn lose_main(&mut self, run: RunId, token: usize) -> bool {
         let is_it = |main: &mut Main| matches!(main, Main::Other { token: at, .. } if *at == token);
         let running = self.by_id.get_mut(&run);
@@ -216,23 +213,23 @@ impl Runs {
         main.is_some()
     }
 
-    /// The process is reaped; what it said last counts until [`Runs::is_told`].
+    /// Records that the process is reaped. Its messages count until [`Runs::is_told`].
     pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: CommandKind) {
         self.ended.insert(pid, (run, part));
     }
 
-    /// Its last words are heard, and what follows from its end comes now: its pid means nothing any more.
+    /// Forgets a reaped process: its last messages have been handled.
     pub(crate) fn is_told(&mut self, pid: i32) {
         self.ended.remove(&pid);
     }
 
-    /// For whom a process spoke that was reaped just now.
+    /// The run of a process that was reaped just now.
     fn last_spoke(&self, pid: i32) -> Option<(RunId, CommandKind)> {
         self.ended.get(&pid).copied()
     }
 
-    /// For which run a process may have spoken, and in which part if init has started it. `whose`: in
-    /// whose cgroup it is by now.
+    /// The run that a process may speak for, and the command that it is if init started it. `whose`
+    /// gives the run of its cgroup.
     pub(crate) fn speaker(
         &self,
         pid: i32,
@@ -244,20 +241,22 @@ impl Runs {
         if let Some((run, part)) = self.last_spoke(pid) {
             return Some((run, Some(part)));
         }
-        // One that was found may have ended, and its pid be a stranger's: where it is says more.
+        // A main process may have exited and its pid be reused, so the process's cgroup is checked
+        // first.
         let found = || self.by_main.get(&pid).copied().filter(|run| !self.is_strangers(pid, *run));
         let run = whose().or_else(found)?;
         Some((run, None))
     }
 
-    /// The main process that was found under that pid has ended, and another has it.
+    /// Returns true if the main process recorded under that pid has exited and another process has
+    /// the pid.
     fn is_strangers(&self, pid: i32, run: RunId) -> bool {
         let main = self.get(run).and_then(|running| running.main.as_ref());
         main.is_none_or(Main::is_gone)
             && procfs::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }
 
-    /// It is over.
+    /// Removes a run that is over.
     pub(crate) fn remove(&mut self, run: RunId) -> Option<Box<Running>> {
         let running = self.by_id.remove(&run)?;
         self.timed.remove(&run);
@@ -287,18 +286,18 @@ impl Runs {
         self.by_name.get(name).copied()
     }
 
-    /// It has something due in time from now on.
+    /// Notes that a run has a deadline.
     pub(crate) fn time(&mut self, run: RunId) {
         self.timed.insert(run);
     }
 
-    /// When the first thing of any run is due.
+    /// The earliest deadline of a run.
     pub(crate) fn next_due(&self) -> Option<Time> {
         let looks = self.looks.values().map(|look| look.until);
         self.timed.iter().filter_map(|run| self.by_id.get(run)?.due()).chain(looks).min()
     }
 
-    /// Those of which something is due.
+    /// The runs with a deadline that has passed.
     pub(crate) fn due(&mut self, now: Time) -> Vec<RunId> {
         let Runs { timed, by_id, .. } = self;
         timed.retain(|run| by_id.get(run).is_some_and(|running| running.due().is_some()));
@@ -309,42 +308,40 @@ impl Runs {
     }
 }
 
-/// That pid may be another run's by now.
+/// Removes the entry only if it is this run's, because the pid may belong to another run by now.
 fn take_of(map: &mut BTreeMap<i32, RunId>, pid: i32, run: RunId) {
     if map.get(&pid) == Some(&run) {
         map.remove(&pid);
     }
 }
 
-// One run that is up: what it was started with, its processes, how far it is, what it waits for.
-// Facts only, part of the state.
+// One active run
+//
+// Its definition, its processes, its progress and its deadlines. Facts only, part of the state.
 
 /// The main process of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Main {
-    /// Init's own child: its pid is its own until it is reaped.
+    /// A child of init: its pid is not reused before it is reaped.
     Child(i32),
-    /// Another process; the descriptor is that process and never another one. It
-    /// is watched too: the end of one that is not init's child is seen by it alone.
+    /// Another process, held by a pidfd, which never refers to another process. Init watches the
+    /// pidfd, the only report of the exit of a foreign child.
     Other {
-        /// Its pid.
         pid: i32,
-        /// The process itself.
         pidfd: KeptFd<OwnedFd>,
-        /// Of the poll.
+        /// Token of the poll.
         token: usize,
     },
 }
 
 impl Main {
-    /// Its pid.
     pub(crate) fn pid(&self) -> i32 {
         match self {
             Main::Child(pid) | Main::Other { pid, .. } => *pid,
         }
     }
 
-    /// It has not ended, whether init has heard of that or not.
+    /// Returns true if it has not exited, whether init knows that or not.
     pub(crate) fn lives(&self) -> bool {
         match self {
             Main::Child(pid) => wait::is_living_child(Pid::from_raw(*pid)),
@@ -352,17 +349,17 @@ impl Main {
         }
     }
 
-    /// Init's child, which may have ended: as yet the pid is its own.
+    /// Returns true for a child of init that is not reaped, so that its pid is still its own.
     pub(crate) fn is_not_reaped(&self) -> bool {
         matches!(self, Main::Child(pid) if wait::is_child(Pid::from_raw(*pid)))
     }
 
-    /// It has ended and was not init's: its pid may be anybody's.
+    /// Returns true if it has exited and was not init's child: its pid may be reused.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Main::Other { pidfd, .. } if signal::has_ended(pidfd.as_fd()))
     }
 
-    /// Init did not start it, and it had this pid when it was found.
+    /// Returns true if init did not start it and it was recorded with this pid.
     pub(super) fn is_found_as(&self, of: i32) -> bool {
         matches!(self, Main::Other { pid, .. } if *pid == of)
     }
@@ -371,81 +368,79 @@ impl Main {
 /// The search for a pid file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Search {
-    /// The next look.
+    /// The time of the next look.
     pub(crate) at: Time,
     /// The pause after it.
     pub(crate) pause: Duration,
-    /// Since when there has been something wrong with the file.
+    /// Since when the file has been invalid.
     pub(crate) wrong_since: Option<Time>,
 }
 
-/// A child that was cloned.
+/// A cloned child.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// Its number, by which the poll knows it too.
+    /// Token of the poll.
     pub(crate) token: usize,
-    /// Its pid.
     pub(crate) pid: i32,
-    /// Its line.
+    /// The command that it runs.
     pub(crate) part: CommandKind,
-    /// What it tells.
+    /// Its exec report.
     pub(crate) report: Report,
 }
 
-/// Where a program writes that it is ready.
+/// The pipe of a `ready-fd`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyPipe {
-    /// Of the poll.
+    /// Token of the poll.
     pub(crate) token: usize,
-    /// The end that is read.
+    /// The read end.
     pub(crate) pipe: KeptFd<OwnedFd>,
 }
 
 /// One run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Running {
-    /// Its unit.
+    /// The unit.
     pub(crate) name: Name,
-    /// What it was started with: [`Run`], encoded, as in its generation. A record of its own.
+    /// The encoded [`Run`] that it was started with, as in its generation. A record of its own.
     #[serde(skip)]
     pub(crate) definition: Arc<[u8]>,
-    /// The same decoded, while lines of its start are still to be run.
+    /// The decoded definition, while commands of the start are left to run.
     #[serde(skip)]
     pub(crate) spec: Option<Rc<Run>>,
-    /// Who may speak for it.
+    /// Which processes may send notify messages.
     pub(crate) notify_access: NotifyAccess,
-    /// Where its main process will be named.
+    /// The pid file that will name the main process.
     pub(crate) pid_file: Option<Box<str>>,
-    /// Its unit's targets when it was started, for the log.
+    /// The unit's targets at the start, for the log.
     pub(crate) targets: Arc<[Name]>,
-    /// How far it is.
+    /// The progress of its commands.
     pub(crate) procedure: CommandSequence,
-    /// Processes init started for it that are not reaped yet.
+    /// Processes that init started for it and has not reaped.
     pub(crate) lines: Vec<(i32, CommandKind)>,
-    /// The process of the line under way.
+    /// The process of the current command.
     pub(crate) current: Option<i32>,
-    /// Its main process.
     pub(crate) main: Option<Main>,
-    /// The pid its main process has or had; 0: none so far.
+    /// The pid of the present or last main process; 0 if there was none.
     pub(crate) last_main: i32,
-    /// Children not known to have become their program.
+    /// Children without an exec result.
     pub(crate) reports: Vec<Started>,
-    /// The write end of its output, while lines of its start are still to be run.
+    /// The write end of its output, while commands of the start are left to run.
     pub(crate) output: Option<KeptFd<Rc<OwnedFd>>>,
-    /// Its first process was started, which checked the conditions.
+    /// True once its first process has started, which checked the conditions.
     pub(crate) has_started: bool,
-    /// What it waits for in time.
+    /// Its timers.
     pub(crate) alarms: BTreeMap<Alarm, Time>,
-    /// The pipe of its `ready-fd`, and its token of the poll.
+    /// The pipe of its `ready-fd`.
     pub(crate) ready_pipe: Option<ReadyPipe>,
-    /// Under way while its pid file is looked for.
+    /// The search for its pid file, while it is in progress.
     pub(crate) search: Option<Box<Search>>,
-    /// Until when the logger may take to read the last lines.
+    /// Deadline for the logger to read the last lines.
     pub(crate) drains_until: Option<Time>,
 }
 
 impl Running {
-    /// One of which nothing has happened yet.
+    /// A new run without any process.
     pub(crate) fn new(
         name: Name,
         definition: Arc<[u8]>,
@@ -476,18 +471,19 @@ impl Running {
         }
     }
 
-    /// What it was started with. None: the bytes are damaged, which they were not at the start.
+    /// The definition that the run was started with. Returns `None` if the bytes are damaged, which
+    /// they were not at the start.
     pub(crate) fn spec(&self) -> Option<Rc<Run>> {
         self.spec.clone().or_else(|| Run::decode(&self.definition).map(Rc::new))
     }
 
-    /// A child is cloned for it. There is one at a time of most runs, and none most of the time.
+    /// Adds an exec report. Most runs have at most one at a time, hence the exact capacity.
     pub(crate) fn report(&mut self, started: Started) {
         self.reports.reserve_exact(1);
         self.reports.push(started);
     }
 
-    /// What was reported by the child of which this is so is known.
+    /// Takes the exec report that matches, because its result is known.
     pub(crate) fn reported(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
         let at = self.reports.iter().position(is_it)?;
         let started = self.reports.swap_remove(at);
@@ -497,12 +493,12 @@ impl Running {
         Some(started)
     }
 
-    /// It is its unit's, and was started for it by init.
+    /// The command that init started as this process.
     pub(crate) fn line(&self, pid: i32) -> Option<CommandKind> {
         self.lines.iter().find(|(of, _)| *of == pid).map(|(_, part)| *part)
     }
 
-    /// When it has something due that the machine does not know of.
+    /// The earliest deadline of the run that the machine does not know.
     pub(super) fn due(&self) -> Option<Time> {
         let search = self.search.as_ref().map(|search| search.at);
         let alarm = self.alarms.values().min().copied();
@@ -511,7 +507,7 @@ impl Running {
 }
 
 impl Runs {
-    /// Takes the process out of the tables; nothing if it is no unit's.
+    /// Removes a reaped process from the tables. Returns `None` if it belongs to no run.
     pub(crate) fn reap(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
         let run = self.of(pid.as_raw())?;
         let running = self.get_mut(run)?;
@@ -528,7 +524,7 @@ impl Runs {
     }
 }
 
-/// A process of a run that was reaped. It is part of the state until the run is told.
+/// A reaped process of a run. It is part of the state until its exit is reported to the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reaped {
     pub(crate) name: Name,
@@ -537,11 +533,11 @@ pub(crate) struct Reaped {
     pub(crate) part: CommandKind,
     pub(crate) exit: Exit,
     pub(crate) verdict: Option<ExecResult>,
-    /// To another process, before it was reaped.
+    /// True if another main process had replaced it before it was reaped.
     pub(crate) has_handed_on: bool,
 }
 
-/// How the last run of a unit ended that brings others in by its end.
+/// The end of the last run of a unit that other units react to.
 pub(crate) struct LastEnd {
     pub(crate) run: RunId,
     pub(crate) outcome: Outcome,
@@ -626,14 +622,14 @@ mod tests {
     fn the_end_of_a_child_is_not_that_of_a_main_process_that_had_its_pid() {
         let (mut runs, run, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, run, 42, 2);
-        // A line of its own, and then somebody's whose run ends before the other is heard of.
+        // A command of its own, then one of another run that ends before this exit is known.
         runs.own(42, run, CommandKind::Reload(0));
         assert_eq!(runs.disown(42), Some((run, CommandKind::Reload(0))));
         runs.insert(other, running(other, "next"));
         runs.own(42, other, CommandKind::Start(0));
         runs.remove(other);
         assert_eq!((runs.made(42), runs.of(42)), (None, Some(run)));
-        // It had come to init, which reaps it.
+        // The process became a child of init, which reaps it.
         assert_eq!(runs.disown(42), Some((run, CommandKind::Main)));
         assert!(runs.watched(2).is_none() && runs.of(42).is_none());
     }
@@ -668,7 +664,7 @@ mod tests {
 
     #[test]
     fn last_words_are_of_who_was_reaped_whatever_main_process_had_its_pid_before() {
-        // Nobody has it by now (proc(5), pid_max).
+        // An unused pid (proc(5), pid_max).
         const NOBODYS: i32 = 5_000_000;
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, one, NOBODYS, 2);

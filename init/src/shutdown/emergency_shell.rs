@@ -1,8 +1,8 @@
-//! A shell on the console of a machine whose goal and emergency target both fail, and of an init that cannot
-//! restore its state ([`Shell`]).
+//! A shell on the console of a machine, if its goal and emergency target both fail
+//! ([`EmergencyShell`]) or init cannot restore its state ([`Shell`]).
 //!
-//! sulogin(8) asks for root's password. Without sulogin there is no shell, unless the kernel's command line has
-//! `groundstate.shell=open`: a user at the console is not root.
+//! sulogin(8) asks for root's password. Without sulogin there is no shell, unless the kernel
+//! command line has `groundstate.shell=open`: a user at the console is not root.
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
@@ -20,33 +20,33 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// They ask for root's password first.
+/// Programs that ask for root's password.
 const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
 
-/// They ask nobody.
+/// Programs that ask for no password.
 const SHELLS: [&str; 3] = ["/bin/sh", "/bin/bash", "/bin/busybox"];
 
 const CONSOLE: &str = "/dev/console";
 
-/// The status of a child that has found no program to become: another will find none either.
+/// Exit status of a child that has found no program; a retry would find none either.
 const NO_PROGRAM: u8 = 127;
 
-/// What is to be run on the console, the first that is there.
+/// The candidate programs, in order.
 fn programs(is_open: bool) -> Vec<&'static str> {
     let open: &[&'static str] = if is_open { &SHELLS } else { &[] };
     LOGINS.iter().chain(open).copied().collect()
 }
 
-/// Why there is none.
+/// The reason why no shell can be started.
 fn why_none(is_open: bool) -> &'static str {
     if is_open {
-        "there is none"
+        "no shell is installed"
     } else {
-        "there is no sulogin; groundstate.shell=open on the kernel's command line asks for no password"
+        "no sulogin is installed; boot with groundstate.shell=open for a shell without a password"
     }
 }
 
-/// Never waits: a serial line that nobody is at is opened all the same.
+/// Opens the console without waiting for the carrier of a serial line.
 fn console(path: &str) -> io::Result<OwnedFd> {
     let how = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let console = open(path, how, FileMode::empty())?;
@@ -55,8 +55,8 @@ fn console(path: &str) -> io::Result<OwnedFd> {
     Ok(console)
 }
 
-/// A child that becomes the shell. Whatever may wait (a console that hangs, a root file system that
-/// is dead), the child does.
+/// Forks a child that becomes the shell. Only the child can block, on a hung console or a dead root
+/// file system.
 fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
     process::fork(&[], || {
         rest(pause);
@@ -68,7 +68,8 @@ fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EmergencyShell {
     pid: Option<Pid>,
-    /// When it comes back; [`Time::NEVER`]: as soon as it has ended. None: it does not come back.
+    /// The time of the restart; [`Time::NEVER`] means as soon as it has exited. `None` if it is not
+    /// restarted.
     again: Option<Time>,
 }
 
@@ -78,32 +79,32 @@ impl EmergencyShell {
         EmergencyShell { pid: pid.map(Pid::from_raw), again }
     }
 
-    /// What the next image needs to know of it.
+    /// The values for the next image.
     pub(crate) fn parts(&self) -> (Option<i32>, Option<Time>) {
         (self.pid.map(Pid::as_raw), self.again)
     }
 
-    /// From now on the shell comes back when it ends.
+    /// Restarts the shell whenever it exits.
     pub(crate) fn keep(&mut self) {
         self.again = Some(Time::NEVER);
     }
 
-    /// Another goal was set: the shell does not come back.
+    /// Ends the restarts, because another goal was set.
     pub(crate) fn let_go(&mut self) {
         self.again = None;
     }
 
-    /// When the shell is to be started again.
+    /// The time of the next restart.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.again.filter(|at| *at < Time::NEVER)
     }
 
-    /// The shell is to be started again now.
+    /// Returns true if the shell is to be restarted now.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         self.again.take_if(|at| *at <= now).is_some()
     }
 
-    /// Starts it. An error: it is tried again after a pause.
+    /// Starts the shell. After an error it is retried after a pause.
     pub(crate) fn start(&mut self, now: Time) -> io::Result<()> {
         let programs = programs(KernelLine::read().has_open_shell);
         match begin(&programs, CONSOLE, Duration::ZERO) {
@@ -116,7 +117,8 @@ impl EmergencyShell {
         Ok(())
     }
 
-    /// A child was reaped. None: it was not the shell. An error: there is no program for a shell.
+    /// Handles a reaped child. Returns `None` if it was not the shell, and an error if no program
+    /// for a shell exists.
     pub(crate) fn ended(
         &mut self,
         pid: Pid,
@@ -132,24 +134,24 @@ impl EmergencyShell {
     }
 
     fn pause(&mut self, now: Time) {
-        // None: another goal was set meanwhile.
+        // `None` if another goal was set meanwhile.
         self.again = self.again.map(|_| now.after(limit::SHELL_PAUSE));
     }
 }
 
-/// The shell of an init that has nothing left but its children. It comes back when it ends.
+/// The shell of the caretaker. It is restarted whenever it exits.
 pub(crate) struct Shell {
     programs: Vec<&'static str>,
     console: &'static str,
-    /// The next one waits so long.
+    /// The pause before the next start.
     pause: Duration,
     pid: Option<Pid>,
-    /// None can be had.
+    /// True if no shell can be started.
     is_given_up: bool,
 }
 
 impl Shell {
-    /// On the machine's console, once [`Shell::turn`] is called.
+    /// On the machine's console, started by [`Shell::turn`].
     pub(crate) fn of_the_machine() -> Shell {
         Shell::on(CONSOLE, programs(KernelLine::read().has_open_shell))
     }
@@ -158,7 +160,7 @@ impl Shell {
         Shell { programs, console, pause: Duration::ZERO, pid: None, is_given_up: false }
     }
 
-    /// Begins it where there is none. False: it could not be begun, and is to be tried again.
+    /// Starts the shell unless it is running. Returns false if that failed and is to be retried.
     pub(crate) fn turn(&mut self) -> bool {
         if self.pid.is_none() && !self.is_given_up {
             self.pid = begin(&self.programs, self.console, self.pause).ok();
@@ -166,32 +168,32 @@ impl Shell {
         self.pid.is_some() || self.is_given_up
     }
 
-    /// A child was reaped.
+    /// Handles a reaped child.
     pub(crate) fn reaped(&mut self, ended: Ended) {
         if self.pid.take_if(|of| *of == ended.pid).is_some() {
             self.pause = limit::SHELL_PAUSE;
             if ended.exit == Exit::Code(NO_PROGRAM) {
                 self.is_given_up = true;
                 let why = why_none(self.programs.len() > LOGINS.len());
-                shutdown::console(&format!("no shell on the console: {why}"));
+                shutdown::console(&format!("cannot start a shell on the console: {why}"));
             }
         }
     }
 }
 
-/// In the child: who reaps has no clock.
+/// Pauses in the child, because the caretaker has no timers.
 fn rest(pause: Duration) {
     let pause = PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO);
-    // Ended early by a signal: then it comes sooner.
+    // A signal may end the pause early.
     let _ = poll(&mut [], pause);
 }
 
-/// The status to end with where it has not: errno, or [`NO_PROGRAM`].
+/// Becomes the shell. Returns the exit status on a failure: an errno, or [`NO_PROGRAM`].
 fn become_shell(programs: &[&str], path: &str) -> u8 {
     let _ = nix::unistd::setsid();
     let stdio = console(path).and_then(|console| {
         terminal::make_plain(console.as_fd());
-        // A serial line that has no session of its own takes one; what is no terminal has none.
+        // This fails if the console is not a terminal.
         let _ = terminal::take(console.as_fd(), true);
         Ok([console.try_clone()?, console.try_clone()?, console])
     });
@@ -255,11 +257,11 @@ mod tests {
         let pty = openpty(None, None).unwrap();
         let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
         let (mut terminal, console) = (File::from(pty.master), String::leak(path));
-        // What is not there is passed over.
+        // A missing program is skipped.
         let mut shell = Shell::on(console, vec!["/none/such", "/bin/sh"]);
         assert!(shell.turn());
         let first = shell.pid.unwrap();
-        // It reads, writes, and is the terminal's session: /dev/tty is there.
+        // The shell reads, writes, and leads the terminal's session: /dev/tty exists.
         terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
         read_until(&mut terminal, "42-/root");
         let exit = wait::await_end(first).unwrap();
@@ -287,7 +289,7 @@ mod tests {
             let exit = wait::await_end(pid).unwrap();
             assert_eq!(exit, expected);
             shell.reaped(Ended { pid, exit });
-            // A console may come; a program that is not there is asked for once.
+            // A console may appear later; a missing program is tried only once.
             assert!(shell.turn());
             assert_eq!(shell.pid.is_none(), expected == none_is_there);
             shell.pid.map(wait::await_end);

@@ -1,7 +1,8 @@
-//! Who goes on when init has stopped everything on a machine: this program from memory, when its
-//! own file is gone and would keep the root file system busy; the initramfs, where it left a
-//! `/run/initramfs/shutdown` that knows how to take apart what it had put together; this program
-//! once more, when it crashes after all units are down.
+//! Programs that init executes at the end of a machine:
+//!
+//! - this program from memory, if its file was deleted and would keep the root file system busy;
+//! - `/run/initramfs/shutdown`, if the initramfs left one, to dismantle its devices;
+//! - this program again, if it crashes after all units are down.
 
 use crate::base::Mode;
 use crate::base::reexec;
@@ -22,10 +23,10 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Where initramfs leave what is to be gone on with.
+/// The directory of the initramfs for the shutdown.
 const INITRAMFS: &str = "/run/initramfs";
 
-/// What goes along to it.
+/// Mounts that move to it.
 const SHARED: [(&str, MsFlags); 4] = [
     ("/proc", MsFlags::MS_MOVE),
     ("/sys", MsFlags::MS_MOVE),
@@ -41,13 +42,13 @@ fn word(how: Shutdown) -> &'static CStr {
     }
 }
 
-/// Another file has taken the place of the one that runs, and that is not in memory alone.
+/// Returns true if the running binary's file was replaced and the program does not run from memory.
 pub(crate) fn image_is_deleted() -> bool {
     let is_so = |path: &str| path.ends_with(" (deleted)") && !path.starts_with("/memfd:");
     fs::read_link("/proc/self/exe").is_ok_and(|path| is_so(&path.to_string_lossy()))
 }
 
-/// The word for the next image of an end; `fed` is its watchdog's.
+/// The argument for the next image of an end. `fed` describes its watchdog.
 fn end_word(end: &End, crashes: u32, fed: &str) -> String {
     let how = match end.how {
         Shutdown::Exit(code) => code.to_string(),
@@ -63,7 +64,7 @@ fn end_word(end: &End, crashes: u32, fed: &str) -> String {
     format!("--end={how},{haste},{crashes},{fed}")
 }
 
-/// What the word says; what is not understood is the mildest.
+/// Parses that argument; unknown words get the mildest meaning.
 fn end_of(mode: Mode, word: &str) -> End {
     let mut fields = word.splitn(4, ',');
     let how = match fields.next().unwrap_or_default() {
@@ -77,33 +78,33 @@ fn end_of(mode: Mode, word: &str) -> End {
         _ => None,
     };
     let crashes = fields.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-    // Whatever it is that it crashes at, the kernel can be told.
+    // After repeated crashes, it goes straight to the kernel.
     let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
     let watchdog = Watchdog::again(fields.next().unwrap_or_default(), clock::now());
     let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
     End { how, mode, outer, haste, watchdog, crashes }
 }
 
-/// A crash from now on is of this end: the next image goes on with it. The state of the units is
-/// of no use any more, for what it names is being closed.
+/// Arms crash recovery for the end: the next image continues it. The state of the units is useless
+/// here, because its descriptors are being closed.
 pub(crate) fn arm(end: &End) {
     let Some(binary) = reexec::own_binary() else { return };
     let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
     let word = end_word(end, end.crashes.saturating_add(1), &fed);
-    // Refused: the next image goes back to where the units were.
+    // If this fails, a crash restores the state of the units.
     let _ = fault::arm(binary.as_fd(), None, reexec::arguments(word), reexec::environment());
-    // For as long as this image is.
+    // The descriptor must stay open for this image's lifetime.
     std::mem::forget(binary);
 }
 
-/// Becomes a copy of itself that has no file. Comes back when that can not be had.
+/// Executes a copy of the binary in memory. Returns if that is impossible.
 pub(crate) fn go_on_in_memory(end: &mut End) {
     let Ok(memory) = memfd::program(c"init") else { return };
     let copy = || -> io::Result<()> {
         let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);
         io::copy(&mut own, &mut File::from(memory.try_clone()?)).map(drop)
     };
-    // Reading waits for the disk.
+    // A child copies, because reading may block on the disk.
     let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
     let until = clock::now().after(limit::IMAGE_COPY);
     while clock::now() < until {
@@ -115,7 +116,7 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
             Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
                 let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
                 let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
-                // It comes back when there is no memory for it: then as we are.
+                // It returns if memory is short; then init continues as it is.
                 let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
                 return;
             }
@@ -124,21 +125,21 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
     }
 }
 
-/// `--end`: the copy, or the image after one that crashed, goes on where the other was.
+/// Continues an end (`--end`), as the copy in memory or after a crash.
 pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
     let mut end = end_of(mode, word);
     fd::close_rest();
-    // What crashes although nothing is left to do is for the kernel to end, and so is what anybody
-    // may start by hand.
+    // After too many crashes the kernel ends the machine. A supervisor is not armed, because any
+    // user may start this by hand.
     if mode != Mode::Supervisor && end.crashes <= limit::CRASHES_IN_A_ROW {
-        // Who is to write what it says of its crash is known to the next image.
+        // Forks the log writer before arming, so that the next image knows its process.
         drop(ConsoleLog::of(mode, None));
         arm(&end);
     }
     end.carry_out()
 }
 
-/// Becomes the initramfs's own end, if there is one. Comes back if not.
+/// Executes the initramfs's own shutdown program. Returns if there is none.
 pub(crate) fn to_initramfs(how: Shutdown) {
     let program = format!("{INITRAMFS}/shutdown");
     if access(program.as_str(), AccessFlags::X_OK).is_err() {
@@ -152,7 +153,7 @@ pub(crate) fn to_initramfs(how: Shutdown) {
     crate::shutdown::console(&format!("{program}: {error}"));
 }
 
-/// The folder becomes the root; what was it is `/oldroot`, with nothing of ours on it.
+/// Makes the directory the root; the old root becomes `/oldroot` without our mounts.
 fn enter() -> nix::Result<()> {
     let none = None::<&str>;
     let go = |from: &str, to: &str, how: MsFlags| mount(Some(from), to, none, how, none);
@@ -160,17 +161,17 @@ fn enter() -> nix::Result<()> {
     go(INITRAMFS, INITRAMFS, MsFlags::MS_BIND)?;
     for (shared, how) in SHARED {
         let place = format!("{INITRAMFS}{shared}");
-        // There already, as a rule.
+        // It usually exists already.
         let _ = fs::create_dir(&place);
         go(shared, &place, how)?;
     }
-    // The same.
+    // It usually exists already.
     let _ = fs::create_dir(format!("{INITRAMFS}/oldroot"));
     chdir(INITRAMFS)?;
     pivot_root(".", "oldroot")?;
     nix::unistd::chroot(".")?;
     chdir("/")?;
-    // The folder was in it: it could not be moved.
+    // It contains the new root, so it could not be moved.
     umount2("/oldroot/run", MntFlags::MNT_DETACH)
 }
 

@@ -1,9 +1,9 @@
-//! The end: what happens once every unit is down, or the deadline has passed.
+//! The end of init, once all units are down or the deadline has passed.
 //!
-//! On a machine the rest is killed, disks are synced and unmounted by a child with a
-//! deadline ([`crate::shutdown::unmount`]), and the kernel is told, or the initramfs that is to
-//! ([`crate::shutdown::final_exec`]). Elsewhere init removes what it made and ends with a status. The
-//! order in which units stop is the machine's; what is waited for is told by [`crate::shutdown`].
+//! On a machine, init kills the remaining processes. A child with a deadline syncs and unmounts the
+//! file systems ([`crate::shutdown::unmount`]). Then init calls reboot(2) or executes the
+//! initramfs's shutdown program ([`crate::shutdown::final_exec`]). Elsewhere init removes its files
+//! and exits. The state machine decides the order in which units stop.
 
 pub(crate) mod emergency_shell;
 pub(crate) mod final_exec;
@@ -31,61 +31,62 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// How far the end is.
+/// The progress of a shutdown.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ending {
-    /// Asked for.
+    /// The requested kind.
     asked: Option<Shutdown>,
-    /// All units are down; the logger has until then to finish.
+    /// The deadline of the logger, once all units are down.
     logger_until: Option<Time>,
-    /// Now.
+    /// The kind with which init ends now.
     reached: Option<Shutdown>,
-    /// When it was asked for first.
+    /// The time of the first request.
     begun: Option<Time>,
-    /// What is waited for is told then.
+    /// The time of the next progress message.
     tell_at: Option<Time>,
-    /// The last step of haste, and when it was taken.
+    /// The last step of haste, and its time.
     haste: Option<(Haste, Time)>,
 }
 
-/// How little an end that is under way is waited for.
+/// What a shutdown in progress no longer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Haste {
-    /// No unit is waited for any more: what is left is killed. Disks are written and unmounted.
+    /// Units: the remaining processes are killed. Disks are synced and unmounted.
     Kill,
-    /// Nothing is: the kernel ends everything as it is, unwritten or not.
+    /// Anything: the kernel reboots at once, and unwritten data is lost.
     AtOnce,
 }
 
 impl Ending {
-    /// init ends, this way.
+    /// The kind with which init ends, once it does.
     pub(crate) fn reached(&self) -> Option<Shutdown> {
         self.reached
     }
 
-    /// How little is waited for.
+    /// The present haste.
     pub(crate) fn haste(&self) -> Option<Haste> {
         self.haste.map(|(haste, _)| haste)
     }
 
-    /// It has been asked for.
+    /// Returns true if a shutdown was requested.
     pub(crate) fn is_under_way(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// When the wait for the logger is over, or what is waited for is to be told.
+    /// The deadline of the logger, or the time of the next progress message.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.logger_until.or(self.tell_at)
     }
 
-    /// The end is asked for: each time that counts for how init ends.
+    /// Starts a shutdown, or changes its kind.
     pub(crate) fn begin(&mut self, how: Shutdown, now: Time) {
         self.asked = Some(how);
         self.begun.get_or_insert(now);
         self.tell_at.get_or_insert(now.after(limit::BLOCKERS));
     }
 
-    /// The wait for units ends with this step. None: no end is under way. False: the step was taken before.
+    /// Hastens the shutdown by this step. Returns `None` if no shutdown is in progress, and false
+    /// if the step was taken before.
     pub(crate) fn hasten(&mut self, haste: Haste, now: Time) -> Option<bool> {
         self.asked?;
         if self.haste.is_some_and(|(before, _)| before >= haste) {
@@ -95,32 +96,33 @@ impl Ending {
         Some(true)
     }
 
-    /// Everything that was waited for is over.
+    /// Ends the wait: init ends now.
     pub(crate) fn reach(&mut self) {
         self.reached = self.asked;
     }
 
-    /// All units are down, and nobody has asked for the end since: then it is this one.
+    /// Sets the kind unless a request has set it.
     pub(crate) fn asked_or(&mut self, how: Shutdown) {
         self.asked.get_or_insert(how);
     }
 
-    /// The logger is to finish until then.
+    /// Sets the deadline for the logger to finish.
     pub(crate) fn await_logger(&mut self, now: Time) {
         self.logger_until = Some(now.after(limit::LOGGER_FINISH));
     }
 
-    /// The time until which the logger may finish, once the units are down.
+    /// The deadline of the logger, once the units are down.
     pub(crate) fn logger_until(&self) -> Option<Time> {
         self.logger_until
     }
 
-    /// It is time to tell what the end waits for.
+    /// Returns true if a progress message is due.
     pub(crate) fn is_to_tell(&self, now: Time) -> bool {
         self.tell_at.is_some_and(|at| at <= now)
     }
 
-    /// Sets when to tell again. Gives how long the end has waited; None: it waits for no unit any more.
+    /// Schedules the next progress message. Returns the time waited so far, or `None` if the
+    /// shutdown no longer waits for units.
     pub(crate) fn wait_to_tell(&mut self, waits: bool, now: Time) -> Option<Duration> {
         let at = self.tell_at.filter(|at| *at <= now)?;
         if self.haste.is_some() || !waits {
@@ -131,12 +133,12 @@ impl Ending {
         Some(self.begun.map_or(Duration::ZERO, |begun| now.since(begun)))
     }
 
-    /// The step after the one taken last.
+    /// The next step of haste.
     pub(crate) fn next_haste(&self) -> Haste {
         if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
     }
 
-    /// No further request counts before then: one that comes with the first is the same one.
+    /// The time before which another request counts as the same one.
     pub(crate) fn heeds_from(&self) -> Option<Time> {
         let last = self.haste.map(|(_, at)| at).or(self.begun)?;
         Some(last.after(limit::ASKED_AGAIN))
@@ -145,24 +147,24 @@ impl Ending {
 
 const KILL: u8 = 9;
 
-/// What is left to do when the loop is over.
+/// The final steps after the loop.
 pub(crate) struct End {
-    /// How.
+    /// The kind of end.
     pub(crate) how: Shutdown,
-    /// What init is.
     pub(crate) mode: Mode,
-    /// Who wants to know.
+    /// The outer manager to report to.
     pub(crate) outer: Outer,
-    /// How little is waited for.
+    /// What the end does not wait for.
     haste: Option<Haste>,
-    /// The machine would start anew if nobody fed it.
+    /// The hardware watchdog, which must be fed.
     pub(crate) watchdog: Option<Watchdog>,
-    /// Images that have crashed at it.
+    /// Number of images that have crashed in the final steps.
     pub(crate) crashes: u32,
 }
 
 impl End {
-    /// From now on a crash is one of the end: the next image ends as well, and knows of no unit.
+    /// Prepares the final steps. From here on, a crash continues them in the next image, which
+    /// knows no units.
     pub(crate) fn new(
         how: Shutdown,
         mode: Mode,
@@ -175,7 +177,7 @@ impl End {
         end
     }
 
-    /// Does it; comes back with the exit status where init is not a machine's.
+    /// Carries out the final steps. Returns the exit status unless init is a machine's.
     pub(crate) fn carry_out(&mut self) -> u8 {
         #[cfg(debug_assertions)]
         crash_test::strike_in("end", self.crashes == 0);
@@ -195,7 +197,7 @@ impl End {
         };
         if self.mode != Mode::Machine {
             if self.mode == Mode::Container && self.haste < Some(Haste::AtOnce) {
-                // What no unit knows of ends with PID 1 in any case: it is asked first.
+                // The remaining processes die with PID 1 anyway; they get a chance to exit first.
                 self.kill_rest(patience);
             }
             return code;
@@ -203,7 +205,7 @@ impl End {
         if self.haste < Some(Haste::AtOnce) {
             self.kill_rest(patience);
             if final_exec::image_is_deleted() {
-                // A file that is gone and in use keeps its file system writable.
+                // A deleted file in use keeps its file system writable.
                 final_exec::go_on_in_memory(self);
             }
             self.unmount();
@@ -211,8 +213,8 @@ impl End {
         self.tell_the_kernel()
     }
 
-    /// Asks every process there is to end, then makes it. A child does it; where that one is held
-    /// up itself, nobody is asked and nobody spared any more.
+    /// Terminates all remaining processes, in a child. If the child blocks, all processes are
+    /// signalled, without exceptions.
     fn kill_rest(&mut self, patience: Duration) {
         let (mode, watchdog) = (self.mode, &mut self.watchdog);
         let work = || u8::from(!end(patience, mode));
@@ -223,7 +225,7 @@ impl End {
         }
         let asked = signal::kill_everybody(0);
         if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
-            // Nobody is left.
+            // No process is left.
             return;
         }
         let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
@@ -242,14 +244,14 @@ impl End {
         kill_all(watchdog);
     }
 
-    /// From here on nothing of the file systems is needed.
+    /// Unmounts the file systems, which are no longer needed.
     fn unmount(&mut self) {
         console("unmounting file systems");
         unmount::with_deadline(self.watchdog.as_mut());
         final_exec::to_initramfs(self.how);
     }
 
-    /// Does not come back.
+    /// Ends the machine. Never returns.
     fn tell_the_kernel(&mut self) -> ! {
         let (mode, key) = match self.how {
             Shutdown::Reboot => (RebootMode::RB_AUTOBOOT, "b"),
@@ -257,20 +259,20 @@ impl End {
             Shutdown::Poweroff | Shutdown::Exit(_) => (RebootMode::RB_POWER_OFF, "o"),
         };
         let Err(error): nix::Result<Infallible> = reboot(mode);
-        console(&format!("the kernel refuses: {error}"));
+        console(&format!("reboot(2) failed: {error}"));
         if !key.is_empty() {
-            // Another door to the same: see sysrq.rst of the kernel.
+            // Another way to the same action: see sysrq.rst of the kernel.
             let _ = std::fs::write("/proc/sysrq-trigger", key);
         }
-        console("nothing is left to do: the power may be switched off");
+        console("the system is stopped; it is safe to switch off the power");
         park()
     }
 }
 
-/// The same where nobody can be told apart: nobody is spared.
+/// Terminates all processes without exceptions, because they cannot be told apart.
 fn end_all(patience: Duration, watchdog: &mut Option<Watchdog>) {
     for number in [TERM, CONT] {
-        // Refused: there is nobody left.
+        // This fails if no process is left.
         let _ = signal::kill_everybody(number);
     }
     reap_for(patience, watchdog);
@@ -304,7 +306,7 @@ pub(crate) fn console(text: &str) {
     );
 }
 
-/// PID 1 of a machine never ends: the kernel would panic.
+/// Waits for ever: if PID 1 of a machine exited, the kernel would panic.
 pub(crate) fn park() -> ! {
     loop {
         reap_for(Duration::from_secs(1), &mut None);
@@ -312,26 +314,25 @@ pub(crate) fn park() -> ! {
     }
 }
 
-// Who is left when every unit is down: processes that no unit knows of. They are asked to
-// end, then made to. Spared are those of root whose first word begins with `@`: what the
-// root file system itself stands on (mdmon, iscsid, a FUSE server) says so that way.
+// Terminates the processes that remain when all units are down: SIGTERM, then SIGKILL. It spares
+// processes of root whose first argument starts with `@`: services of the root file system (mdmon,
+// iscsid, a FUSE server) mark themselves in this way.
 //
-// In a child alone: another process's command line can be waited for without end.
+// It runs in a child, because reading another process's command line may block for ever.
 
-/// SIGTERM.
 pub(crate) const TERM: u8 = 15;
 
-/// SIGCONT: what is stopped can not end itself.
+/// SIGCONT: a stopped process cannot exit.
 pub(crate) const CONT: u8 = 18;
 
-/// Between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long the killed may take to go.
+/// Time for killed processes to exit.
 const LAST: Duration = Duration::from_millis(500);
 
-/// Ends them all; `patience` is between the question and the kill. False: without a /proc it sees
-/// nobody, and has done nothing. It is PID 1's alone to signal all that there are.
+/// Terminates all processes; `patience` is the time between SIGTERM and SIGKILL. Returns false
+/// without doing anything if there is no /proc. Only PID 1 may signal all processes.
 pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
     let own = nix::unistd::getpid();
     if procfs::snapshot().is_empty() {
@@ -346,20 +347,20 @@ pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
     true
 }
 
-/// Who can not even be killed.
+/// Reports processes that survive SIGKILL.
 fn tell_of_the_left(own: Pid, mode: Mode) {
-    // A child may wait for who reads it.
+    // This child may block on the log's reader.
     let mut voice = ConsoleLog::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {
         if let Some((command, state)) = procfs::shown(pid) {
-            let text = format_args!("pid {pid} ({command}) can not be killed: {state}");
+            let text = format_args!("pid {pid} ({command}) does not exit after SIGKILL: {state}");
             voice.say(clock::now(), Level::Warning, text);
         }
     }
 }
 
-/// True: nobody is left. With a signal, it is said again and again: who forks meanwhile does
-/// not get away.
+/// Waits until no process is left, and returns true if so. A signal is sent repeatedly, so that
+/// processes forked meanwhile get it too.
 fn wait_for(own: Pid, patience: Duration, again: Option<u8>) -> bool {
     let until = clock::now().after(patience);
     loop {
@@ -378,7 +379,7 @@ fn wait_for(own: Pid, patience: Duration, again: Option<u8>) -> bool {
 
 fn tell(own: Pid, number: u8) {
     for pid in left(own) {
-        // Gone meanwhile: as it should be.
+        // An error means that the process has exited.
         let _ = signal::kill(pid, number);
     }
 }
@@ -408,7 +409,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
-    /// A process of that name, until the test is over.
+    /// A process with that name, until the end of the test.
     struct Sleeper(Child);
 
     impl Sleeper {
@@ -418,7 +419,7 @@ mod tests {
             let sleeper = Sleeper(command.spawn().unwrap());
             let file = format!("/proc/{}/cmdline", sleeper.0.id());
             let begun = Instant::now();
-            // execve(2) has let go of the parent a moment before the new name is there.
+            // execve(2) wakes the parent a moment before the new name is visible.
             while std::fs::read(&file).unwrap().is_empty() {
                 assert!(begun.elapsed() < Duration::from_secs(10), "{name} has no name");
                 std::thread::yield_now();

@@ -1,8 +1,8 @@
-//! The hardware watchdog: a device that starts the machine anew unless somebody feeds it. The
-//! loop does, once a turn, and nothing else: a loop that is stuck starves it. It is never
-//! told to stop, so an end, an upgrade or a crash that hangs is ended by it too.
+//! The hardware watchdog, a device that resets the machine unless it is fed. Only the loop feeds
+//! it, once a turn, so a hung loop leads to a reset. It is never stopped, so it also ends a
+//! shutdown, upgrade or crash that hangs.
 //!
-//! Only where `watchdog: TIME` of the settings asks for it, and on a machine.
+//! It is used only on a machine whose settings have `watchdog: TIME`.
 
 use crate::base::limit;
 use crate::sys::{device, inherit};
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 pub(crate) const DEVICE: &str = "/dev/watchdog";
 
-/// One that waits to be fed.
+/// An open watchdog device.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     device: File,
-    /// What was asked for.
+    /// The requested timeout.
     asked: Duration,
-    /// What the device took.
+    /// The timeout that the device accepted.
     patience: Duration,
     fed: Time,
 }
@@ -32,7 +32,7 @@ impl Watchdog {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let device = File::options().write(true).custom_flags(flags).open(DEVICE)?;
         let seconds = i32::try_from(asked.as_secs().max(1)).unwrap_or(i32::MAX);
-        // One whose time can not be set has its own, which nobody knows: fed often enough.
+        // A device whose timeout cannot be set has an unknown one: it is fed often.
         let took = device::watchdog_timeout(&device, seconds).unwrap_or(seconds.min(10));
         let patience = Duration::from_secs(u64::try_from(took).unwrap_or(1).max(1));
         let mut watchdog = Watchdog { device, asked, patience, fed: now };
@@ -41,11 +41,12 @@ impl Watchdog {
     }
 
     fn write(&mut self) {
-        // Anything but `V`, which would stop it. A device that takes nothing resets the machine.
+        // Any byte except `V`, which would stop it. If the write fails, the device resets the
+        // machine.
         let _ = self.device.write(b"\0");
     }
 
-    /// The loop turns.
+    /// Feeds the watchdog if it is time.
     pub(crate) fn feed(&mut self, now: Time) {
         if now.since(self.fed) >= self.patience / 4 {
             self.write();
@@ -53,18 +54,18 @@ impl Watchdog {
         }
     }
 
-    /// A word for the image that goes on with it; no exec closes it from now on.
+    /// Keeps the device open over the next exec and returns a description for the next image.
     pub(crate) fn hand_on(&self) -> Option<String> {
         fcntl(&self.device, FcntlArg::F_SETFD(FdFlag::empty())).ok()?;
         Some(self.word())
     }
 
-    /// That word; an exec closes it as before.
+    /// That description; an exec still closes the device.
     pub(crate) fn word(&self) -> String {
         format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs())
     }
 
-    /// The one an image before this one has handed on.
+    /// The device that the previous image passed on.
     pub(crate) fn again(word: &str, now: Time) -> Option<Watchdog> {
         let (number, seconds) = word.split_once(',')?;
         let patience = Duration::from_secs(seconds.parse::<u64>().ok()?.max(1));
@@ -74,40 +75,40 @@ impl Watchdog {
         Some(watchdog)
     }
 
-    /// When it has to be fed at the latest.
+    /// The latest time of the next feed.
     pub(crate) fn deadline(&self) -> Time {
         self.fed.after(self.patience / 2)
     }
 }
 
-/// The one of init, if it has one.
+/// The watchdog of init, if it has one.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     open: Option<Watchdog>,
-    /// When it is tried again to open it.
+    /// The time of the next attempt to open it.
     again: Option<Time>,
 }
 
 impl Watch {
-    /// As [`Watchdog::feed`].
+    /// Feeds it as [`Watchdog::feed`] does.
     pub(crate) fn feed(&mut self, now: Time) {
         if let Some(watchdog) = &mut self.open {
             watchdog.feed(now);
         }
     }
 
-    /// For whoever goes on feeding it.
+    /// Takes the device for the final steps.
     pub(crate) fn take(&mut self) -> Option<Watchdog> {
         self.open.take()
     }
 
-    /// Opens the device for a settings' `watchdog`. A device that is open stays open: it cannot be stopped.
-    /// None: nothing has changed. The number: seconds without a feed after which the machine restarts.
+    /// Opens the device for the `watchdog` setting. An open device stays open, because it cannot be
+    /// stopped. Returns `None` if nothing has changed, else the timeout in seconds.
     pub(crate) fn settle(&mut self, asked: Duration, now: Time) -> Option<io::Result<u64>> {
         if self.open.as_ref().is_some_and(|open| open.asked == asked) {
             return None;
         }
-        // A second open is refused while the first one lives.
+        // A second open fails while the first one exists.
         *self = Watch::default();
         match Watchdog::open(asked, now) {
             Ok(watchdog) => {
@@ -122,19 +123,19 @@ impl Watch {
         }
     }
 
-    /// A device that was refused is to be tried again, each time once.
+    /// Returns true if the device is to be tried again; once for each attempt.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         self.again.take_if(|at| *at <= now).is_some()
     }
 
-    /// When it has to be fed, or is tried again.
+    /// The time of the next feed or attempt.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.open.as_ref().map(Watchdog::deadline).or(self.again)
     }
 }
 
-/// When one that was refused is tried again. None: there is no such device; its module may come
-/// with the boot.
+/// The time of the next attempt. Returns `None` if the device does not exist; its kernel module may
+/// be loaded during the boot.
 fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
     let is_missing =
         matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));

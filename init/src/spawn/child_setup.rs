@@ -1,7 +1,6 @@
-//! What a unit asks for beyond the common, done in its forked child as root, before the
-//! words of its line are put together: conditions, directories, files and terminals,
-//! scheduling, the record of a login. What has to come later (chroot, capabilities) goes
-//! into the child's [`crate::sys::child_setup::Orders`].
+//! The rarely used settings of a unit that its forked child applies as root before expanding the
+//! command line: conditions, directories, files and terminals, scheduling, the login record. Later
+//! settings (chroot, capabilities) are in the child's [`crate::sys::child_setup::Orders`].
 
 use super::condition;
 use super::descriptor;
@@ -12,24 +11,24 @@ use crate::sys::{login, schedule};
 use groundstate_units::spec::{Particular, Stdio};
 use std::io;
 
-/// Where a start broke off: the step, the errno, and which of several.
+/// A failure of a start: the step, the errno, and the index within the step.
 pub(super) type SetupError = (Step, i32, u32);
 
-/// Between two looks for a file that is waited for.
+/// Pause between two checks for an awaited file.
 const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// All of it.
+/// These settings.
 #[derive(Debug)]
 pub(super) struct ChildSetup {
     pub(super) particular: Particular,
-    /// This is the unit's first process: its conditions are asked.
+    /// True for the unit's first process, which checks the conditions.
     pub(super) asks: bool,
-    /// Who the unit is, whoever this line runs as.
+    /// The unit's user and group, also if this command runs as another user.
     pub(super) owner: Owner,
 }
 
 impl ChildSetup {
-    /// Puts it on.
+    /// Applies these settings in the child.
     pub(super) fn wear(&self) -> Result<(), SetupError> {
         if self.asks {
             self.await_files();
@@ -53,7 +52,7 @@ impl ChildSetup {
         Ok(())
     }
 
-    /// A start that takes too long is ended from outside.
+    /// Waits for the files; the start timeout of the run limits the wait.
     fn await_files(&self) {
         for path in &self.particular.wait_file {
             while !std::path::Path::new(path).exists() {
@@ -78,7 +77,8 @@ impl ChildSetup {
         let schedule = &self.particular.schedule;
         if let Some(score) = schedule.oom_score_adjust {
             match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
-                // A container may not lower it (CAP_SYS_RESOURCE), and nothing is weaker for it.
+                // A container without CAP_SYS_RESOURCE may not lower the score, which has no
+                // security effect.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
                 written => written.map_err(|e| (e, 0))?,
             }
@@ -99,7 +99,7 @@ impl ChildSetup {
     }
 }
 
-/// What the steps of the scheduling are called, in their order.
+/// The keys of the scheduling steps, in their order.
 pub(super) const SCHEDULING: [&str; 5] =
     ["oom-score-adjust", "nice", "io-priority", "cpu-policy", "cpu-affinity"];
 
@@ -107,7 +107,7 @@ fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
     (step, error.raw_os_error().unwrap_or(libc::EIO), index)
 }
 
-/// The record of a terminal where a login is waited for, or is over.
+/// Writes the utmp record of a terminal at the start or the end of a login.
 fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
     if !stdio.utmp_id.is_empty() {
         let line = stdio.tty.path.strip_prefix("/dev/").unwrap_or(&stdio.utmp_id);
@@ -115,8 +115,7 @@ fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
     }
 }
 
-/// After the end of a run, in a child of its own: what it leaves is removed. The number of
-/// things that could not be.
+/// Removes the files of a run after its end, in a child. Returns the number of failures.
 pub(crate) fn put_off(particular: &Particular, main: i32) -> u8 {
     record_login(&particular.stdio, false, main);
     let runtime = particular.directories.iter();

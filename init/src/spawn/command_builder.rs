@@ -1,5 +1,5 @@
-//! The words and the environment of a line, and who it runs as. Made in PID 1 where nothing
-//! can make it wait, else finished in the forked child.
+//! The words, environment and credentials of a command. PID 1 builds them if that cannot block;
+//! otherwise the forked child finishes them.
 
 use super::child_setup::{ChildSetup, SetupError};
 use super::directory::{self, Owner};
@@ -19,7 +19,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Orders whose words and environment are still to be made.
+/// Orders whose words and environment are not built yet.
 #[derive(Debug)]
 pub(super) struct CommandBuilder {
     env: Environment,
@@ -78,7 +78,7 @@ impl CommandBuilder {
         })
     }
 
-    /// It is finished in a child of its own.
+    /// Returns true if a forked child must finish it.
     pub(super) fn waits(&self) -> bool {
         !self.env_files.is_empty()
             || self.outfit.is_some()
@@ -87,7 +87,7 @@ impl CommandBuilder {
             || self.orders.root.is_some()
     }
 
-    /// Puts the outfit on, reads the env-files, and puts words and environment together.
+    /// Applies the child settings, reads the env-files, and builds words and environment.
     pub(super) fn finish(mut self) -> Result<Orders, SetupError> {
         if let Some(outfit) = &self.outfit {
             outfit.wear()?;
@@ -116,7 +116,7 @@ impl CommandBuilder {
             texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>().map_err(nul)
         };
         let pairs = self.env.iter().map(|(name, value)| {
-            // With room for the NUL, a pair is allocated once.
+            // Reserves room for the NUL, so that a pair is allocated once.
             let mut pair = Vec::with_capacity(name.len() + value.len() + 2);
             pair.extend_from_slice(name.as_bytes());
             pair.push(b'=');
@@ -133,7 +133,7 @@ impl CommandBuilder {
     }
 }
 
-/// Something of it is to be done in the child.
+/// Returns true if the child has settings to apply.
 fn has_work(particular: &Particular, first: bool) -> bool {
     (first && !(particular.conditions.is_empty() && particular.wait_file.is_empty()))
         || !particular.directories.is_empty()
@@ -142,7 +142,7 @@ fn has_work(particular: &Particular, first: bool) -> bool {
         || particular.ignore_sigpipe
 }
 
-/// None: nothing was asked for. As init's own user there is no ambient set to be had.
+/// The capability settings, or `None` without any. Init's own user cannot have an ambient set.
 fn rights(particular: &Particular, own_user: bool) -> Option<Rights> {
     let asked = &particular.privileges;
     let rights = Rights {
@@ -154,7 +154,7 @@ fn rights(particular: &Particular, own_user: bool) -> Option<Rights> {
     (rights != Rights::default()).then_some(rights)
 }
 
-/// What the files may add to.
+/// The environment before the env-files.
 fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
     let particular = request.run.particular.as_deref();
     let mut env = Environment::new(&request.base.passed, ids);
@@ -173,7 +173,7 @@ fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
     env
 }
 
-/// What init itself says, and nothing hides.
+/// The variables that init sets last, so that nothing overrides them.
 fn last(request: &Request<'_>) -> Vec<(String, String)> {
     let mut last = vec![("GROUNDSTATE_UNIT".to_string(), request.unit.to_string())];
     let mut say = |name: &str, value: String| last.push((name.to_string(), value));
@@ -187,7 +187,8 @@ fn last(request: &Request<'_>) -> Vec<(String, String)> {
         let names: Vec<_> = request.listen.iter().map(|(name, _)| name.as_str()).collect();
         say("LISTEN_FDS", names.len().to_string());
         let names = names.join(":");
-        // The kernel refuses a program one variable of which is longer: unnamed they still come.
+        // The kernel refuses an exec with a longer variable; without names the descriptors are
+        // still passed.
         if names.len() <= limit::LISTEN_NAMES {
             say("LISTEN_FDNAMES", names);
         }
@@ -205,7 +206,7 @@ fn last(request: &Request<'_>) -> Vec<(String, String)> {
     last
 }
 
-/// What stands for it in a failure, whose words are made from it.
+/// The errno that represents it in a failure.
 fn errno(broken: Unexpanded) -> i32 {
     match broken {
         Unexpanded::NoMainPid => libc::ESRCH,
@@ -214,7 +215,8 @@ fn errno(broken: Unexpanded) -> i32 {
     }
 }
 
-/// Where a program may be: itself with a slash in it, else in each directory of PATH.
+/// The candidate paths of a program: itself if it contains a slash, else one in each directory of
+/// PATH.
 fn candidates(program: &str, path: &str) -> Vec<String> {
     if program.contains('/') {
         return vec![program.to_string()];
@@ -245,18 +247,18 @@ pub(crate) struct Prepared {
     pub(super) said: Said,
 }
 
-/// How much is left to the child.
+/// The work left to the child.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Nothing but to do it.
+    /// Only system calls.
     Settled(Box<Orders>),
-    /// Whatever may have to wait for a file, and what follows from it.
+    /// Work that may block on a file, and what depends on it.
     Forked(Box<CommandBuilder>),
 }
 
 impl Prepared {
-    /// Puts everything together. Fails as the child would: a user that is not there, a `$MAINPID`
-    /// without a main process, a word with a NUL byte.
+    /// Prepares a start. Fails as the child would: with an unknown user, a `$MAINPID` without a
+    /// main process, or a word with a NUL byte.
     pub(crate) fn new(request: Request<'_>) -> Result<Prepared, ExecFailure> {
         let ids = identity(request.run)?;
         let said = Said::new(&request, ids);
@@ -282,12 +284,12 @@ impl Prepared {
     }
 }
 
-/// The ids to take, when any were asked for.
+/// The ids to switch to, if the unit names any.
 fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
     match run.credentials.as_ref().map(|c| &c.ids) {
         None => Ok(None),
         Some(Ok(ids)) => {
-            // To setresuid(2) and setresgid(2) -1 means "leave it": no id at all.
+            // -1 means "leave unchanged" to setresuid(2) and setresgid(2), so it is not a valid id.
             let path = || ids.user.clone().unwrap_or_else(|| u32::MAX.to_string());
             let no_id = |stage| ExecFailure { stage, errno: libc::EINVAL, path: path() };
             match (ids.uid, ids.gid) {

@@ -1,6 +1,6 @@
-//! Whether a condition holds, found out in the child that would run the unit's first line:
-//! a question may have to wait for a dead file system. systemd.unit(5), "Conditions and
-//! Asserts". What nothing on this machine can tell does not hold.
+//! Checks the conditions of a unit, in the child that runs its first command, because a check may
+//! block on a dead file system. See systemd.unit(5), "Conditions and Asserts". A condition that
+//! cannot be checked on this machine is false.
 
 use groundstate_units::spec::{Condition, ConditionKind, value};
 use groundstate_units::text::comparison::{Comparison, release_fits};
@@ -12,8 +12,8 @@ use nix::unistd::{Uid, getgid, getgroups};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The first that does not hold, by its place in the list: all must, and of those marked
-/// with `|` one. Conditions before asserts.
+/// The index of the first unmet condition. All must hold, and one of those marked with `|`.
+/// Conditions come before asserts.
 pub(super) fn unmet(conditions: &[Condition]) -> Option<usize> {
     for assert in [false, true] {
         let of_class = || conditions.iter().enumerate().filter(move |(_, c)| c.assert == assert);
@@ -72,7 +72,7 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
     }
 }
 
-/// A file, or nothing.
+/// The content of a file, or an empty text.
 fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
@@ -87,7 +87,7 @@ fn is_mount_point(path: &Path) -> bool {
     points.map(unescape).any(|point| Path::new(&point) == path)
 }
 
-/// The kernel writes blanks and backslashes in octal there.
+/// Decodes the octal escapes of blanks and backslashes.
 fn unescape(text: &str) -> String {
     let mut plain = text.to_string();
     for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
@@ -96,7 +96,8 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// The kernel's command line; in a container that of PID 1, as the kernel's is the host's.
+/// The kernel command line; in a container the arguments of PID 1, because the former is the
+/// host's.
 fn command_line() -> Vec<String> {
     if container().is_some() {
         let line = std::fs::read("/proc/1/cmdline").unwrap_or_default();
@@ -106,7 +107,7 @@ fn command_line() -> Vec<String> {
     words_of_kernel_line(&text("/proc/cmdline"))
 }
 
-/// Quotes keep blanks together, as the kernel has it.
+/// Splits the line at blanks outside of quotes, like the kernel.
 fn words_of_kernel_line(line: &str) -> Vec<String> {
     let mut is_quoted = false;
     let between = |character: char| {
@@ -117,7 +118,7 @@ fn words_of_kernel_line(line: &str) -> Vec<String> {
     words.map(|word| word.replace('"', "")).collect()
 }
 
-/// A word as it stands; a name also as the name of an assignment.
+/// Returns true if the argument is a word of the line, or the name of an assignment.
 fn is_on_command_line(line: &[String], argument: &str) -> bool {
     line.iter().any(|word| {
         word == argument
@@ -126,7 +127,7 @@ fn is_on_command_line(line: &[String], argument: &str) -> bool {
     })
 }
 
-/// The name of the container or the hypervisor, by what each leaves to see.
+/// The name of the container manager, from the traces it leaves.
 fn container() -> Option<String> {
     if let Ok(name) = std::env::var("container")
         && !name.is_empty()
@@ -214,7 +215,7 @@ fn has_security(argument: &str) -> bool {
     }
 }
 
-/// Where no supply tells, there is no battery either.
+/// Without a power supply that reports its state, the machine has no battery.
 fn is_on_mains() -> bool {
     let Ok(supplies) = std::fs::read_dir("/sys/class/power_supply") else { return true };
     let mut any_mains = false;
@@ -250,7 +251,7 @@ fn is_host(argument: &str) -> bool {
     name.is_some_and(|name| glob::matches(&argument.to_ascii_lowercase(), &name))
 }
 
-/// systemd's names for what uname(2) says.
+/// Translates machine names of uname(2) into systemd's.
 fn is_architecture(argument: &str) -> bool {
     const NAMES: [(&str, &str); 14] = [
         ("x86_64", "x86-64"),
@@ -298,13 +299,13 @@ fn is_in_group(argument: &str) -> bool {
     gid.is_some_and(|gid| getgid().as_raw() == gid || own.iter().any(|own| own.as_raw() == gid))
 }
 
-/// Those this process may run on.
+/// The processors that this process may use.
 fn processors() -> u64 {
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Bytes the machine has.
+/// The machine's memory in bytes.
 fn memory() -> u64 {
     let info = text("/proc/meminfo");
     let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -312,7 +313,7 @@ fn memory() -> u64 {
     kilobytes.unwrap_or_default().saturating_mul(1024)
 }
 
-/// A bare number means at least so many.
+/// Compares with the argument; a bare number means at least.
 fn compares(argument: &str, there: u64, read: impl FnOnce(&str) -> Option<u64>) -> bool {
     let (comparison, number) = Comparison::parse(argument);
     let comparison = comparison.unwrap_or(Comparison::AtLeast);
@@ -325,10 +326,10 @@ fn is_release(argument: &str) -> bool {
     release.is_some_and(|release| release_fits(argument, release))
 }
 
-// Patterns of whole paths, gone through name by name; what a pattern of one name matches
-// is [`groundstate_units::text::glob`].
+// Glob patterns of whole paths, resolved component by component; [`groundstate_units::text::glob`]
+// matches one component.
 
-/// Some path matches, name by name from the root.
+/// Returns true if a path matches the pattern.
 pub(super) fn finds(pattern: &str) -> bool {
     let names: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty()).collect();
     let mut found = vec![std::path::PathBuf::from("/")];
@@ -343,7 +344,7 @@ pub(super) fn finds(pattern: &str) -> bool {
     !found.is_empty()
 }
 
-/// Paths followed at one time.
+/// Limit of candidate paths at each level.
 const MOST: usize = 4096;
 
 fn below(path: &Path, pattern: &str) -> Vec<std::path::PathBuf> {

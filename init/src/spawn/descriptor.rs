@@ -1,8 +1,8 @@
-//! Files and terminals that become a unit's descriptors 0, 1 and 2, opened in its child.
+//! Opens the files and terminals that become a unit's descriptors 0, 1 and 2, in its child.
 //!
-//! A file may be in a directory the unit's own user can write to, and be anything by now: a
-//! link to a file of root's, a FIFO. It is opened as that user first; what only root may
-//! open is opened without following a link, and must be a file nobody else has a name for.
+//! The unit's own user may control the directory and have replaced the file by a link to a file of
+//! root, or by a FIFO. So the child opens it as that user first. A file that only root may open is
+//! opened without following links and must have a single name.
 
 use super::directory::Owner;
 use crate::sys::{memfd, terminal};
@@ -20,10 +20,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// The terminal that is meant where none is named.
+/// The default terminal.
 pub(super) const CONSOLE: &str = "/dev/console";
 
-/// Which of a unit's streams could not be had.
+/// The stream that could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     /// 0.
@@ -37,7 +37,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The file behind the stream of that number; None: there is none.
+    /// The file of the stream with this number. Returns `None` if it is not a file.
     pub(super) fn path(number: u32, stdio: &Stdio) -> Option<&str> {
         const ALL: [Stream; 4] = [Stream::Input, Stream::Output, Stream::Error, Stream::Terminal];
         let stream = ALL.into_iter().find(|stream| *stream as u32 == number)?;
@@ -55,7 +55,7 @@ fn terminal_path(stdio: &Stdio) -> &str {
     if stdio.tty.path.is_empty() { CONSOLE } else { &stdio.tty.path }
 }
 
-/// Opens what is to be opened and puts it in place.
+/// Opens the files and terminals and installs them as descriptors.
 pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Error)> {
     arrange_terminal(stdio, owner).map_err(|error| (Stream::Terminal, error))?;
     let of = |stream: Stream| move |error: io::Error| (stream, error);
@@ -68,7 +68,7 @@ pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Er
         file.and_then(|file| Ok(dup2_stdout(file)?)).map_err(of(Stream::Output))?;
     }
     if let Output::File { path, opening } = &stdio.error {
-        // One file for both is opened once: neither writes over the other's lines.
+        // One file for both is opened once, so that neither overwrites the other's lines.
         let same = matches!(&stdio.output, Output::File { path: other, .. } if other == path);
         let done = if same {
             dup2_stderr(io::stdout()).map_err(io::Error::from)
@@ -111,7 +111,7 @@ fn is_file(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(kind == SFlag::S_IFREG)
 }
 
-/// As the unit's user, else as root with care.
+/// Opens as the unit's user, else as root without following links.
 fn open_file(path: &str, flags: OFlag, owner: Owner) -> io::Result<OwnedFd> {
     let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
     let mode = Mode::from_bits_truncate(0o644);
@@ -125,13 +125,14 @@ fn open_file(path: &str, flags: OFlag, owner: Owner) -> io::Result<OwnedFd> {
         }
         _ => open(path, flags, mode)?,
     };
-    // Nothing that is opened here is waited for; the program may.
+    // Opened without blocking; the program itself may block.
     let set = OFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GETFL)?) - OFlag::O_NONBLOCK;
     fcntl(&file, FcntlArg::F_SETFL(set))?;
     Ok(file)
 }
 
-/// Its groups are left out: they could only give it more than its user and group have.
+/// Runs `work` as the unit's user and group. Its supplementary groups are left out, because they
+/// could only add rights.
 fn as_user<T>(
     uid: u32,
     gid: Option<u32>,
@@ -167,7 +168,7 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
     }
 }
 
-/// Without following a link either, before Linux 5.6.
+/// Opens without following links, before Linux 5.6.
 fn open_step_by_step(path: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
     let (above, last) = path.rsplit_once('/').unwrap_or((".", path));
     let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -181,7 +182,7 @@ fn open_step_by_step(path: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Er
 
 fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
     let path = terminal_path(stdio);
-    // A serial line without a carrier would be waited for.
+    // Opening a serial line without a carrier would block.
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let mut line = open(path, flags, Mode::empty())?;
     if stdio.tty.reset {
@@ -203,7 +204,7 @@ fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
     Ok(line)
 }
 
-/// The settings a terminal begins with: lines, echo, signals by keys. termios(3).
+/// Resets a terminal to the default settings: lines, echo, signals by keys. termios(3).
 fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
     terminal::make_plain(line);
     let mut settings = tcgetattr(line)?;
@@ -243,21 +244,20 @@ fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
     Ok(tcsetattr(line, SetArg::TCSANOW, &settings)?)
 }
 
-// What stands in for input and output that nobody gives or wants: /dev/null, opened once.
-// Where there is none (no /dev yet, a bare container): an input at its end, and an output
-// that refuses.
+// Stand-ins for input and output: /dev/null, opened once. Without /dev/null (no /dev yet, a bare
+// container) they are a closed pipe and a sealed memfd that refuses writes.
 
 /// The two ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Null {
     /// Reads nothing.
     pub input: Rc<OwnedFd>,
-    /// Takes everything (or, without /dev/null, refuses it with EPERM).
+    /// Discards all writes, or refuses them with EPERM without /dev/null.
     pub output: Rc<OwnedFd>,
 }
 
 impl Null {
-    /// Opens them.
+    /// Opens both.
     pub(crate) fn open() -> io::Result<Null> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
         match open("/dev/null", flags, Mode::empty()) {

@@ -1,6 +1,6 @@
-//! Directories that are made for a unit, and removed after it, in children of PID 1. Whoever
-//! the unit runs as may write below what was made for it; so no path is ever walked: each
-//! name is opened in its parent, and a symbolic link on the way is an error (ELOOP).
+//! Creates and removes the directories of units, in children of PID 1. The unit's user may write
+//! below such a directory, so paths are never resolved as a whole: each name is opened in its
+//! parent, and a symbolic link on the way is an error (ELOOP).
 
 use groundstate_units::spec::{Directories, DirectoryKind};
 use nix::dir::{Dir, Type};
@@ -11,21 +11,19 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, unlinkat};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Directories within one another that are removed.
+/// Depth limit of removal.
 const DEPTH: usize = 64;
-/// Directories within one another whose owner is changed. Each takes two descriptors meanwhile.
+/// Depth limit of a change of owner. Each level holds two descriptors.
 const OWNED_DEPTH: usize = 128;
 
-/// The owner of a unit's directories; None: init's own user or group.
+/// The owner of a unit's directories; `None` means init's own user or group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Owner {
-    /// User.
     pub(super) uid: Option<u32>,
-    /// Group.
     pub(super) gid: Option<u32>,
 }
 
-/// The directory these are made in, for init as root or as a user (XDG base directories).
+/// The parent directory for this kind, for root or for a user (XDG base directories).
 pub(super) fn base(kind: DirectoryKind) -> String {
     let fixed = match kind {
         DirectoryKind::Runtime => "/run",
@@ -51,14 +49,14 @@ pub(super) fn base(kind: DirectoryKind) -> String {
     }
 }
 
-/// Their paths, as the unit is told them.
+/// The paths of the directories, for the unit's variables.
 pub(super) fn paths(directories: &Directories) -> impl Iterator<Item = String> {
     let base = base(directories.kind);
     directories.names.iter().map(move |name| format!("{base}/{name}"))
 }
 
-/// Makes one, or takes one that is there: `name` below the place for its kind. Where the owner
-/// of one that is there is wrong, the owner of all that is in it is changed, too.
+/// Creates the directory `name` of this kind, or reuses an existing one. If the owner of an
+/// existing one is wrong, its whole content changes owner too.
 pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> io::Result<()> {
     let base = base(kind);
     std::fs::create_dir_all(&base)?;
@@ -66,7 +64,7 @@ pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> 
     let mut names = name.split('/').peekable();
     while let Some(name) = names.next() {
         let last = names.peek().is_none();
-        // Nobody gets in before the owner and the mode are right.
+        // The directory stays closed until its owner and mode are set.
         let at_first = if last { 0o700 } else { 0o755 };
         match mkdirat(&parent, name, Mode::from_bits_truncate(at_first)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -78,7 +76,7 @@ pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> 
 }
 
 impl Owner {
-    /// The user and the group that a directory is to have; None: as it is. Only root changes it.
+    /// The owner that a directory is to have; `None` leaves it unchanged. Only root changes it.
     fn ids(self, kind: DirectoryKind) -> (Option<u32>, Option<u32>) {
         if kind == DirectoryKind::Config {
             return (None, None);
@@ -94,7 +92,7 @@ const DIRECTORY: OFlag =
 
 fn enter(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     match openat(parent, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()) {
-        // A link is no directory: said as what it is.
+        // A link is not a directory: report it as a link.
         Err(Errno::ENOTDIR) if is_link(parent, name) => Err(Errno::ELOOP.into()),
         opened => Ok(opened?),
     }
@@ -104,18 +102,18 @@ fn is_link(parent: BorrowedFd<'_>, name: &str) -> bool {
     nix::fcntl::readlinkat(parent, name).is_ok()
 }
 
-/// Owner and mode of the directory itself, which nobody can exchange any more.
+/// Sets owner and mode of the opened directory, which no user can replace any more.
 fn settle(directory: OwnedFd, mode: u16, owner: (Option<u32>, Option<u32>)) -> io::Result<()> {
     let now: FileStat = fstat(&directory)?;
     let (uid, gid) = (owner.0.unwrap_or(now.st_uid), owner.1.unwrap_or(now.st_gid));
     let is_others = (uid, gid) != (now.st_uid, now.st_gid);
     if is_others {
         let new = NewOwner { before: now.st_uid, uid: Uid::from_raw(uid), gid: Gid::from_raw(gid) };
-        // The directory comes last: after a failure the next start begins again.
+        // The directory comes last, so that the next start repeats a failed change.
         new.take_all_in(directory.try_clone()?, 0)?;
         fchown(&directory, Some(new.uid), Some(new.gid))?;
     }
-    // After the owner: a change of that takes set-id bits away.
+    // After the owner, because a change of owner clears the set-id bits.
     if now.st_mode & 0o7777 != u32::from(mode) || is_others {
         fchmod(&directory, Mode::from_bits_truncate(u32::from(mode)))?;
     }
@@ -124,15 +122,15 @@ fn settle(directory: OwnedFd, mode: u16, owner: (Option<u32>, Option<u32>)) -> i
 
 /// A change of the owner of a whole tree.
 struct NewOwner {
-    /// The user whose directory it was.
+    /// The previous owner.
     before: u32,
     uid: Uid,
     gid: Gid,
 }
 
 impl NewOwner {
-    /// Everything in a directory. Links get the new owner themselves, what they name keeps its own.
-    /// Deeper than [`OWNED_DEPTH`] nothing is changed (ELOOP).
+    /// Changes the owner of everything in a directory. Links change owner themselves, not their
+    /// targets. Below [`OWNED_DEPTH`] it fails (ELOOP).
     fn take_all_in(&self, directory: OwnedFd, depth: usize) -> io::Result<()> {
         if depth > OWNED_DEPTH {
             return Err(Errno::ELOOP.into());
@@ -155,7 +153,7 @@ impl NewOwner {
                 let below = openat(&file, c".", DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?;
                 self.take_all_in(below, depth + 1)?;
             } else if now.st_nlink > 1 && ![self.before, self.uid.as_raw()].contains(&now.st_uid) {
-                // The user before may have linked a file of another user here.
+                // The previous owner may have hard-linked another user's file here.
                 return Err(Errno::EMLINK.into());
             }
             fchownat(&file, c"", Some(self.uid), Some(self.gid), AtFlags::AT_EMPTY_PATH)?;
@@ -164,7 +162,7 @@ impl NewOwner {
     }
 }
 
-/// Removes one with all that is in it on the same file system. What is not there is fine.
+/// Removes a directory with its content on the same file system. A missing directory is success.
 pub(super) fn remove(kind: DirectoryKind, name: &str) -> io::Result<()> {
     let mut parent = open(base(kind).as_str(), DIRECTORY, Mode::empty())?;
     let (above, last) = name.rsplit_once('/').map_or(("", name), |(above, last)| (above, last));
@@ -182,7 +180,7 @@ pub(super) fn remove(kind: DirectoryKind, name: &str) -> io::Result<()> {
     }
 }
 
-/// Deeper than [`DEPTH`] and on other file systems nothing is removed (ELOOP, EXDEV).
+/// Empties a directory. Fails below [`DEPTH`] and at other file systems (ELOOP, EXDEV).
 fn empty(directory: OwnedFd, device: libc::dev_t, depth: usize) -> io::Result<()> {
     if depth > DEPTH {
         return Err(Errno::ELOOP.into());
@@ -221,7 +219,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::PathBuf;
 
-    /// A place of its own for one test, by way of the user's variables or below /run.
+    /// A directory for one test, through the user's variables or below /run.
     struct Scratch(PathBuf, String);
 
     impl Scratch {
@@ -370,7 +368,7 @@ mod tests {
                         );
                     }
                     let _ = std::fs::remove_dir_all(&link);
-                    // Whichever of the two is not there is of no concern.
+                    // Either of them may be missing.
                     let _ = std::fs::rename(&place, &aside);
                     let _ = symlink(&canary, &place);
                     let _ = std::fs::remove_file(&place);
@@ -378,9 +376,9 @@ mod tests {
                 }
             });
             let mut turn = 0;
-            // Each makes and removes.
+            // Each turn creates and removes.
             let turns = turns(3_000, 100_000);
-            // Some of either kind, or the race was not run.
+            // Both results must occur, or the race was not tested.
             while turn < turns || made == 0 || refused == 0 {
                 turn += 1;
                 for name in ["unit", "unit/song"] {

@@ -1,15 +1,15 @@
-//! The environment of a child. Later wins: PATH's default · what init passes on of its own ·
-//! who the user is · init.yaml's `env` · the unit's `env` · its env-files · what init itself says.
+//! The environment of a child. Later entries win: the default PATH, variables passed on from init,
+//! the user's variables, init.yaml's `env`, the unit's `env`, its env-files, init's own variables.
 
 use groundstate_units::spec::Ids;
 use std::collections::BTreeMap;
 use std::io;
 use std::io::Read;
 
-/// Where programs are looked for when nothing else says so.
+/// The default PATH.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Never passed on from init's own environment: they speak of init's own process.
+/// Never passed on from init's own environment: they describe init's own process.
 const OWN: [&str; 7] = [
     "INVOCATION_ID",
     "NOTIFY_SOCKET",
@@ -20,12 +20,12 @@ const OWN: [&str; 7] = [
     "WATCHDOG_PID",
 ];
 
-/// What of init's own environment every unit gets. Made once per generation, not per spawn.
+/// The variables of init's environment that every unit gets. Built once per generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed(Vec<(String, String)>);
 
 impl Passed {
-    /// `names` are those of `env-pass`; `*` means all. Variables that are no UTF-8 are left out.
+    /// `names` are those of `env-pass`; `*` means all. Variables that are not UTF-8 are left out.
     pub(crate) fn new(
         names: &[String],
         own: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -40,12 +40,12 @@ impl Passed {
     }
 }
 
-/// Names and values, sorted by name, no name twice.
+/// Names and values, sorted by name and unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// The default PATH, what is passed on, and who the user is.
+    /// The default PATH, the passed variables, and the user's variables.
     pub(super) fn new(passed: &Passed, ids: Option<&Ids>) -> Environment {
         let mut env = Environment::default();
         env.set("PATH", PATH);
@@ -65,12 +65,12 @@ impl Environment {
         env
     }
 
-    /// More of init's own.
+    /// Adds more variables of init.
     pub(super) fn pass(&mut self, passed: &Passed) {
         self.extend(&passed.0);
     }
 
-    /// Takes `NAME` away, or `NAME=value` where it is that value.
+    /// Removes `NAME`, or `NAME=value` if it has that value.
     pub(super) fn unset(&mut self, text: &str) {
         match text.split_once('=') {
             None => {
@@ -103,19 +103,20 @@ impl Environment {
     }
 }
 
-// Files of `NAME=VALUE` lines, as systemd reads them (systemd.exec(5), EnvironmentFile=).
-// Read in a forked child, never in PID 1.
+// Env-files: `NAME=VALUE` lines, as systemd reads them (systemd.exec(5), EnvironmentFile=). A
+// forked child reads them, never PID 1.
 //
-// A line whose first character is `#` or `;` is a comment. Blanks around the name and around
-// an unquoted value are dropped. A value may begin with quoted parts: single quotes keep
-// everything; in double quotes a backslash escapes `"`, `\`, `` ` `` and `$`. Outside of quotes it
-// escapes any character; before a line end it joins the lines. Nothing is expanded. A line that
-// is no assignment is passed over.
+// - A line that starts with `#` or `;` is a comment.
+// - Blanks around the name and around an unquoted value are dropped.
+// - A value may start with quoted parts. Single quotes keep everything; in double quotes a
+//   backslash escapes `"`, `\`, `` ` `` and `$`.
+// - Outside of quotes a backslash escapes any character, and joins lines at a line end.
+// - Nothing is expanded. A line without an assignment is ignored.
 
-/// Bytes of one env-file.
+/// Size limit of an env-file.
 const SIZE: u64 = 1024 * 1024;
 
-/// Reads the file. EFBIG: it is larger than an env-file may be; EILSEQ: it is no UTF-8.
+/// Reads an env-file. Fails with EFBIG if it is too large and EILSEQ if it is not UTF-8.
 pub(super) fn read(path: &str) -> io::Result<Vec<(String, String)>> {
     let mut text = Vec::new();
     std::fs::File::open(path)?.take(SIZE + 1).read_to_end(&mut text)?;
@@ -137,7 +138,7 @@ fn parse(text: &str) -> Vec<(String, String)> {
             skip_comment(&mut rest);
         } else {
             let name = take_name(&mut rest);
-            // A line end instead of `=`: no assignment.
+            // A line end instead of `=` is not an assignment.
             if rest.next() == Some('=') {
                 let value = take_value(&mut rest);
                 if is_name(&name) {
@@ -173,8 +174,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Quoted parts, as many as there are; from the first character outside of quotes on, quotes
-/// are characters like any other.
+/// Quoted parts; after the first unquoted character, quotes are ordinary characters.
 fn take_value(rest: &mut Rest<'_>) -> String {
     let mut value = String::new();
     while let Some(c) = rest.peek().copied() {
@@ -199,7 +199,7 @@ fn take_value(rest: &mut Rest<'_>) -> String {
     value
 }
 
-/// To the end of the line, without the blanks before it.
+/// Reads to the end of the line, without trailing blanks.
 fn take_unquoted(rest: &mut Rest<'_>, value: &mut String) {
     let mut blanks = String::new();
     while let Some(c) = rest.next() {

@@ -1,6 +1,6 @@
-//! Whether a cloned child became its program. How far it came stands in its slot of the board.
-//! That it has left our memory, by exec or by its end, the kernel writes there too; a child with
-//! a copy of it, or one whose exec somebody waits for, holds the write end of a pipe that exec
+//! Reports whether a cloned child executed its program. The child writes its progress to its spawn
+//! slot. When it leaves PID 1's memory, by exec or exit, the kernel clears a word there. A child
+//! with its own memory, or whose exec is awaited, also holds the write end of a pipe that the exec
 //! closes.
 
 use super::request::Said;
@@ -23,11 +23,11 @@ use std::rc::Rc;
 pub(crate) struct Ground {
     pub(super) board: SpawnSlots,
     pub(super) stacks: Vec<Stack>,
-    /// Those whose report was dropped while the child could still use them.
+    /// Slots of dropped reports that their child could still use.
     pub(super) orphans: Vec<(SlotId, Pid, Option<Shared>)>,
 }
 
-/// Stacks kept for the next children.
+/// Stacks kept for later children.
 const STACKS: usize = 64;
 
 impl Ground {
@@ -39,7 +39,7 @@ impl Ground {
         self.board.progress(slot)
     }
 
-    /// A report is dropped.
+    /// Releases the slot of a dropped report.
     pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
         if decided && memory.as_ref().is_none_or(Shared::is_over) {
             self.give_back(slot, memory);
@@ -49,13 +49,13 @@ impl Ground {
     }
 
     fn give_back(&mut self, slot: SlotId, memory: Option<Shared>) {
-        // The stack first: whether its child has left stands in the slot.
+        // The stack first: the slot tells whether its child has left it.
         let stack = memory.and_then(Shared::into_stack);
         self.board.give_back(slot);
         self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
     }
 
-    /// A clean slot; looks after the orphans first.
+    /// Takes a free slot, after releasing those whose child has exited.
     pub(super) fn take(&mut self, serial: u64) -> Option<SlotId> {
         for (slot, pid, memory) in std::mem::take(&mut self.orphans) {
             let over = match &memory {
@@ -72,22 +72,24 @@ impl Ground {
     }
 }
 
-/// What is known about a start.
+/// The known result of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ExecResult {
-    /// Nothing yet.
+    /// Not known yet.
     Pending,
-    /// The program runs (or ran).
+    /// The program was executed.
     Executed,
-    /// It never ran. The child has ended, or is about to, with a status that means nothing.
+    /// The program was never executed. The child has exited, or is about to, with a meaningless
+    /// status.
     Failed(ExecFailure),
 }
 
-/// The report of one child. Poll its pipe; when it is readable ask [`Report::verdict`]; without
-/// one ask now and then. When the child's end comes first ask [`Report::at_exit`]. Then drop it.
+/// The exec report of one child. Poll its pipe and call [`Report::verdict`] when it is readable;
+/// without a pipe, call it from time to time. If the child exits first, call [`Report::at_exit`].
+/// Then drop the report.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// None: of an earlier image of init, and not yet attached.
+    /// `None` in a report of an earlier image that is not attached yet.
     #[serde(skip)]
     pub(super) ground: Option<Rc<RefCell<Ground>>>,
     pub(super) slot: SlotId,
@@ -98,28 +100,28 @@ pub(crate) struct Report {
     pub(super) pipe: Option<KeptFd<File>>,
     pub(super) said: Said,
     pub(super) decided: bool,
-    /// It was cloned into a cgroup without a bound of memory.
+    /// True if it was cloned into a cgroup without a memory limit.
     #[serde(skip)]
     pub(super) joins: bool,
 }
 
 impl Report {
-    /// Where its child writes.
+    /// The slot that the child writes to.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
     }
 
-    /// The child of an earlier image uses the same memory.
+    /// Attaches the report of an earlier image's child to the shared memory.
     pub(super) fn attach(&mut self, ground: &Rc<RefCell<Ground>>) {
         self.ground = Some(ground.clone());
     }
 
-    /// For the poll.
+    /// The pipe for the poll.
     pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Never waits. Anything but `Pending` is final.
+    /// The result so far. Never blocks. Any value except `Pending` is final.
     pub(crate) fn verdict(&mut self) -> ExecResult {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
@@ -130,13 +132,14 @@ impl Report {
         if decided { self.at_exit() } else { ExecResult::Pending }
     }
 
-    /// It has left the memory of an image before this one. The kernel writes that down only where somebody else
-    /// is in that memory still (mm_release in kernel/fork.c), and that image was alone there with it.
+    /// Returns true if a child of an earlier image has executed. For such a child the kernel does
+    /// not clear the word: it does so only while another process uses the same memory (mm_release
+    /// in kernel/fork.c), and that image is gone.
     fn has_left_another(&self) -> bool {
         self.memory.is_none() && procfs::has_executed(self.pid)
     }
 
-    /// The child has ended (waitid said so): never `Pending`.
+    /// The result after the child's exit: never `Pending`.
     pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
         let Some(ground) = &self.ground else { return ExecResult::Executed };
@@ -146,9 +149,9 @@ impl Report {
                 ExecResult::Failed(self.said.failure((step, errno, progress.detail)))
             }
             (None, Step::Execve) => ExecResult::Executed,
-            // Killed on its way.
+            // Killed before its exec.
             (None, step) => {
-                // Where there is a bound of memory, that may have been its end.
+                // If it shared a memory limit, the OOM killer may have killed it.
                 if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }

@@ -1,11 +1,8 @@
-//! Starting the processes of units: [`Prepared`] is built in PID 1 with all that a child
-//! needs, [`Spawner::spawn`] clones it, [`Report`] tells whether the program was executed.
-//! Nothing here waits for anything: a child that hangs before its exec (a FIFO as program, a
-//! dead file system, a frozen cgroup) is a run whose report stays pending.
+//! Starts the processes of units. PID 1 builds a [`Prepared`] with all that the child needs,
+//! [`Spawner::spawn`] clones it, and a [`Report`] tells whether the program was executed.
 //!
-//! What it is not: the decision what to start (`units::machine`), the cgroups
-//! ([`crate::process_tracking`]), the reaping ([`crate::sys::wait`]). The child itself is
-//! [`crate::sys::child`].
+//! Nothing here blocks: if a child hangs before its exec (a FIFO as program, a dead file system, a
+//! frozen cgroup), the report of its run stays pending. The child's code is [`crate::sys::child`].
 
 mod child_setup;
 mod command_builder;

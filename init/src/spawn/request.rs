@@ -1,4 +1,4 @@
-//! The request for a start, and the words for its failures.
+//! The request for a start, and the texts for its failures.
 
 use super::child_setup::{SCHEDULING, SetupError};
 use super::descriptor::Stream;
@@ -17,34 +17,35 @@ use std::rc::Rc;
 /// Settings of every process of every unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
-    /// By `env-pass`.
+    /// Variables passed by `env-pass`.
     pub passed: Passed,
     /// init.yaml's `env`.
     pub env: Vec<(String, String)>,
-    /// The limits init itself was started with, where it has changed its own.
+    /// Init's original limits, if it has changed its own.
     pub limits: Vec<Limit>,
-    /// Its OOM score likewise: then no child shares init's memory, and with it its score.
+    /// Init's original OOM score, if it has changed its own. Then no child shares init's memory,
+    /// because the score belongs to the memory.
     pub score: Option<i16>,
 }
 
-/// One process to be started.
+/// A process to be started.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    /// GROUNDSTATE_UNIT, and the word in front of errors.
+    /// GROUNDSTATE_UNIT, and the prefix of errors.
     pub unit: &'a str,
     /// The definition.
     pub run: &'a Run,
-    /// The line of the definition.
+    /// The command line in the definition.
     pub line: &'a ExecLine,
-    /// The process is the first of its run, and checks the conditions.
+    /// True for the first process of its run, which checks the conditions.
     pub first: bool,
     /// `$MAINPID`.
     pub main_pid: Option<Pid>,
     /// Settings of every process.
     pub base: &'a Base,
-    /// NOTIFY_SOCKET, where the type allows it.
+    /// NOTIFY_SOCKET, if the type allows it.
     pub notify_socket: Option<&'a str>,
-    /// More variables, set by init itself; nothing of the unit hides them.
+    /// More variables set by init; the unit cannot override them.
     pub extra: &'a [(String, String)],
     /// Descriptors 0, 1 and 2 of the program.
     pub stdio: [Rc<OwnedFd>; 3],
@@ -52,15 +53,15 @@ pub(crate) struct Request<'a> {
     pub listen: Vec<(String, Rc<OwnedFd>)>,
     /// The write end that becomes the unit's `ready-fd`.
     pub ready: Option<Rc<OwnedFd>>,
-    /// Where it runs; None: where PID 1 is.
+    /// The cgroup of the child; `None` means that of PID 1.
     pub place: Option<Place>,
-    /// fd 0 is a terminal, to be its controlling one.
+    /// True if descriptor 0 is to be its controlling terminal.
     pub take_terminal: bool,
-    /// Something else begins once it has become its program: that is to be known at once.
+    /// True if another action waits for the exec.
     pub is_awaited: bool,
 }
 
-/// The words that a failure uses.
+/// The texts that a failure uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     unit: String,
@@ -73,7 +74,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// Of a child that an image before this one has cloned.
+    /// The texts for a child that an earlier image has cloned.
     pub(super) fn of(unit: &str) -> Said {
         Said { unit: unit.to_string(), ..Said::default() }
     }
@@ -145,7 +146,7 @@ impl Said {
         directories.flat_map(directory::paths).nth(index).unwrap_or_default()
     }
 
-    /// The file or terminal; where it is no file that is missing, the program.
+    /// The file or terminal of the stream, or the program if the stream is neither.
     fn stream(&self, number: u32) -> String {
         let stdio = self.particular.as_ref().map(|particular| &particular.stdio);
         let path = stdio.and_then(|stdio| Stream::path(number, stdio));
@@ -181,7 +182,7 @@ fn limit_name(resource: Option<u32>) -> String {
     format!("limit {}", name.unwrap_or(&"?"))
 }
 
-/// `~` is the user's home.
+/// The working directory; `~` is the user's home.
 pub(super) fn working_dir(run: &Run, ids: Option<&Ids>) -> String {
     if run.working_dir != "~" {
         return run.working_dir.clone();

@@ -1,4 +1,4 @@
-//! Clones children, and keeps what they may still look at.
+//! Clones children and keeps the memory that they still use.
 
 use super::command_builder::{Prepared, Work};
 use super::exec_result::{Ground, Report};
@@ -20,33 +20,32 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// A child that was cloned. It is reaped by whoever runs the loop.
+/// A cloned child. The event loop reaps it.
 #[derive(Debug)]
 pub(crate) struct Child {
-    /// Its pid: not to be used by anybody else before it is reaped.
+    /// The pid, reserved until the child is reaped.
     pub pid: Pid,
-    /// Whether it became its program.
+    /// The exec report.
     pub report: Report,
 }
 
-/// How a child gets its memory.
+/// The memory of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It shares PID 1's until it execs; where that is not safe, [`Way::Copied`].
+    /// Shared with PID 1 until the exec; if that is unsafe, as [`Way::Copied`].
     Shared,
-    /// It has a copy.
+    /// A copy.
     Copied,
 }
 
-/// What an init that goes on as another image keeps of it: the memory, and the children of
-/// which no report tells any more.
+/// The part of the spawner that survives a re-exec: the memory, and children without a report.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     memory: RawFd,
     orphans: Vec<(SlotId, i32)>,
 }
 
-/// Starts processes. One in PID 1.
+/// Starts processes. PID 1 has one.
 #[derive(Debug)]
 pub(crate) struct Spawner {
     ground: Rc<RefCell<Ground>>,
@@ -56,13 +55,13 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Maps the shared memory (ENOMEM) and finds out what the kernel can do.
+    /// Maps the shared memory (may fail with ENOMEM) and checks the kernel's abilities.
     pub(crate) fn new() -> io::Result<Spawner> {
         let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
         Spawner::with(way)
     }
 
-    /// What is to be kept; None: it can not be (there are no memfds here).
+    /// The part to keep over a re-exec. Returns `None` if the kernel has no memfds.
     pub(crate) fn keep(&self) -> Option<Kept> {
         let ground = self.ground.borrow();
         let memory = ground.board.memory()?.as_raw_fd();
@@ -97,7 +96,7 @@ impl Spawner {
         Ok(Spawner { ground, way, dumpable })
     }
 
-    /// The same with the way chosen.
+    /// Creates a spawner with the given way.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
         launch::look_for_clone3();
         let ground = Ground { board: SpawnSlots::new()?, stacks: Vec::new(), orphans: Vec::new() };
@@ -105,8 +104,8 @@ impl Spawner {
         Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
     }
 
-    /// The child that a crashed image has cloned for the start with this serial number. None: it has not come
-    /// to the clone, or the clone failed.
+    /// The child that a crashed image has cloned for the start with this serial number. Returns
+    /// `None` if that clone did not happen or failed.
     pub(crate) fn adopt(&mut self, serial: u64, unit: &str) -> Option<Child> {
         let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
         let pid = Pid::from_raw(pid);
@@ -119,22 +118,22 @@ impl Spawner {
         })
     }
 
-    /// The pid of the child that [`Spawner::adopt`] finds. No other child gets its slot from here on.
+    /// The pid of the child that [`Spawner::adopt`] will find. Reserves its slot.
     pub(crate) fn reserve(&mut self, serial: u64) -> Option<i32> {
         self.ground.borrow_mut().board.find_child(serial).map(|(_, pid)| pid)
     }
 
-    /// The stacks of a burst are not kept; one is, for the next child.
+    /// Frees the stacks kept after a burst, except one.
     pub(crate) fn give_back(&mut self) {
         let mut ground = self.ground.borrow_mut();
         ground.stacks.truncate(1);
         ground.stacks.shrink_to_fit();
     }
 
-    /// Clones the child and returns at once. A failure here means that there is no child: a want
-    /// of processes, memory or descriptors (stage `fork`), or the cgroup refuses it (stage
-    /// `cgroup`). All else is in the report. `serial`: the number by which [`Spawner::adopt`] finds the child
-    /// after a crash; 0: it is not to be found.
+    /// Clones the child and returns at once. An error means that there is no child: no processes,
+    /// memory or descriptors left (stage `fork`), or the cgroup refused it (stage `cgroup`). All
+    /// other failures are in the report. [`Spawner::adopt`] finds the child by `serial` after a
+    /// crash; 0 means not.
     pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Child, ExecFailure> {
         let said = prepared.said.clone();
         let failed = |step, error: &io::Error| {
@@ -210,10 +209,13 @@ impl Spawner {
         }
     }
 
-    /// The child may share PID 1's memory: it runs nothing but [`crate::sys::child`], nobody else
-    /// is in its cgroup, it has PID 1's OOM score, and nobody gets at that memory through it. Who is killed for want of memory takes
-    /// along all that share its own, but for the init of a machine: so not where that may be wanting. With `fs.suid_dumpable` set a
-    /// child that has become another user could be traced, or made to dump core, by that user.
+    /// Returns true if the child may share PID 1's memory. All of this must hold:
+    ///
+    /// - It runs only [`crate::sys::child`], alone in its cgroup and with PID 1's OOM score.
+    /// - It has no memory limit: the OOM killer kills all processes that share a victim's memory,
+    ///   except the init of a machine.
+    /// - `fs.suid_dumpable` is 0 if the child changes its user. Otherwise that user could trace it
+    ///   or make it dump core.
     fn may_share(&self, prepared: &Prepared) -> bool {
         let Work::Settled(orders) = &prepared.work else { return false };
         let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
@@ -231,13 +233,13 @@ impl Spawner {
     }
 }
 
-/// Nothing but the child is where it is put, and no bound of memory can be its end.
+/// Returns true if the child is alone in its cgroup and no memory limit can kill it.
 fn is_alone(prepared: &Prepared) -> bool {
     prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
 }
 
-/// From Linux 5.16 on a core dump of a process ends that process alone; before, it killed
-/// everyone with the same memory: PID 1 too.
+/// Since Linux 5.16 a core dump kills only the dumping process; before, it killed all processes
+/// with the same memory, including PID 1.
 fn kernel_can_share() -> bool {
     let release = nix::sys::utsname::uname().ok();
     let release = release.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
@@ -246,13 +248,13 @@ fn kernel_can_share() -> bool {
     cfg!(target_arch = "x86_64") && (major, minor) >= (5, 16)
 }
 
-/// What clone3 says about a cgroup (clone(2), CLONE_INTO_CGROUP).
+/// Returns true if the error of clone3 is about the cgroup (clone(2), CLONE_INTO_CGROUP).
 fn is_about_cgroup(error: &io::Error) -> bool {
     let about = [libc::EBUSY, libc::EOPNOTSUPP, libc::EACCES, libc::ENODEV, libc::EBADF];
     error.raw_os_error().is_some_and(|errno| about.contains(&errno))
 }
 
-/// The numbers of a [`Frame`], and what keeps them open until the clone.
+/// The numbers of a [`Frame`], and the descriptors that must stay open until the clone.
 struct Descriptors {
     frame: Frame,
     _lifted: Vec<OwnedFd>,
@@ -260,7 +262,8 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    /// Lifts what is in the way of the targets: the child can then put each in place in turn.
+    /// Duplicates descriptors that lie in the range of the targets, so that the child can install
+    /// them in order.
     fn new(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<Descriptors> {
         let mut lifted = Vec::new();
         let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
@@ -275,7 +278,8 @@ impl Descriptors {
         let [input, output, error] = &prepared.stdio;
         let frame = Frame {
             cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
-            // Who has init's score is not killed where memory runs out, and can do nothing but wait for more.
+            // A child with init's score is never an OOM victim and would wait for memory for ever.
+            // It joins the cgroup only after it has its own score.
             goes_in: prepared
                 .place
                 .as_ref()

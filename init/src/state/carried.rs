@@ -1,5 +1,5 @@
 //! Descriptors and processes in the state. The record of a descriptor is its number and its
-//! identity, which tells it from a later one of that number; the next image takes it over by both.
+//! identity, because numbers are reused. The next image takes it over by both.
 
 use crate::sys::{Pid, inherit};
 use mio::net::{UnixListener, UnixStream};
@@ -12,11 +12,10 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-/// Something that holds one descriptor.
+/// A type that holds one descriptor.
 pub(crate) trait Carried: Sized {
-    /// Its number.
     fn number(&self) -> RawFd;
-    /// Takes it over. EBADF: it is not there.
+    /// Takes the descriptor over. Fails with EBADF if it is not open.
     fn of(number: RawFd, identity: u64) -> io::Result<Self>;
 }
 
@@ -65,17 +64,17 @@ impl<T: Carried> Carried for Rc<T> {
     }
 }
 
-/// A descriptor that is part of the state. Its record is its number and its identity, which the
-/// kernel is asked for once: at the first commit.
+/// A descriptor that is part of the state. Its record is its number and its identity, which is read
+/// from the kernel once: at the first commit.
 #[derive(Debug)]
 pub(crate) struct KeptFd<T> {
     held: T,
-    /// Zero: not asked for yet.
+    /// Zero if it has not been read yet.
     identity: Cell<u64>,
 }
 
 impl<T> KeptFd<T> {
-    /// The descriptor, no longer part of the state.
+    /// Returns the descriptor, which is then no longer part of the state.
     pub(crate) fn into_inner(self) -> T {
         self.held
     }
@@ -96,7 +95,7 @@ impl<T> Deref for KeptFd<T> {
 }
 
 impl<T> DerefMut for KeptFd<T> {
-    /// Another descriptor may take its place.
+    /// The caller may replace the descriptor, so its identity is read again.
     fn deref_mut(&mut self) -> &mut T {
         self.identity.set(0);
         &mut self.held
@@ -126,7 +125,7 @@ impl<'de, T: Carried> Deserialize<'de> for KeptFd<T> {
     }
 }
 
-/// A process.
+/// Serializes a process id.
 pub(crate) mod pid {
     use super::{Deserialize, Deserializer, Pid, Serialize, Serializer};
 
@@ -139,7 +138,7 @@ pub(crate) mod pid {
     }
 }
 
-/// A process, or none.
+/// Serializes an optional process id.
 pub(crate) mod maybe_pid {
     use super::{Deserialize, Deserializer, Pid, Serialize, Serializer};
 
@@ -152,12 +151,12 @@ pub(crate) mod maybe_pid {
     }
 }
 
-/// A word of a known few, which are kept as they are in the program.
+/// Serializes a word of a fixed set, which the program keeps as a static string.
 pub(crate) mod word {
     use super::{Deserializer, Error};
     use serde::Deserialize;
 
-    /// All words that stand in the state: of the event log, and how a main process ended.
+    /// All words in the state: of the event log, and results of runs.
     const KNOWN: [&str; 18] = [
         "boot",
         "set-target",
@@ -181,7 +180,7 @@ pub(crate) mod word {
 
     fn known<E: Error>(word: &str) -> Result<&'static str, E> {
         let found = KNOWN.iter().find(|known| **known == word);
-        found.copied().ok_or_else(|| E::custom("a word nobody knows"))
+        found.copied().ok_or_else(|| E::custom("unknown word"))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(

@@ -1,5 +1,5 @@
-//! The unit whose event init processed when an image crashed. Its status shows the reason `internal` until it
-//! is restarted or retried. No decision depends on the mark.
+//! Marks the unit whose event init was processing when an image crashed. Its status shows the
+//! reason `internal` until it is restarted or retried. No decision depends on the mark.
 
 use crate::sys::inbox_layout;
 use groundstate_units::control::answer::{Cause, Reason, Status};
@@ -9,10 +9,10 @@ use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
 use std::collections::BTreeSet;
 
-/// Units with the mark.
+/// Marked units.
 pub(crate) type Suspects = BTreeSet<Name>;
 
-/// The number of the unit that an event is about; 0: none, or several.
+/// The number of the unit that an event is about; 0 for none or several.
 pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
     let named =
         if let Event::Restart(names) | Event::Retry(names) | Event::ReloadUnit(names) = event {
@@ -25,20 +25,20 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
     named.map_or(0, |name| inbox_layout::unit(name.as_str()))
 }
 
-/// The unit that the inbox names, if the generation has it.
+/// The unit named in the inbox, if the generation has it.
 pub(crate) fn unit_of(noted: u64, generation: &Generation) -> Option<Name> {
     let is_it = |name: &&Name| noted != 0 && inbox_layout::unit(name.as_str()) == noted;
     generation.units.iter().map(|unit| &unit.name).find(is_it).cloned()
 }
 
-/// A restart or a retry clears the marks of its units.
+/// Clears the marks of units that are restarted or retried.
 pub(crate) fn clear(suspects: &mut Suspects, event: &Event) {
     if let Event::Restart(names) | Event::Retry(names) = event {
         names.iter().for_each(|name| _ = suspects.remove(name));
     }
 }
 
-/// A marked unit that has no other reason shows `internal`.
+/// Adds the reason `internal` to marked units without another reason.
 pub(crate) fn show(suspects: &Suspects, status: &mut Status) {
     for unit in &mut status.units {
         if unit.reason.is_none() && suspects.contains(unit.unit.as_str()) {

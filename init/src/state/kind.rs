@@ -3,7 +3,7 @@
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 
-/// The subject of a record: the first byte of its key. A number is never given to another kind.
+/// The subject of a record: the first byte of its key. A number is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Notify = 12,
     /// The logger, without the runs.
     Logger = 13,
-    /// Loads under way.
+    /// Loads in flight.
     Loader = 14,
     /// The event log, without its lines.
     History = 15,
@@ -55,13 +55,13 @@ pub(crate) enum Kind {
     Looks = 23,
     /// Units whose event was in progress at a crash.
     Suspects = 24,
-    /// Facts, effects and reaped processes that are not dealt with yet.
+    /// Facts, effects and reaped processes that are not handled yet.
     Pending = 25,
-    /// One child of init's own making, by its pid.
+    /// A child created by init, by its pid.
     Child = 26,
     /// The definition that a run was started with; it never changes.
     Definition = 27,
-    /// One order of the machine that is not carried out yet, by its number.
+    /// An order of the machine that is not carried out yet, by its number.
     Order = 28,
 }
 
@@ -82,9 +82,9 @@ impl Kind {
 
 /// The key of an entry of a table.
 pub(crate) trait Key: Ord + Clone {
-    /// Appends it. Keys in order give bytes in order.
+    /// Appends the key. The order of the bytes is the order of the keys.
     fn put(&self, to: &mut Vec<u8>);
-    /// The key of these bytes. None: they are not one.
+    /// The key of these bytes. Returns `None` if they are not a key.
     fn of(bytes: &[u8]) -> Option<Self>;
 }
 

@@ -1,10 +1,10 @@
-//! Values that know what of them may have changed since the last commit: a map, a queue, and a whole component.
+//! Values that track changes since the last commit: a map, a queue, and a whole component.
 
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
-/// A map of records. Reading goes through [`Deref`]; each way to write marks the key as changed.
+/// A map of records. Reading uses [`Deref`]; each write marks the key as changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     entries: BTreeMap<K, V>,
@@ -26,7 +26,7 @@ impl<K, V> Deref for Table<K, V> {
 }
 
 impl<K: Ord + Clone, V> Table<K, V> {
-    /// The entry, to be changed.
+    /// The entry, marked as changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let Table { entries, changed } = self;
         let value = entries.get_mut(key)?;
@@ -34,7 +34,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Some(value)
     }
 
-    /// The entry, to be changed; a default one if there is none.
+    /// The entry, marked as changed; created with the default if missing.
     pub(crate) fn get_or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -43,32 +43,31 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.entries.entry(key).or_default()
     }
 
-    /// The entry, to be changed; this one if there is none.
+    /// The entry, marked as changed; created with this value if missing.
     pub(crate) fn get_or_insert(&mut self, key: &K, value: V) -> &mut V {
         self.changed.insert(key.clone());
         self.entries.entry(key.clone()).or_insert(value)
     }
 
-    /// All entries, to be changed.
+    /// All entries, marked as changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.changed.extend(self.entries.keys().cloned());
         self.entries.iter_mut()
     }
 
-    /// Adds or replaces an entry; gives the one before.
+    /// Adds or replaces an entry and returns the previous one.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.changed.insert(key.clone());
         self.entries.insert(key, value)
     }
 
-    /// Removes an entry.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let value = self.entries.remove(key)?;
         self.changed.insert(key.clone());
         Some(value)
     }
 
-    /// Removes all entries for which this is false.
+    /// Removes all entries for which `stays` is false.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(&K, &V) -> bool) {
         let Table { entries, changed } = self;
         entries.retain(|key, value| {
@@ -80,17 +79,17 @@ impl<K: Ord + Clone, V> Table<K, V> {
         });
     }
 
-    /// The entries of a store, in the order of keys; none of them is a change.
+    /// A table of stored entries without changes.
     pub(crate) fn of(entries: BTreeMap<K, V>) -> Table<K, V> {
         Table { entries, changed: BTreeSet::new() }
     }
 
-    /// The keys that [`Table::take_changes`] would give.
+    /// The keys that [`Table::take_changes`] would return.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &K> {
         self.changed.iter()
     }
 
-    /// The keys of the entries that may have changed, or were removed, since the last call.
+    /// Takes the keys of entries that may have changed, or were removed, since the last call.
     pub(crate) fn take_changes(&mut self) -> BTreeSet<K> {
         std::mem::take(&mut self.changed)
     }
@@ -110,10 +109,8 @@ impl<K: Ord + Clone, V> FromIterator<(K, V)> for Table<K, V> {
     }
 }
 
-// A value that knows whether it may have changed since its last commit.
-
-/// A component that is one record. Reading goes through [`Deref`]; [`DerefMut`] marks it as
-/// changed. In debug builds each commit checks that an unmarked value is what it was.
+/// A component stored as one record. Reading uses [`Deref`]; [`DerefMut`] marks it as changed. In
+/// debug builds each commit checks that an unmarked value has not changed.
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     value: T,
@@ -121,13 +118,13 @@ pub(crate) struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// The value, for changes of parts that are records of their own or no part of the state.
+    /// The value, for changes of parts that are separate records or not part of the state.
     pub(crate) fn unmarked(&mut self) -> &mut T {
         &mut self.value
     }
 
-    /// Calls `act`, and marks the value as changed if `record` of it differs afterwards. For calls that most
-    /// often change nothing. `record` tells all changes that the call can make.
+    /// Calls `act` and marks the value as changed if `record` of it differs afterwards. For calls
+    /// that rarely change anything. `record` must reflect all changes that the call can make.
     pub(crate) fn watch<R: PartialEq, S>(
         &mut self,
         record: impl Fn(&T) -> R,
@@ -139,14 +136,14 @@ impl<T> Watched<T> {
         result
     }
 
-    /// The value may have changed since the last call.
+    /// Returns true if the value may have changed since the last call.
     pub(crate) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 }
 
 impl<T> From<T> for Watched<T> {
-    /// A value with no record yet.
+    /// A value without a record.
     fn from(value: T) -> Watched<T> {
         Watched { value, is_changed: true }
     }
@@ -183,7 +180,7 @@ impl<T: Serialize> Serialize for Watched<T> {
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     entries: Table<u64, T>,
-    /// The number of the next entry, higher than that of each entry in the queue.
+    /// The number of the next entry, higher than all numbers in the queue.
     next: u64,
 }
 
@@ -194,19 +191,17 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// The entries of a store, in the order of their numbers; none of them is a change.
+    /// A queue of stored entries without changes.
     pub(crate) fn of(entries: BTreeMap<u64, T>) -> Queue<T> {
         let next = entries.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
         Queue { entries: Table::of(entries), next }
     }
 
-    /// Adds an entry at the end.
     pub(crate) fn push_back(&mut self, value: T) {
         self.entries.insert(self.next, value);
         self.next = self.next.saturating_add(1);
     }
 
-    /// Takes the oldest entry.
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let (&first, _) = self.entries.first_key_value()?;
         self.entries.remove(&first)

@@ -1,6 +1,6 @@
-//! Capabilities of a child between clone and exec: cut down before the change of the user,
-//! set after it. By the rules of [`super::child`]: the kernel by [`super::raw`] alone, no
-//! allocation, nothing that can panic. capabilities(7), prctl(2), capset(2).
+//! Capabilities of a child between clone and exec: reduced before the change of user, set after it.
+//! The rules of [`super::child`] apply: system calls through [`super::raw`] only, no allocation, no
+//! panic. capabilities(7), prctl(2), capset(2).
 
 use super::child_setup::Rights;
 use super::raw;
@@ -12,11 +12,10 @@ unsafe fn prctl(option: i32, arguments: [usize; 3]) -> isize {
     unsafe { raw::call(libc::SYS_prctl, [option as usize, a, b, c, 0, 0]) }
 }
 
-/// Capabilities there are at most.
+/// The highest number of capabilities.
 const CAPABILITIES: usize = 64;
 
-/// Cuts the bounding set down, and sees to it that the change of the user leaves what is
-/// needed after it.
+/// Reduces the bounding set and, if needed, keeps the capabilities over the change of user.
 pub(super) unsafe fn before_user(rights: &Rights, changes: bool) -> isize {
     // SAFETY: numbers only.
     unsafe {
@@ -46,13 +45,13 @@ pub(super) unsafe fn before_user(rights: &Rights, changes: bool) -> isize {
     }
 }
 
-/// The rest, as the user: the secure bits while it is still allowed, then the sets.
+/// Applies the rest as the user: the secure bits while that is still allowed, then the sets.
 pub(super) unsafe fn after_user(rights: &Rights, changed: bool) -> isize {
     let keeps = rights.ambient != 0 || rights.secure_bits != 0;
-    // SAFETY: numbers, and the arrays of `set_capabilities`, which are its own.
+    // SAFETY: only numbers, and arrays of `set_capabilities`.
     unsafe {
         if keeps && changed {
-            // Of all that was kept it has what it may: in force again for a moment.
+            // The kept capabilities are only permitted, so they must become effective again.
             let result = raise_effective();
             if result < 0 {
                 return result;
@@ -88,7 +87,7 @@ pub(super) unsafe fn after_user(rights: &Rights, changed: bool) -> isize {
 /// _LINUX_CAPABILITY_VERSION_3 of linux/capability.h, this process.
 const HEADER: [u32; 2] = [0x2008_0522, 0];
 
-/// The three sets, each in two halves: effective, permitted, inheritable; twice.
+/// Reads the three sets in two halves each: effective, permitted, inheritable, twice.
 unsafe fn capabilities(sets: &mut [u32; 6]) -> isize {
     let mut header = HEADER;
     let args = [header.as_mut_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
@@ -103,7 +102,7 @@ unsafe fn write_capabilities(sets: &[u32; 6]) -> isize {
     unsafe { raw::call(libc::SYS_capset, args) }
 }
 
-/// All that is permitted comes into force.
+/// Makes all permitted capabilities effective.
 unsafe fn raise_effective() -> isize {
     let mut sets = [0u32; 6];
     // SAFETY: the array is ours.
@@ -117,7 +116,8 @@ unsafe fn raise_effective() -> isize {
     }
 }
 
-/// `only`: these are all it has from now on. Else it may hand them on, besides what it has.
+/// With `only`, the process has these capabilities and no others. Otherwise they become
+/// inheritable, in addition to its own.
 unsafe fn set_capabilities(set: u64, only: bool) -> isize {
     let (low, high) = (set as u32, (set >> 32) as u32);
     let mut sets = [low, low, low, high, high, high];

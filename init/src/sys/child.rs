@@ -1,12 +1,13 @@
-//! The child between clone and exec. It may share PID 1's memory (see [`super::launch`]), so
-//! it calls the kernel by [`super::raw`] alone: no libc (its wrappers write errno into PID 1's
-//! thread-local storage), no allocation, nothing that can panic; all it reads was prepared by
-//! PID 1 in [`Orders`] and is not touched by PID 1 while the child may read it.
+//! The child between clone and exec.
 //!
-//! The order of the steps is that of [`Step`] (a forked child does much more in its own code
-//! before it comes here, see [`super::launch::thinking`]). Groups before user, limits before both (raising
-//! one needs the privilege), the directory after (it is entered as the user). On the first
-//! error the step and errno are written to the slot and the child ends: nothing half-made runs.
+//! It may share PID 1's memory (see [`super::launch`]). So it makes system calls through
+//! [`super::raw`] only (libc would write errno into PID 1's thread-local storage), allocates
+//! nothing and cannot panic. PID 1 prepares its data in [`Orders`] and does not touch it while the
+//! child may read it.
+//!
+//! The order of the steps is that of [`Step`]: groups before the user, limits before both (raising
+//! one needs the privilege), and the directory last, entered as the user. On the first error the
+//! child writes step and errno to its slot and exits.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -30,20 +31,19 @@ pub(super) struct Plan {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     listen_pid: Vec<u8>,
-    /// Dispositions to reset: bit n-1 for signal n.
+    /// Signal dispositions to reset: bit n-1 for signal n.
     pub(super) reset: u64,
-    /// The clone has put the child into its cgroup already.
+    /// True if the clone has put the child into its cgroup.
     pub(super) in_cgroup: bool,
 }
 
 const LISTEN_PID: &[u8] = b"LISTEN_PID=";
 
 impl Plan {
-    /// The lists of pointers.
+    /// Builds the lists of pointers.
     ///
     /// # Safety
-    /// `frame` and `orders` are valid, and stay where they are and as they are while the plan is
-    /// used.
+    /// `frame` and `orders` are valid, and are neither moved nor changed while the plan is used.
     pub(super) unsafe fn new(
         slot: *const Slot,
         frame: *const Frame,
@@ -76,11 +76,11 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The whole way of a child whose words are known.
+/// Runs a child whose words are known.
 ///
 /// # Safety
-/// Called once, in a fresh child, with `plan` and all it points at valid and left alone by
-/// everybody else until the child has exec'd or ended.
+/// It is called once, in a fresh child. `plan` and everything it points at is valid, and no other
+/// code touches it until the child has executed or exited.
 pub(super) unsafe extern "C" fn run(plan: *mut Plan) -> ! {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn run(plan: *mut Plan) -> ! {
     }
 }
 
-/// The first half: what does not need the words.
+/// Runs the steps that do not need the words.
 ///
 /// # Safety
 /// As [`run`], for `slot` and `frame`.
@@ -135,14 +135,14 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
     }
 }
 
-/// Closes what is at `from` and above it, below `to`.
+/// Closes the descriptors from `from` up to below `to`.
 fn close_between(from: RawFd, to: RawFd) {
     if from < to {
         close_range(from as u32, (to as u32).wrapping_sub(1));
     }
 }
 
-/// The second half: limits, identity, directory, exec.
+/// Runs the rest: limits, identity, directory, exec.
 ///
 /// # Safety
 /// As [`run`].
@@ -195,8 +195,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
             must(slot, entered);
         }
         raw::call(libc::SYS_umask, [(*orders).umask as usize, 0, 0, 0, 0, 0]);
-        // A session keyring of its own, of its user (keyctl_join_session_keyring(3)). Where there is none to be had,
-        // as in most containers, it keeps that of who started init.
+        // Joins a new session keyring of the child's user (keyctl_join_session_keyring(3)). If that
+        // fails, as in most containers, the child keeps the keyring of init's parent.
         raw::call(libc::SYS_keyctl, [JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0]);
         if (*orders).listen_pid {
             let pid = raw::call(libc::SYS_getpid, [0; 6]) as u32;
@@ -211,11 +211,11 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
 /// KEYCTL_JOIN_SESSION_KEYRING of linux/keyctl.h.
 const JOIN_SESSION_KEYRING: usize = 1;
 
-/// Detail of [`Step::Execve`]: a program is there, and what the kernel runs it with is not.
+/// Detail of [`Step::Execve`]: the program exists, but its interpreter does not.
 pub(crate) const WITHOUT_INTERPRETER: u32 = 1;
 
-/// Tries each program as execvp(3) does: a name that is not there, or may not be run, is no
-/// reason not to look in the next directory. The errno of the most telling attempt.
+/// Tries each program as execvp(3) does: a missing or forbidden one does not end the search.
+/// Returns the most informative errno.
 ///
 /// # Safety
 /// As [`run`].
@@ -245,7 +245,7 @@ unsafe fn execute(plan: *const Plan, slot: *const Slot) -> isize {
     if told == 0 { absent } else { told }
 }
 
-/// Default dispositions for the signals in `reset`, and an empty mask.
+/// Resets the signals in `reset` to their default dispositions and empties the mask.
 pub(super) fn reset_signals(reset: u64) {
     let default = [0usize; 4]; // struct kernel_sigaction: SIG_DFL, no flags, no restorer, no mask
     let mut number: usize = 1;
@@ -271,7 +271,7 @@ pub(super) fn close_range(from: u32, to: u32) {
     if result >= 0 {
         return;
     }
-    // Before Linux 5.9, or forbidden: one by one, up to what this process may have open.
+    // Before Linux 5.9, or forbidden: closes one by one, up to the limit of open files.
     let mut limit = [1024u64; 2];
     let args = [0, libc::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
     // SAFETY: prlimit64(2) writes the 16 bytes of the limit.
@@ -286,10 +286,10 @@ pub(super) fn close_range(from: u32, to: u32) {
     }
 }
 
-/// The highest descriptor that is closed one by one.
+/// The highest descriptor closed one by one.
 const CLOSE_MAX: u64 = 65_536;
 
-/// Says which step comes now.
+/// Writes the next step to the slot.
 ///
 /// # Safety
 /// `slot` is valid.
@@ -312,7 +312,7 @@ unsafe fn must(slot: *const Slot, result: isize) {
     }
 }
 
-/// Writes the errno down and ends.
+/// Writes the errno to the slot and exits.
 ///
 /// # Safety
 /// As [`must`].
@@ -326,16 +326,17 @@ pub(super) unsafe fn fail(slot: *const Slot, result: isize) -> ! {
     }
 }
 
-/// The exit status of a child that never became its program.
+/// Exit status of a child that could not execute its program.
 const FAILED: usize = 127;
 
-/// dup3: the copy stays open over exec. Sources are never among the targets (see [`Frame`]).
+/// Duplicates a descriptor with dup3; the copy stays open over the exec. No source is a target (see
+/// [`Frame`]).
 unsafe fn duplicate(source: RawFd, target: RawFd) -> isize {
     // SAFETY: dup3(2) takes numbers.
     unsafe { raw::call(libc::SYS_dup3, [source as usize, target as usize, 0, 0, 0, 0]) }
 }
 
-/// Puts the report at `target`, closed by exec.
+/// Moves the report to `target`, with close-on-exec.
 unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
     if report == target {
         return 0;
@@ -345,9 +346,8 @@ unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
     unsafe { raw::call(libc::SYS_dup3, args) }
 }
 
-/// prlimit64 on this process. A limit above what this process may have at most is no
-/// restriction: where it may not be raised (a container without CAP_SYS_RESOURCE) the most
-/// there is has to do, as with systemd.
+/// Sets a limit of this process with prlimit64. If the limit may not be raised (a container without
+/// CAP_SYS_RESOURCE), the present hard limit is used instead, as systemd does.
 unsafe fn set_limit(limit: &Limit) -> isize {
     let set = |values: [u64; 2]| {
         let args = [0, limit.resource as usize, values.as_ptr() as usize, 0, 0, 0];
@@ -366,7 +366,7 @@ unsafe fn set_limit(limit: &Limit) -> isize {
     set([limit.soft.min(most), limit.hard.min(most)])
 }
 
-/// In decimal digits, terminated, at `to`, which holds at least 12 bytes.
+/// Writes decimal digits and a terminator to `to`, which holds at least 12 bytes.
 unsafe fn write_number(to: *mut u8, mut number: u32) {
     let mut length: usize = 1;
     let mut rest = number / 10;
@@ -385,20 +385,19 @@ unsafe fn write_number(to: *mut u8, mut number: u32) {
     }
 }
 
-// Files of the kernel that the child writes.
-
 /// Writes "0" (this process) to the cgroup.procs of `cgroup`.
 pub(super) fn enter_cgroup(cgroup: RawFd) -> isize {
     write_to(cgroup, c"cgroup.procs", b"0")
 }
 
-/// Writes these digits to oom_score_adj. To be done while the child has all of PID 1's rights: who has them sets by
-/// it the lowest that may be set without them, too, which is PID 1's own until then.
+/// Writes these digits to oom_score_adj. It must be done with PID 1's privileges: a privileged
+/// write also sets the lowest value allowed to an unprivileged process, which is PID 1's own
+/// before.
 pub(super) fn set_score(digits: &[u8]) -> isize {
     write_to(libc::AT_FDCWD, c"/proc/self/oom_score_adj", digits)
 }
 
-/// Writes all of it at once to a file in this directory.
+/// Writes the bytes at once to a file in this directory.
 fn write_to(directory: RawFd, path: &CStr, bytes: &[u8]) -> isize {
     let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
     let open = [directory as usize, path.as_ptr() as usize, flags, 0, 0, 0];

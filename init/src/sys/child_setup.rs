@@ -1,5 +1,5 @@
-//! What PID 1 prepares for a child, in owned values, and the numbers of the child's steps. [`Frame`] is
-//! settled first; the child itself may make [`Orders`] (env-files).
+//! The data that PID 1 prepares for a child, as owned values, and the child's steps. PID 1 always
+//! prepares the [`Frame`]; a forked child may build [`Orders`] itself (env-files).
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -16,59 +16,58 @@ pub(crate) struct Limit {
     pub hard: u64,
 }
 
-/// What can be settled before the program and its words are known.
+/// The settings that do not depend on the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// The directory of a cgroup v2; None: where PID 1 is.
+    /// The directory of a cgroup v2; `None` means PID 1's own.
     pub cgroup: Option<RawFd>,
-    /// It goes in by itself, not by the clone.
+    /// True if the child joins the cgroup itself instead of by the clone.
     pub goes_in: bool,
-    /// Its oom_score_adj, in digits. None: PID 1's.
+    /// The oom_score_adj in digits; `None` means PID 1's.
     pub score: Option<Vec<u8>>,
-    /// What becomes 0, 1 and 2. None below 3.
+    /// The sources of descriptors 0, 1 and 2; all are 3 or higher.
     pub stdio: [RawFd; 3],
-    /// What becomes 3, 4 … None below [`Frame::floor`].
+    /// The sources of descriptors 3, 4 and up; all are at least [`Frame::floor`].
     pub passed: Vec<RawFd>,
-    /// Kept until exec, which closes it: PID 1 sees the end of a pipe. None below the floor.
-    /// None at all: PID 1 looks at its memory instead.
+    /// The write end of the report pipe, closed by the exec; at least the floor. `None` if PID 1
+    /// checks the shared memory instead.
     pub report: Option<RawFd>,
-    /// This descriptor becomes that one, above those passed. Not below the floor.
+    /// A source and its target above the passed descriptors; the source is at least the floor.
     pub placed: Option<(RawFd, RawFd)>,
-    /// fd 0 becomes the controlling terminal.
+    /// True if descriptor 0 becomes the controlling terminal.
     pub take_terminal: bool,
 }
 
 impl Frame {
-    /// The first number that is no descriptor of the program.
+    /// The first number above the program's descriptors.
     pub(crate) fn floor(passed: usize, placed: Option<RawFd>) -> RawFd {
         let passed = RawFd::try_from(passed).unwrap_or(0).saturating_add(3);
         passed.max(placed.map_or(0, |placed| placed.saturating_add(1)))
     }
 }
 
-/// What the program may do besides what its user may. capabilities(7).
+/// Capability settings of the program. capabilities(7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// The bounding set is cut down to these.
+    /// The capabilities that stay in the bounding set.
     pub bound: Option<u64>,
     /// The ambient set.
     pub ambient: u64,
-    /// PR_SET_SECUREBITS; 0: as they are.
+    /// PR_SET_SECUREBITS; 0 leaves them unchanged.
     pub secure_bits: u8,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new: bool,
 }
 
-/// The rest: what to run, and as whom.
+/// The program to run and its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
-    /// Tried in turn, as execvp(3) does: more than one for a bare name.
+    /// Tried in order, as execvp(3) does: more than one for a bare name.
     pub programs: Vec<CString>,
-    /// Words.
     pub argv: Vec<CString>,
     /// `N=V`.
     pub envp: Vec<CString>,
-    /// Appends `LISTEN_PID=` with the child's own pid.
+    /// True to append `LISTEN_PID=` with the child's own pid.
     pub listen_pid: bool,
     /// Set in this order.
     pub limits: Vec<Limit>,
@@ -78,47 +77,47 @@ pub(crate) struct Orders {
     pub gid: Option<u32>,
     /// All three uids.
     pub uid: Option<u32>,
-    /// Set around the change of the user; None: nothing was asked for.
+    /// Applied around the change of user; `None` if not requested.
     pub rights: Option<Rights>,
     /// chroot(2).
     pub root: Option<CString>,
-    /// Entered as that user.
+    /// Entered as the user.
     pub dir: CString,
-    /// `/` stands in where it is missing.
+    /// True if `/` replaces a missing directory.
     pub dir_optional: bool,
     /// Mode bits.
     pub umask: u32,
 }
 
-/// Where a child is. Numbers are those in the slot.
+/// The current step of a child. The numbers are those in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Step {
     /// Nothing done yet.
     Begin = 0,
-    /// Entering the cgroup (where the clone did not).
+    /// Joining the cgroup, if the clone did not.
     Cgroup,
-    /// setsid, and the terminal where one is asked for.
+    /// setsid, and the controlling terminal if requested.
     Session,
-    /// Descriptors 0–2 and those passed on.
+    /// Descriptors 0–2 and the passed ones.
     Stdio,
-    /// A condition (a forked child only, as all up to the words).
+    /// A condition. Steps up to the words run only in a forked child.
     Condition,
     /// An assertion.
     Assert,
-    /// A directory is made.
+    /// Creating a directory.
     Directory,
     /// Scheduling.
     Schedule,
     /// Reading env-files.
     EnvFile,
-    /// Putting the words of the line together (a forked child only).
+    /// Building the words of the command (in a forked child only).
     ExecLine,
     /// Resource limits.
     Limits,
     /// chroot.
     Root,
-    /// Capabilities, before the user is changed and after it.
+    /// Capabilities, before and after the change of user.
     Rights,
     /// Supplementary groups and group.
     Group,

@@ -1,6 +1,6 @@
-//! Devices that are let go at the end, and the one that watches over the machine: swapoff(2),
-//! loop(4), the device mapper's and the watchdog's ioctls; and FIONREAD of a pipe. When and why: [`crate::shutdown::unmount`],
-//! [`crate::shutdown::watchdog`], `logger/pending_buffer.rs`.
+//! The ioctls of devices that are released at the end and of the watchdog: swapoff(2), loop(4),
+//! device mapper, watchdog; and FIONREAD of a pipe. Used by [`crate::shutdown::unmount`],
+//! [`crate::shutdown::watchdog`] and `logger/pending_buffer.rs`.
 
 use super::check;
 use std::ffi::CStr;
@@ -15,22 +15,22 @@ const WATCHDOG_TIMEOUT: libc::c_ulong = 0xc004_5706;
 const MAPPER: usize = 312;
 /// DM_DEV_REMOVE: _IOWR(0xfd, 4, struct dm_ioctl).
 const MAPPER_REMOVE: libc::c_ulong = 0xc138_fd04;
-/// Where the name stands in it, and how long it may be with its end.
+/// The place of the name in it, with the terminator.
 const MAPPER_NAME: std::ops::Range<usize> = 48..176;
 
-/// A swap space is not used any more.
+/// Disables a swap space.
 pub(crate) fn swap_off(path: &CStr) -> io::Result<()> {
     // SAFETY: swapoff(2) reads the path, which is terminated.
     check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)
 }
 
-/// A loop device has no file any more; one in use loses it with its last user.
+/// Detaches the file of a loop device. A device in use loses it with its last user.
 pub(crate) fn loop_clear(device: impl AsFd) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument.
     check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), LOOP_CLEAR, 0) }).map(drop)
 }
 
-/// A mapped device goes. `control` is /dev/mapper/control.
+/// Removes a mapped device. `control` is /dev/mapper/control.
 pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
     let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
     let mut request = removal(name).ok_or_else(too_long)?;
@@ -39,7 +39,7 @@ pub(crate) fn unmap(control: impl AsFd, name: &str) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd, MAPPER_REMOVE, request.as_mut_ptr()) }).map(drop)
 }
 
-/// The request by which this one goes. None: the name is too long.
+/// The request to remove this device. Returns `None` if the name is too long.
 fn removal(name: &str) -> Option<[u8; MAPPER]> {
     let mut request = [0u8; MAPPER];
     let mut put = |at: usize, number: u32| {
@@ -47,7 +47,7 @@ fn removal(name: &str) -> Option<[u8; MAPPER]> {
             place.copy_from_slice(&number.to_ne_bytes());
         }
     };
-    // Version 4.0.0; the size of all; where data would begin.
+    // Version 4.0.0; the total size; the offset of the data.
     put(0, 4);
     put(12, 312);
     put(16, 312);
@@ -59,7 +59,7 @@ fn removal(name: &str) -> Option<[u8; MAPPER]> {
     Some(request)
 }
 
-/// Bytes that a pipe holds.
+/// The number of unread bytes in a pipe.
 pub(crate) fn unread(pipe: impl AsFd) -> io::Result<i32> {
     let mut count: libc::c_int = 0;
     let fd = pipe.as_fd().as_raw_fd();
@@ -68,7 +68,7 @@ pub(crate) fn unread(pipe: impl AsFd) -> io::Result<i32> {
     Ok(count)
 }
 
-/// The watchdog resets the machine unless it is fed within so many seconds. Gives what it took.
+/// Sets the watchdog's timeout in seconds. Returns the timeout that it accepted.
 pub(crate) fn watchdog_timeout(device: impl AsFd, seconds: i32) -> io::Result<i32> {
     let mut seconds = seconds;
     let fd = device.as_fd().as_raw_fd();

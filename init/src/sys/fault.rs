@@ -1,11 +1,11 @@
-//! What happens when this program itself is at fault: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT.
-//! On a stack of its own the handler makes every descriptor survive and executes the kept
-//! binary once more, with words prepared beforehand that say where the state is. It allocates
-//! nothing, and calls the kernel by [`super::raw`] alone. sigaltstack(2), sigaction(2).
+//! The handler for faults of init: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT. It runs on its own
+//! stack, keeps every descriptor open, and executes the prepared binary with arguments that locate
+//! the state. It allocates nothing and makes system calls through [`super::raw`] only.
+//! sigaltstack(2), sigaction(2).
 //!
-//! It acts in the process that was [`arm`]ed alone, and only on a fault: a signal that somebody
-//! sent is noted and nothing more (`si_code` tells them apart). These signals are never blocked:
-//! the kernel would end PID 1 at once.
+//! The handler acts only in the process that called [`arm`], and only on a fault. Signals sent by a
+//! process are recorded and otherwise ignored (`si_code` tells them apart). Fault signals are never
+//! blocked: the kernel would kill PID 1 at once.
 
 use super::{inherit, raw, signal_pipe};
 use std::ffi::{CStr, CString, c_char};
@@ -20,27 +20,29 @@ pub(crate) const FAULTS: [i32; 5] =
 /// Bytes of the handler's stack.
 const STACK: usize = 64 * 1024;
 
-/// Tries to execute the next image, a tenth of a second apart, before what has ended is reaped.
+/// Attempts to execute the next image, a tenth of a second apart, before the handler reaps
+/// children.
 const TRIES_ALONE: u32 = 100;
 
-/// What is executed.
+/// The next image and where to record the fault.
 struct Next {
     process: u32,
     binary: i32,
     notes: i32,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    /// What the pointers point at.
+    /// Owner of the strings that the pointers refer to.
     _words: Vec<CString>,
 }
 
 static NEXT: AtomicPtr<Next> = AtomicPtr::new(ptr::null_mut());
-/// Faults of this image; a second one is a fault of the handler.
+/// Number of faults of this image; the second one is a fault of the handler.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
-/// From now on a fault of this process executes `binary` with these words; before that its
-/// signal (0: a panic) and the signals not dealt with are written into `notes`, eight bytes each.
-/// Called again, the words are others; what was prepared before is never freed, for a handler may be reading it.
+/// Arms the handler: a fault of this process executes `binary` with these arguments. Before that it
+/// writes the signal (0 for a panic) and the pending signals into `notes`, eight bytes each. A
+/// second call replaces the arguments. The old ones are never freed, because a handler may be
+/// reading them.
 pub(crate) fn arm(
     binary: BorrowedFd<'_>,
     notes: Option<BorrowedFd<'_>>,
@@ -82,7 +84,7 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Who forks without an exec is no init: a fault ends it. Called in the child.
+/// Disarms the handler in a forked child, whose faults end it.
 pub(super) fn disarm() {
     NEXT.store(ptr::null_mut(), Ordering::SeqCst);
 }
@@ -93,7 +95,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     // SAFETY: getpid(2).
     let own = unsafe { raw::call(libc::SYS_getpid, [0; 6]) };
     let Some(next) = next.filter(|next| isize::try_from(next.process) == Ok(own)) else {
-        // SAFETY: a child of ours, or nobody armed: it ends, as it would without a handler.
+        // SAFETY: a child, or init before it is armed: it exits, as without a handler.
         unsafe { raw::call(libc::SYS_exit_group, [128 + signal as usize, 0, 0, 0, 0, 0]) };
         return;
     };
@@ -107,17 +109,17 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     again(next, u32::try_from(signal).unwrap_or(0));
 }
 
-/// Executes the binary; `signal` as in [`arm`]'s words. What can not be executed now is tried again:
-/// memory may be had later. What has ended waits meanwhile for the next image, but not for ever.
+/// Executes the binary; `signal` is written as described at [`arm`]. A failed exec is retried,
+/// because memory may become available. Exited children stay unreaped for the next image during the
+/// first attempts.
 fn again(next: &Next, signal: u32) {
-    // What comes from now on is the next image's; what has come before is noted.
+    // Signals from here on are for the next image; earlier ones are recorded.
     block_all();
     let noted = [u64::from(signal), signal_pipe::not_dealt_with()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
-    // In a fault of this very code it is done in a way that is slow and simple, and in a fault of that
-    // there is no third.
+    // A fault in this code takes a slower and simpler way; a further fault takes none.
     match DEPTH.fetch_add(1, Ordering::SeqCst) {
         0 => inherit::keep_all(),
         1 => inherit::keep_each(),
@@ -133,7 +135,7 @@ fn again(next: &Next, signal: u32) {
         // SAFETY: the lists end in null, and they and their strings are never freed.
         let refused = unsafe { raw::call(libc::SYS_execveat, call) };
         if refused == -(libc::EBADF as isize) {
-            // It was closed by whatever is at fault: then as the one that runs.
+            // The failing code has closed the descriptor: execute the running binary instead.
             call = by(libc::AT_FDCWD, c"/proc/self/exe", 0);
         }
         tries = tries.saturating_add(1);
@@ -146,9 +148,8 @@ fn again(next: &Next, signal: u32) {
     }
 }
 
-/// A panic, or an image that can not go on: the same way, but for the signal. To be called while
-/// all is there still that the next image is handed. Comes back where nothing is armed, and in a
-/// child of ours.
+/// Executes the next image after a panic, or from an image that cannot continue. Call it while all
+/// inherited descriptors are open. It returns if the handler is not armed, and in a child.
 pub(crate) fn by_panic() {
     // SAFETY: null, or what `arm` made, which is never freed.
     let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
@@ -157,8 +158,8 @@ pub(crate) fn by_panic() {
     }
 }
 
-/// What comes from now on waits for the next image. The faults themselves are never blocked, nor is
-/// that by which a wait of the next image is to end ([`super::no_linger`]).
+/// Blocks signals for the next image, except faults and the signal that ends its waits
+/// ([`super::no_linger`]).
 fn block_all() {
     let mut set = u64::MAX;
     for signal in FAULTS.into_iter().chain([libc::SIGURG]) {
@@ -178,7 +179,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
 
-    /// What becomes of a child that is armed and then does this; and what was noted.
+    /// The exit of a child that is armed and then does this, and the recorded bytes.
     fn fate(work: impl FnOnce()) -> (Exit, [u8; 16]) {
         let notes = memfd::create(c"notes").unwrap();
         let child = process::fork_whole(|| {
@@ -208,7 +209,7 @@ mod tests {
     fn what_can_not_be_executed_at_once_is_executed_later() {
         let path = std::env::temp_dir().join(format!("gs-fault-{}", std::process::id()));
         std::fs::copy("/bin/sh", &path).unwrap();
-        // ETXTBSY as long as it can be written to.
+        // ETXTBSY while the file is open for writing.
         let busy = File::options().append(true).open(&path).unwrap();
         let notes = memfd::create(c"notes").unwrap();
         let child = process::fork(&[notes.as_fd()], || {
@@ -237,7 +238,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "fork")]
     fn what_somebody_sent_is_no_fault() {
         let send = || {
-            // As in init: the bell of an earlier test may have nobody who hears it.
+            // As in init: the signal pipe of an earlier test may have no reader.
             signal::ignore(u8::try_from(libc::SIGPIPE).unwrap()).unwrap();
             for fault in FAULTS {
                 signal::kill(nix::unistd::getpid(), u8::try_from(fault).unwrap()).unwrap();
@@ -255,7 +256,7 @@ mod tests {
             assert_eq!(ended, Exit::Signal { signal: 6, core: false });
         });
         assert!(matches!(exit, Exit::Code(7 | 70)), "{exit:?}");
-        // One that is not disarmed, as that which thinks before it execs.
+        // A child that is not disarmed, like one that prepares its own exec.
         let (exit, _) = fate(|| {
             let child = process::fork(&[], || 0).unwrap();
             wait::await_end(child).unwrap();

@@ -1,9 +1,9 @@
-//! Writes the inbox of [`crate::sys::inbox_layout`] into memory that survives a crash: it is a memfd's too. The
-//! kernel writes the end of a child and a datagram there itself, so neither is ever stored nowhere.
-//! mmap(2), waitid(2), recvmmsg(2).
+//! Writes the inbox of [`crate::sys::inbox_layout`] into a mapped memfd, which survives a crash.
+//! The kernel writes the exit of a child and a datagram directly into it, so that neither is ever
+//! stored nowhere. mmap(2), waitid(2), recvmmsg(2).
 //!
-//! One in a process, and for PID 1 alone: forked children do not inherit the mapping (MADV_DONTFORK) and
-//! forget it. All pages are there from the start.
+//! There is one inbox, for PID 1 only: forked children do not inherit the mapping (MADV_DONTFORK)
+//! and forget it. All its pages are allocated at the start.
 
 use crate::sys::inbox_layout as form;
 use crate::sys::inbox_layout::{ENTRY, Inbox, Input, Kind, TEXT};
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
-/// The mapping; null: there is none.
+/// The mapping, or null.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// Number of the last entry.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -26,7 +26,7 @@ pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
     map(file).map(|base| stand_at(base, 0, 0))
 }
 
-/// Maps the inbox of a crashed image. Its inputs count until the next commit.
+/// Maps the inbox of a crashed image. Its inputs stay until the next commit.
 pub(crate) fn resume(file: BorrowedFd<'_>, found: &Inbox, committed: u64) -> io::Result<()> {
     map(file).map(|base| resume_at(base, found, committed))
 }
@@ -57,21 +57,23 @@ fn resume_at(base: *mut u8, found: &Inbox, committed: u64) {
 fn map(file: BorrowedFd<'_>) -> io::Result<*mut u8> {
     let fd = file.as_raw_fd();
     let length = libc::off_t::try_from(form::BYTES).unwrap_or(0);
-    // SAFETY: numbers only. A page that is allocated now is there when it is written to.
+    // SAFETY: numbers only. Pages allocated here cannot be missing at a later write.
     super::check(unsafe { libc::fallocate(fd, 0, 0, length) })?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping where the kernel likes; the file is our own and never gets shorter.
+    // SAFETY: a new mapping at an address chosen by the kernel; the file belongs to init and never
+    // shrinks.
     let base =
         unsafe { libc::mmap(ptr::null_mut(), form::BYTES, protection, libc::MAP_SHARED, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: exactly the mapping just made. Where this is refused children have it too, and forget it.
+    // SAFETY: exactly the mapping just made. If this fails, children inherit the mapping and forget
+    // it.
     unsafe { libc::madvise(base, form::BYTES, libc::MADV_DONTFORK) };
     Ok(base.cast())
 }
 
-/// The inbox is in the [`form::BYTES`] bytes from `base` on.
+/// Uses the [`form::BYTES`] bytes from `base` on as the inbox.
 fn stand_at(base: *mut u8, last: u64, committed: u64) {
     // SAFETY: within the mapping, aligned.
     unsafe { prepare(base) };
@@ -82,7 +84,7 @@ fn stand_at(base: *mut u8, last: u64, committed: u64) {
 
 /// Makes the message header point at its parts.
 unsafe fn prepare(base: *mut u8) {
-    // SAFETY: by the offsets of the form all of this lies in the mapping, apart and aligned.
+    // SAFETY: by the layout's offsets, all of this lies in the mapping, disjoint and aligned.
     unsafe {
         let part: *mut libc::iovec = base.add(form::PART).cast();
         (*part).iov_base = base.add(form::MESSAGE).cast();
@@ -99,12 +101,13 @@ const _: () = assert!(size_of::<libc::msghdr>() == form::LENGTH - form::HEADER);
 const _: () = assert!(size_of::<libc::siginfo_t>() <= form::HEADER - form::END);
 const _: () = assert!(form::HEADER + size_of::<libc::mmsghdr>() <= form::PART);
 
-/// This process is a child of the one that writes the inbox.
+/// Forgets the mapping in a child of PID 1.
 pub(super) fn forget() {
     BASE.store(ptr::null_mut(), Ordering::SeqCst);
 }
 
-/// An event of this unit ([`form::unit`]; 0: of none) is processed. Gives the unit before.
+/// Records the unit whose event is processed ([`form::unit`]; 0 for none). Returns the previous
+/// one.
 pub(crate) fn about(unit: u64) -> u64 {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
@@ -124,13 +127,13 @@ pub(crate) fn last() -> u64 {
     LAST.load(Ordering::SeqCst)
 }
 
-/// A state is committed that knows all entries up to this one.
+/// Records that the committed state includes all entries up to this one.
 pub(crate) fn committed(seq: u64) {
     COMMITTED.store(seq, Ordering::SeqCst);
 }
 
-/// There is room for one more input of any kind. Without room an input stays in the kernel until the next
-/// commit.
+/// Returns true if there is room for one more input of any kind. Without room, inputs stay in the
+/// kernel until the next commit.
 pub(crate) fn has_room() -> bool {
     BASE.load(Ordering::SeqCst).is_null() || fits(if cfg!(miri) { 0 } else { form::MESSAGE_ROOM })
 }
@@ -140,7 +143,7 @@ fn fits(length: usize) -> bool {
     after.saturating_sub(COMMITTED.load(Ordering::SeqCst)) <= form::ENTRIES
 }
 
-/// One more entry; none where there is no room.
+/// Adds an entry, unless the inbox is full.
 fn put(kind: Kind, pid: i32, text: &[u8]) {
     let base = BASE.load(Ordering::SeqCst);
     let Ok(length) = u16::try_from(text.len()) else { return };
@@ -172,19 +175,19 @@ fn put(kind: Kind, pid: i32, text: &[u8]) {
     LAST.store(seq, Ordering::SeqCst);
 }
 
-/// The line by which the run is ready was seen, and is about to be read.
+/// Records that the readiness line of this run was seen and is about to be read.
 pub(crate) fn ready(run: RunId) {
     put(Kind::Ready, 0, &run.0.to_ne_bytes());
 }
 
-/// Where the kernel is to write how a child ended; null: nowhere in particular.
+/// The place where the kernel writes the exit of a child; null without an inbox.
 pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
     let base = BASE.load(Ordering::SeqCst);
     // SAFETY: within the mapping.
     if base.is_null() { base.cast() } else { unsafe { base.add(form::END).cast() } }
 }
 
-/// The end that the kernel wrote there becomes an entry.
+/// Turns the exit that the kernel wrote there into an entry.
 pub(crate) fn ended(pid: i32, code: i32, status: i32) {
     let (code, status) = (code.to_ne_bytes(), status.to_ne_bytes());
     put(Kind::Ended, pid, &[code, status].concat());
@@ -195,16 +198,16 @@ pub(crate) fn ended(pid: i32, code: i32, status: i32) {
     }
 }
 
-/// The memory of the message that is being received.
+/// The memory for the message that is being received.
 #[derive(Clone, Copy)]
 pub(crate) struct Hand {
-    /// [`form::HEADER`] on: mmsghdr, iovec, control data and bytes.
+    /// mmsghdr, iovec, control data and bytes, from [`form::HEADER`] on.
     pub(in crate::sys) header: *mut libc::mmsghdr,
-    /// Of the bytes.
+    /// The place of the bytes.
     pub(in crate::sys) bytes: *mut u8,
 }
 
-/// Where a message is to be received. None: nowhere in particular.
+/// The place for the next message. Returns `None` without an inbox.
 pub(crate) fn message_in_hand() -> Option<Hand> {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
@@ -214,7 +217,7 @@ pub(crate) fn message_in_hand() -> Option<Hand> {
     unsafe { Some(Hand { header: base.add(form::HEADER).cast(), bytes: base.add(form::MESSAGE) }) }
 }
 
-/// The message that the kernel wrote there becomes an entry.
+/// Turns the message that the kernel wrote there into an entry.
 pub(crate) fn received(pid: i32, bytes: &[u8]) {
     put(Kind::Message, pid, bytes);
 }
@@ -225,7 +228,7 @@ mod tests {
     use groundstate_units::spec::Exit;
     use std::sync::{Mutex, PoisonError};
 
-    /// Aligned as a mapping is.
+    /// Aligned like a mapping.
     #[repr(C, align(4096))]
     struct Memory([u8; form::BYTES]);
 

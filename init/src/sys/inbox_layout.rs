@@ -1,25 +1,26 @@
-//! The inbox: inputs that init has taken from the kernel and that no commit knows yet. The kernel writes
-//! most of them into it directly, so there is no instant at which an input is stored nowhere
-//! ([`crate::sys::inbox`] writes). After a crash they are the inputs of the first turn.
+//! The inbox: inputs that init has taken from the kernel and not committed yet. The kernel writes
+//! most of them into it directly, so an input is never stored nowhere ([`mod@crate::sys::inbox`]
+//! writes). After a crash they are the inputs of the first turn.
 //!
-//! The file: a page for the fault handler and for what the kernel writes, the bytes of the message that is
-//! being received, then a ring of entries. An entry is [`ENTRY`] bytes: `seq: u64, kind: u16, length: u16,
-//! pid: i32`, then [`TEXT`] bytes, in the machine's byte order. A longer text goes on in the entries behind
-//! it. An entry counts once its number is there; the number is written last. Any bytes can be read.
+//! Layout: a page for the fault handler and the kernel, the bytes of the message being received,
+//! then a ring of entries. An entry has [`ENTRY`] bytes: `seq: u64, kind: u16, length: u16, pid:
+//! i32`, then [`TEXT`] bytes, in native byte order. A longer text continues in the following
+//! entries. The number is written last and makes an entry valid. Reading is total: any bytes can be
+//! read.
 
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use groundstate_units::unit::assembly::hash;
 
-/// Signal of the fault, and signals that were not obeyed: two u64, written by the fault handler.
+/// The signal of the fault, and the signals not handled: two u64 written by the fault handler.
 pub(crate) const FAULT: usize = 0;
-/// The unit whose event is processed, by [`unit`]: u64; 0: none.
+/// The unit whose event is processed, by [`fn@unit`]: u64, 0 for none.
 pub(crate) const ABOUT: usize = 40;
 /// The siginfo_t of the child that is being reaped.
 pub(crate) const END: usize = 64;
 /// The mmsghdr of the message that is being received.
 pub(crate) const HEADER: usize = 256;
-/// Its length; 0: no message is being received.
+/// Its length; 0 if no message is being received.
 pub(crate) const LENGTH: usize = HEADER + 56;
 /// Its iovec.
 pub(crate) const PART: usize = 384;
@@ -31,11 +32,11 @@ pub(crate) const CONTROL_ROOM: usize = 4096 - CONTROL;
 pub(crate) const MESSAGE: usize = 4096;
 /// Bytes of one datagram; longer ones are dropped.
 pub(crate) const MESSAGE_ROOM: usize = 8192;
-/// The ring.
+/// The ring of entries.
 pub(crate) const RING: usize = MESSAGE + MESSAGE_ROOM;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 64;
-/// Entries of the ring. Miri has fewer: it is a thousand times as slow.
+/// Entries of the ring. Miri has fewer, because it is a thousand times slower.
 pub(crate) const ENTRIES: u64 = if cfg!(miri) { 64 } else { 4096 };
 /// Bytes of the file.
 pub(crate) const BYTES: usize = RING + ENTRY * ENTRIES as usize;
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
     Ended,
     /// The line by which a run is ready.
     Ready,
-    /// More text of the entry before.
+    /// More text of the previous entry.
     More,
 }
 
@@ -65,19 +66,13 @@ impl Kind {
 pub(crate) enum Input {
     /// A datagram of the notify socket.
     Message {
-        /// Its sender.
         pid: i32,
-        /// Its bytes; the descriptors that came along are gone.
+        /// Its bytes. Its descriptors are lost.
         bytes: Vec<u8>,
     },
-    /// A child was reaped.
-    Ended {
-        /// Its pid.
-        pid: i32,
-        /// How it ended.
-        exit: Exit,
-    },
-    /// The logger, or init by a `ready-fd`, has read the line by which this run is ready.
+    /// A reaped child.
+    Ended { pid: i32, exit: Exit },
+    /// The readiness line of this run, read by the logger or from a `ready-fd`.
     Ready(RunId),
 }
 
@@ -92,7 +87,7 @@ pub(crate) fn place(seq: u64) -> usize {
     RING + index * ENTRY
 }
 
-/// Entries that a text of this length takes.
+/// The number of entries for a text of this length.
 pub(crate) fn entries(length: usize) -> u64 {
     length.div_ceil(TEXT).max(1) as u64
 }
@@ -100,22 +95,22 @@ pub(crate) fn entries(length: usize) -> u64 {
 /// The content of the inbox of a crashed image.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Inputs that the committed state does not know, in order.
+    /// Inputs that the committed state does not include, in order.
     pub(crate) inputs: Vec<Input>,
     /// The number of the last entry.
     pub(crate) last: u64,
     /// See [`ABOUT`].
     pub(crate) about: u64,
-    /// The signal of the fault; 0: a panic.
+    /// The signal of the fault; 0 for a panic.
     pub(crate) signal: u64,
-    /// Bit n-1: signal n was not obeyed.
+    /// Signals that were not handled: bit n-1 for signal n.
     pub(crate) rung: u64,
-    /// Inputs that the kernel wrote and that are no entries yet; the last of `inputs`.
+    /// Inputs that the kernel wrote and init had not turned into entries; they end `inputs`.
     pub(crate) in_hand: Vec<Input>,
 }
 
 impl Inbox {
-    /// All inputs behind the entry with the number `committed`.
+    /// Reads all inputs after the entry with the number `committed`.
     pub(crate) fn read(bytes: &[u8], committed: u64) -> Inbox {
         let mut inputs = Vec::new();
         let mut seq = committed.saturating_add(1);
@@ -149,7 +144,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     number(bytes, at).map(u64::from_ne_bytes)
 }
 
-/// The input of the entry with this number, if it can be understood, and how many entries it takes.
+/// The input of the entry with this number, if it is valid, and its number of entries.
 fn entry(bytes: &[u8], seq: u64) -> Option<(Option<Input>, u64)> {
     let at = place(seq);
     let kind = |at: usize| {
@@ -188,7 +183,7 @@ fn input(kind: Kind, pid: i32, text: Vec<u8>) -> Option<Input> {
     }
 }
 
-/// The end that si_code and si_status of waitid(2) tell.
+/// The exit described by si_code and si_status of waitid(2).
 pub(crate) fn exit(code: i32, status: i32) -> Exit {
     let low = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
     match code {

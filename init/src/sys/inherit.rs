@@ -1,8 +1,8 @@
-//! Descriptors over an exec of init itself: every one goes along, whoever goes on takes over by
-//! number those its state names, and closes the rest. fcntl(2), close_range(2).
+//! Descriptors over an exec of init itself: all stay open, the next image takes over those that its
+//! state names and closes the rest. fcntl(2), close_range(2).
 //!
-//! [`keep_all`] may run in the handler of a fault: it allocates nothing and calls the kernel by
-//! [`super::raw`] alone.
+//! [`keep_all`] may run in the fault handler: it allocates nothing and makes system calls through
+//! [`super::raw`] only.
 
 use super::listing::{self, BYTES};
 use super::raw;
@@ -16,25 +16,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Without /proc every number below this is asked.
+/// Without /proc, all numbers below this are tried.
 const NUMBERS: usize = 65_536;
 
-/// What was taken over.
+/// The numbers that were taken over.
 static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 
-/// From now on no exec of this process closes a descriptor.
+/// Keeps all descriptors open over the next exec of this process.
 pub(crate) fn keep_all() {
     if !keep_listed() {
         keep_each();
     }
 }
 
-/// The same by asking for each number.
+/// The same, by trying each number.
 pub(crate) fn keep_each() {
     (3..NUMBERS).for_each(keep);
 }
 
-/// The exec was refused: all are closed by the next one as before.
+/// Sets close-on-exec for all descriptors again, after a failed exec.
 pub(crate) fn keep_none() {
     /// CLOSE_RANGE_CLOEXEC of linux/close_range.h.
     const CLOEXEC: usize = 4;
@@ -47,7 +47,7 @@ fn keep(number: usize) {
     unsafe { raw::call(libc::SYS_fcntl, [number, libc::F_SETFD as usize, 0, 0, 0, 0]) };
 }
 
-/// By the list in /proc. False: there is none.
+/// Keeps the descriptors listed in /proc open. Returns false without /proc.
 fn keep_listed() -> bool {
     let path = c"/proc/self/fd".as_ptr() as usize;
     let how = (libc::O_RDONLY | libc::O_DIRECTORY) as usize;
@@ -70,12 +70,12 @@ fn keep_listed() -> bool {
             }
         }
     }
-    // SAFETY: opened above, and nobody else's.
+    // SAFETY: opened above and used nowhere else.
     unsafe { raw::call(libc::SYS_close, [directory, 0, 0, 0, 0, 0]) };
     true
 }
 
-/// Digits alone.
+/// Parses a name of decimal digits.
 fn number_in(name: &[u8]) -> Option<usize> {
     let mut number = None;
     for byte in name {
@@ -88,16 +88,16 @@ fn number_in(name: &[u8]) -> Option<usize> {
     number
 }
 
-/// A copy of a descriptor, CLOEXEC, with a number of `from` or above.
+/// Duplicates a descriptor with close-on-exec, to a number of `from` or above.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>, from: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes a number.
     let copy = super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) })?;
-    // SAFETY: a fresh descriptor, ours alone.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// The descriptor of that number is ours from now on, CLOEXEC. Taken a second time: a duplicate.
-/// EBADF: it is not open, or is one of the first three.
+/// Takes ownership of the descriptor with this number and sets close-on-exec. The second time it
+/// returns a duplicate. Fails with EBADF if it is not open or is one of the first three.
 pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     if number < 3 {
@@ -106,19 +106,19 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_SETFD takes numbers; one that is not open is refused.
     super::check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     if taken.insert(number) {
-        // SAFETY: it is open, and nobody in this process owned it so far.
+        // SAFETY: it is open and has no owner in this process yet.
         return Ok(unsafe { OwnedFd::from_raw_fd(number) });
     }
-    // SAFETY: it is open, and stays so for the length of the call.
+    // SAFETY: it is open, and stays open during the call.
     let copy = duplicate(unsafe { BorrowedFd::borrow_raw(number) }, 3)?;
     taken.insert(copy.as_raw_fd());
     Ok(copy)
 }
 
-/// What tells a descriptor from another that got its number: device and inode, and of which
-/// process a pidfd is: before Linux 6.9 all of them are one inode. 0: none is open.
+/// Identifies the file of a descriptor, because numbers are reused: device and inode, and the pid
+/// of a pidfd, because before Linux 6.9 all pidfds share one inode. 0 if it is not open.
 pub(crate) fn identity(number: RawFd) -> u64 {
-    // SAFETY: borrowed for the length of the call; one that is not open is refused.
+    // SAFETY: borrowed during the call; fstat(2) refuses one that is not open.
     let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));
     match found {
         Some(Ok(found)) => {
@@ -131,21 +131,21 @@ pub(crate) fn identity(number: RawFd) -> u64 {
     }
 }
 
-/// Of a pidfd; -1: it was reaped. See proc_pid_fdinfo(5).
+/// The pid of a pidfd, or -1 if the process was reaped. See proc_pid_fdinfo(5).
 fn pid_of(number: RawFd) -> Option<i64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
     info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
-/// The descriptor is one of a process, and not what stands in for it.
+/// Returns true for a pidfd, false for a stand-in.
 pub(crate) fn is_process(number: RawFd) -> bool {
     pid_of(number).is_some()
 }
 
-/// The descriptor of that number and identity. A socket whose other end is gone stands in for one that was
-/// closed: its owner finds that out as with any other end.
+/// Takes over the descriptor with this number and identity. If it was closed, returns a socket
+/// whose peer is closed, so that its owner notices.
 pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd> {
-    // Whose process was reaped since is nobody's any more, whoever has the number.
+    // The pidfd of a reaped process belongs to no process any more.
     if identity(number) == identity_then || pid_of(number) == Some(-1) {
         return take(number);
     }
@@ -154,12 +154,12 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
     Ok(stand_in)
 }
 
-/// What stands in for a descriptor that is gone.
+/// Stand-in for a lost descriptor.
 pub(crate) fn stand_in() -> io::Result<OwnedFd> {
     super::socket::pair().map(|(stand_in, _)| stand_in)
 }
 
-/// The socket of datagrams that is bound to this path: taken over.
+/// Takes over the datagram socket that is bound to this path.
 pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
     let is_it = |socket: BorrowedFd<'_>| {
         let name = unix_name(socket);
@@ -170,22 +170,22 @@ pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
     take_sockets(1, is_it).pop()
 }
 
-/// The first of which this is so, which asks for what sockets alone have: taken over.
+/// Takes over the first descriptors that match; `is_it` must test for properties of sockets.
 pub(crate) fn take_sockets(most: usize, is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
     let is_one = |number: &RawFd| {
-        // SAFETY: borrowed for the length of the call; one that is not open is refused.
+        // SAFETY: borrowed during the call; system calls refuse one that is not open.
         *number > 2 && is_it(unsafe { BorrowedFd::borrow_raw(*number) })
     };
     let found = listed().unwrap_or_default().into_iter().filter(is_one);
     found.filter_map(|number| take(number).ok()).take(most).collect()
 }
 
-/// Opened by this image before [`rest`] is asked for, which spares it.
+/// Marks a descriptor that this image opened, so that [`rest`] skips it.
 pub(crate) fn is_new(fd: BorrowedFd<'_>) {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd.as_raw_fd());
 }
 
-/// What nobody took, and what was not told to be new: the caller's from now on.
+/// All descriptors that were neither taken over nor marked as new. The caller owns them.
 pub(crate) fn rest() -> Vec<OwnedFd> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let each = || (3..RawFd::try_from(NUMBERS).unwrap_or(0)).collect();
@@ -193,11 +193,11 @@ pub(crate) fn rest() -> Vec<OwnedFd> {
     // SAFETY: F_GETFD takes numbers; one that is not open is refused.
     let is_open = |number: RawFd| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
     let rest = numbers.into_iter().filter(|n| *n > 2 && !taken.contains(n) && is_open(*n));
-    // SAFETY: it is open, and nobody in this process owns it.
+    // SAFETY: it is open and has no owner in this process.
     rest.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
 }
 
-/// Numbers that are open, and that by which it was asked. None: there is no /proc.
+/// The open numbers, including the one of the listing. Returns `None` without /proc.
 fn listed() -> Option<Vec<RawFd>> {
     let directory = File::open("/proc/self/fd").ok()?;
     let mut numbers = Vec::new();
@@ -220,7 +220,7 @@ mod tests {
     fn what_is_taken_stays_and_the_rest_is_closed() {
         let opened = || File::open("/dev/null").unwrap().into_raw_fd();
         let child = process::fork(&[], || {
-            // What another test has taken is nothing of this one's.
+            // Forget what other tests have taken.
             TAKEN.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let (kept, other) = (opened(), opened());
             keep_all();
@@ -261,9 +261,9 @@ mod tests {
             super::super::signal::kill(child, 9).unwrap();
             wait::await_end(child).unwrap();
         }
-        // It was reaped, and is what it was.
+        // Its process was reaped; the identity is the same.
         let number = one.into_raw_fd();
-        // Another test may have taken an earlier descriptor of this number.
+        // Another test may have taken an earlier descriptor with this number.
         TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         assert_eq!(take_same(number, then).unwrap().as_raw_fd(), number);
     }

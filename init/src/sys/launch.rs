@@ -1,13 +1,14 @@
-//! Cloning the child of [`super::child`]. Three ways, the same child:
+//! Clones the child of [`super::child`], in one of three ways:
 //!
-//! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. The
-//!   quickest: nothing is copied, and PID 1 goes on while another core execs.
-//! - [`copied`]: clone3 as a fork, for one that is to have an OOM score of its own, too. Where clone3 is missing or forbidden: clone as a fork.
-//! - [`thinking`]: clone as a fork, for a child that runs our own code before it execs (env-files).
+//! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. It is
+//!   the fastest: nothing is copied, and PID 1 continues while another core executes.
+//! - [`copied`]: clone3 as a fork, also for a child with its own OOM score. Without clone3: clone
+//!   as a fork.
+//! - [`thinking`]: clone as a fork, for a child that runs Rust code before its exec (env-files).
 //!
-//! Never with CLONE_VFORK, which would suspend PID 1 until the exec has read its binary: for
-//! ever on a hung file system, in a frozen cgroup, or under a SIGSTOP by the unit's own uid.
-//! None of them waits for the program. What each may be used for is decided in [`crate::spawn`].
+//! None uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary: for ever on a
+//! hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
+//! [`crate::spawn`] chooses the way.
 
 use super::child::Plan;
 use super::child_setup::Step;
@@ -46,30 +47,31 @@ const CLONE_PARENT_SETTID: u64 = 0x0010_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// clone3 with what we ask of it is not to be had here (before Linux 5.7, seccomp).
+/// True if clone3 with our flags is not available (before Linux 5.7, seccomp).
 static NO_CLONE3: AtomicBool = AtomicBool::new(false);
 
-/// Who is cloned into a cgroup dies at once.
+/// True if children cloned into a cgroup are killed at once.
 static NO_JOINING: AtomicBool = AtomicBool::new(false);
 
-/// A child that was cloned into a cgroup was killed before it did anything. All of them are where all
-/// were killed once in PID 1's own cgroup and it has lived on (seen with Linux 6.18, which compares how
-/// often that was): from now on they go in by themselves.
+/// Records that a child was killed before its first step, when it was cloned into a cgroup. This
+/// happens to every such child after the kernel once killed all of PID 1's own cgroup and PID 1
+/// survived (seen with Linux 6.18, which compares kill counters). From now on children join their
+/// cgroup themselves.
 pub(crate) fn died_at_birth() {
     NO_JOINING.store(true, Ordering::Relaxed);
 }
 
-/// The same, as far as is known: for the next image.
+/// The recorded fact, for the next image.
 pub(crate) fn die_at_birth() -> bool {
     NO_JOINING.load(Ordering::Relaxed)
 }
 
-/// clone3 works as far as is known.
+/// Returns true unless clone3 is known to be missing.
 pub(crate) fn has_clone3() -> bool {
     !NO_CLONE3.load(Ordering::Relaxed)
 }
 
-/// Asks for it with nothing: EINVAL where it is known, anything else where it is not or is
+/// Tests for clone3 with an empty call: EINVAL if it exists, another error if it is missing or
 /// forbidden.
 pub(crate) fn look_for_clone3() {
     // SAFETY: with a size of 0 clone3(2) reads nothing and makes nothing.
@@ -79,7 +81,7 @@ pub(crate) fn look_for_clone3() {
     }
 }
 
-/// False: the child has to go in by itself.
+/// Returns false if the child has to join the cgroup itself.
 fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bool {
     if goes_in || NO_JOINING.load(Ordering::Relaxed) {
         return false;
@@ -91,14 +93,14 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bo
     true
 }
 
-/// The kernel writes the child's pid into its slot.
+/// Lets the kernel write the child's pid into its slot.
 fn write_pid(args: &mut CloneArgs, slot: &Slot) {
     args.flags |= CLONE_PARENT_SETTID;
     args.parent_tid = slot.pid.as_ptr() as u64;
 }
 
-/// What a child that shares our memory looks at. Freed only when the kernel has cleared its
-/// slot's `alive` (it has exec'd or ended); dropped before that it is leaked, never pulled away.
+/// The memory that a sharing child reads. It is freed only after the kernel has cleared `alive` in
+/// its slot, at the child's exec or exit. Dropped earlier, it is leaked.
 #[derive(Debug)]
 pub(crate) struct Shared {
     slot: NonNull<Slot>,
@@ -114,13 +116,13 @@ struct Bundle {
 }
 
 impl Shared {
-    /// Its child no longer uses it.
+    /// Returns true if the child no longer uses the memory.
     pub(crate) fn is_over(&self) -> bool {
         // SAFETY: slots are never unmapped, and made of atomics.
         unsafe { self.slot.as_ref() }.alive.load(Ordering::SeqCst) == 0
     }
 
-    /// The stack, to be used again.
+    /// The stack, for reuse.
     pub(crate) fn into_stack(mut self) -> Option<Stack> {
         if self.is_over() { self.stack.take() } else { None }
     }
@@ -129,7 +131,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.is_over() {
-            // SAFETY: made by Box in `shared`, and nobody looks at it any more.
+            // SAFETY: made by Box in `shared`, and no longer read by the child.
             drop(unsafe { Box::from_raw(self.bundle.as_ptr()) });
         } else {
             std::mem::forget(self.stack.take());
@@ -137,7 +139,7 @@ impl Drop for Shared {
     }
 }
 
-/// From here on reached by pointers only; stays where it is until it is freed.
+/// Moves the data to the heap; from here on it is accessed by pointers until it is freed.
 fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut Plan) {
     let bundle = NonNull::from(Box::leak(Box::new(Bundle { frame, orders, plan: None })));
     // SAFETY: the bundle was just made; slots are never unmapped.
@@ -148,8 +150,8 @@ fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut
     }
 }
 
-/// A child that shares our memory until it execs. Its slot must be fresh. The stack comes back
-/// with the error.
+/// Clones a child that shares our memory until it executes. Its slot must be fresh. An error
+/// returns the stack.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn shared(
     board: &SpawnSlots,
@@ -179,18 +181,17 @@ pub(crate) fn shared(
     match pid(result) {
         Ok(pid) => Ok((pid, Shared { slot: slot.into(), bundle, stack: Some(stack) })),
         Err(error) => {
-            // SAFETY: there is no child: the bundle is ours alone.
+            // SAFETY: there is no child, so nothing else uses the bundle.
             drop(unsafe { Box::from_raw(bundle.as_ptr()) });
             Err((error, stack))
         }
     }
 }
 
-/// clone3 with a stack for the child, which goes into `entry` and never comes back.
+/// clone3 with a stack for the child, which enters `entry` and never returns.
 ///
 /// # Safety
-/// `args` asks for a stack that nobody uses; `entry` and `plan` keep to the rules of
-/// [`child::run`].
+/// `args` names an unused stack; `entry` and `plan` keep to the rules of [`child::run`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_onto(
     args: *const CloneArgs,
@@ -219,7 +220,7 @@ unsafe fn clone_onto(
     result
 }
 
-/// A child in its own copy of our memory. Errors are those of clone3(2); of them EBUSY, ENODEV,
+/// Clones a child with a copy of our memory. Errors are those of clone3(2); EBUSY, ENODEV,
 /// EOPNOTSUPP and EACCES are about the cgroup.
 pub(crate) fn copied(
     board: &SpawnSlots,
@@ -240,8 +241,8 @@ pub(crate) fn copied(
         plan.in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
         write_pid(&mut args, slot);
         let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
-        // SAFETY: `args` is a valid clone_args; without CLONE_VM the child has its own copy of
-        // everything, so `plan` is its own, and it goes nowhere but into `run`.
+        // SAFETY: `args` is a valid clone_args. Without CLONE_VM the child has its own copy of
+        // everything, including `plan`, and it only calls `run`.
         let result = unsafe { raw::call(libc::SYS_clone3, call) };
         if result == 0 {
             // SAFETY: we are the fresh child.
@@ -254,7 +255,7 @@ pub(crate) fn copied(
     }
     plan.reset = u64::MAX;
     plan.in_cgroup = false;
-    // Until its dispositions are reset the child must not run PID 1's handlers.
+    // Until its dispositions are reset, the child must not run PID 1's handlers.
     let held = signal::hold();
     let result = fork_into(slot);
     if result == 0 {
@@ -265,11 +266,11 @@ pub(crate) fn copied(
     pid(result)
 }
 
-/// fork(2), but for what libc does around it: with one thread none of its locks is held. The kernel writes
-/// the child's pid into its slot, as with clone3.
+/// fork(2) without libc's work around it, which a single-threaded process does not need. The kernel
+/// writes the child's pid into its slot, as with clone3.
 fn fork_into(slot: &Slot) -> isize {
     if cfg!(test) {
-        // Other tests run beside this one, in threads that hold such locks.
+        // Other test threads may hold libc's locks.
         // SAFETY: fork(2).
         return unsafe { libc::fork() } as isize;
     }
@@ -280,9 +281,8 @@ fn fork_into(slot: &Slot) -> isize {
     unsafe { raw::call(libc::SYS_clone, call) }
 }
 
-/// A child that first runs `think` (in its own copy of our memory, with descriptors, session and
-/// cgroup already its own), then execs what that gives. `think`'s error is the step, the errno
-/// and which of several.
+/// Forks a child that first runs `think`, with its own descriptors, session and cgroup, and then
+/// executes the result. The error of `think` is the step, the errno and the index.
 pub(crate) fn thinking(
     board: &SpawnSlots,
     slot: SlotId,
@@ -297,7 +297,7 @@ pub(crate) fn thinking(
         return pid(result);
     }
     inbox::forget();
-    // SAFETY: we are the fresh child, `slot` is in shared memory, `frame` in our own copy.
+    // SAFETY: this is the fresh child, `slot` is in shared memory, `frame` in its own copy.
     unsafe { child::settle(slot, frame, u64::MAX, false) };
     slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);
     let thought = catch_unwind(AssertUnwindSafe(think));
@@ -319,8 +319,8 @@ pub(crate) fn thinking(
     }
 }
 
-/// Puts a child that ends at once into a cgroup, to learn whether that can be done; waits for
-/// it. For the time before the loop.
+/// Clones a child that exits at once into a cgroup, to test whether that works, and waits for it.
+/// Only before the loop.
 pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     let mut args = CloneArgs {
         exit_signal: libc::SIGCHLD as u64,
@@ -338,7 +338,7 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
         result = unsafe { raw::call(libc::SYS_clone, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]) };
     }
     if result == 0 {
-        // SAFETY: we are the fresh child; it enters the cgroup where the clone did not, and ends.
+        // SAFETY: this is the fresh child; it joins the cgroup unless the clone did, and exits.
         unsafe {
             let entered = if joined { 0 } else { child::enter_cgroup(cgroup.as_raw_fd()) };
             raw::call(libc::SYS_exit_group, [entered.wrapping_neg() as usize, 0, 0, 0, 0, 0]);
@@ -355,7 +355,7 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// clone3, or one of the flags we ask for, is not known here or is forbidden.
+/// Returns true if clone3, or one of our flags, is unknown or forbidden.
 fn is_no_clone3(result: isize) -> bool {
     let none = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::E2BIG];
     none.iter().any(|errno| result == -(*errno as isize))
@@ -378,11 +378,11 @@ mod tests {
     use super::super::child::tests::{frame, orders, words};
     use super::*;
 
-    /// One that `work` is in the place of, in a thread: it has left when that has come to its end.
+    /// A child played by a thread that runs `work`; it has left when the thread ends.
     fn child(work: impl FnOnce(*mut Plan) + Send + 'static) -> (SpawnSlots, SlotId, Shared) {
-        /// Handed to the one thread that uses it.
+        /// Passes the plan to the one thread that uses it.
         struct Handed(*mut Plan);
-        // SAFETY: as with a clone: the plan is the child's alone until it has left.
+        // SAFETY: as with a clone, only the child uses the plan until it has left.
         unsafe impl Send for Handed {}
         impl Handed {
             fn plan(self) -> *mut Plan {

@@ -1,27 +1,27 @@
-//! What is in a directory: getdents64(2). The readers of the C library, and what stands on them,
-//! panic where the descriptor is no longer theirs as it is closed; this one does not.
+//! Lists directories: getdents64(2). The C library's readers, and Rust's on top of them, panic if
+//! another piece of code has closed the descriptor; this one does not.
 
 use super::check_long;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Bytes that are read at a time.
+/// Read size.
 pub(super) const BYTES: usize = 4096;
-/// Of struct linux_dirent64, getdents(2): the length of an entry, its type, and its name.
+/// Offsets in struct linux_dirent64, getdents(2): the length of an entry, its type and its name.
 const LENGTH_AT: usize = 16;
 const TYPE_AT: usize = 18;
 const NAME_AT: usize = 19;
 
-/// One thing in a directory.
+/// A directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'b> {
     /// Without the NUL.
     pub(crate) name: &'b [u8],
-    /// False, too, where the file system does not tell.
+    /// False also if the file system does not report types.
     pub(crate) is_directory: bool,
 }
 
-/// Goes through a directory that was just opened, `.` and `..` too.
+/// Visits the entries of a directory that was just opened, including `.` and `..`.
 pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) -> io::Result<()> {
     let mut bytes = [0u8; BYTES];
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) ->
     }
 }
 
-/// What the kernel has written. Allocates nothing.
+/// The entries in a buffer of the kernel. Allocates nothing.
 pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -94,10 +94,10 @@ mod tests {
             let directory = File::open("/proc/self").unwrap();
             let mut count = 0;
             let first = list(directory.as_fd(), |_| count += 1);
-            // SAFETY: in this child nothing is opened after it.
+            // SAFETY: this child opens nothing after it.
             unsafe { libc::close(directory.as_raw_fd()) };
             let second = list(directory.as_fd(), |_| {});
-            // Builds for tests abort where one that is closed is closed again.
+            // Debug builds abort when a closed descriptor is closed again.
             std::mem::forget(directory);
             u8::from(first.is_ok() && count > 2 && second.is_err())
         });

@@ -1,7 +1,7 @@
-//! Records of utmp(5), by the C library's own functions. They read and lock a file: only
-//! for children of PID 1.
+//! Writes utmp(5) records with the C library's functions. They read and lock a file, so only
+//! children of PID 1 use them.
 
-/// A record of a terminal where a login is waited for (true), or has ended.
+/// Writes a record: a terminal waits for a login (`begins`), or the login has ended.
 pub(crate) fn record(id: &str, line: &str, pid: i32, begins: bool) {
     // SAFETY: utmpx is plain data; all zeroes is a value of it.
     let mut entry: libc::utmpx = unsafe { std::mem::zeroed() };

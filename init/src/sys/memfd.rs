@@ -1,5 +1,5 @@
-//! Memory with a descriptor and seals: how a generation travels from the loader to
-//! PID 1, and where init itself is when its file is gone. memfd_create(2), fcntl(2) "File Sealing".
+//! Memory with a descriptor and seals: the loader passes a generation to PID 1 in it, and init runs
+//! from it when its file is gone. memfd_create(2), fcntl(2) "File Sealing".
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// MFD_NOEXEC_SEAL (Linux 6.3): never executable; asked for by `vm.memfd_noexec=2`.
 const NOEXEC_SEAL: u32 = 0x0008;
 
-/// MFD_EXEC (Linux 6.3): executable, whatever `vm.memfd_noexec=1` has as its default.
+/// MFD_EXEC (Linux 6.3): executable, whatever the default of `vm.memfd_noexec=1`.
 const EXEC: u32 = 0x0010;
 
 /// The four seals that make the contents final.
@@ -18,7 +18,8 @@ fn all() -> SealFlag {
     SealFlag::F_SEAL_SEAL | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE
 }
 
-/// An empty one, CLOEXEC, that can be sealed. ENOSYS and EPERM: there is none here, use a pipe.
+/// Creates an empty memfd that can be sealed, with close-on-exec. ENOSYS or EPERM mean that the
+/// system has none; use a pipe.
 pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     match memfd_create(name, flags | MFdFlags::from_bits_retain(NOEXEC_SEAL)) {
@@ -27,7 +28,7 @@ pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// An empty one that may be executed, CLOEXEC.
+/// Creates an empty executable memfd, with close-on-exec.
 pub(crate) fn program(name: &CStr) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC;
     match memfd_create(name, flags | MFdFlags::from_bits_retain(EXEC)) {
@@ -42,12 +43,13 @@ pub(crate) fn seal(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// It is memory and nothing else: a memfd, or a file of a tmpfs.
+/// Returns true for a memfd or a file of a tmpfs.
 pub(crate) fn is_memory(fd: impl AsFd) -> bool {
     fcntl(fd, FcntlArg::F_GET_SEALS).is_ok()
 }
 
-/// The contents are final: nobody can write, grow or shrink them. False for what is no memfd.
+/// Returns true if no process can write, grow or shrink the contents. Returns false if it is not a
+/// memfd.
 pub(crate) fn is_sealed(fd: impl AsFd) -> bool {
     fcntl(fd, FcntlArg::F_GET_SEALS)
         .is_ok_and(|bits| SealFlag::from_bits_truncate(bits).contains(all()))

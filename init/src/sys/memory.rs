@@ -1,7 +1,7 @@
-//! Free memory of malloc goes back to the kernel: malloc keeps what was freed for the next request, and
-//! after a load, which needs much for a moment, PID 1 would keep it.
+//! Returns memory to the kernel. malloc keeps freed memory, so PID 1 would keep the peak of a load
+//! for ever.
 
-/// Free memory goes back to the kernel. malloc_trim(3); nothing where the C library has none.
+/// Returns freed memory to the kernel with malloc_trim(3), if the C library has it.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) may be called at any time; it touches free memory only.

@@ -1,39 +1,39 @@
-//! The only unsafe code of the workspace: what neither std nor `nix` gives safely.
+//! The only unsafe code of the workspace: system calls that neither std nor `nix` offers safely.
 //!
-//! The contract: every function here takes and gives owned or borrowed descriptors
+//! The contract: every function takes and returns owned or borrowed descriptors
 //! ([`OwnedFd`](std::os::fd::OwnedFd), [`BorrowedFd`](std::os::fd::BorrowedFd)), [`Pid`]s and
-//! `io::Result`; none blocks (all are `WNOHANG`, `MSG_DONTWAIT` or never wait by nature), none
-//! panics, and no pointer leaves this folder. What `nix` wraps safely (mount, reboot, sync,
-//! hostname, setrlimit, SO_PEERCRED, pipes, epoll) is called from where it is needed.
+//! `io::Result`. None blocks, none panics, and no pointer leaves this folder. Calls that `nix`
+//! wraps safely (mount, reboot, sync, hostname, setrlimit, SO_PEERCRED, pipes, epoll) are made
+//! where they are needed.
 //!
 //! | file | system calls | why here |
 //! |---|---|---|
-//! | [`raw`] | any, by number | a child that shares PID 1's memory may touch no libc: wrappers write errno into PID 1's thread-local storage |
+//! | [`raw`] | any, by number | a child that shares PID 1's memory must not use libc: wrappers write errno into PID 1's thread-local storage |
 //! | [`child`] | setsid dup3 close_range prlimit64 setgroups setresgid setresuid chdir umask keyctl execve … | the child between clone and exec |
 //! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
-//! | [`spawn_slots`] | mmap munmap | memory shared with children: reports, stacks |
-//! | [`wait`] | waitid | `nix` refuses ends by real-time signals |
-//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are noted for its children |
-//! | [`signal_pipe`] | rt_sigaction (by signal-hook) write | a handler may do next to nothing, and signal-hook's registration is unsafe for that reason |
+//! | [`spawn_slots`] | mmap munmap | memory shared with children: slots, stacks |
+//! | [`wait`] | waitid | `nix` refuses exits by real-time signals |
+//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are recorded for its children |
+//! | [`signal_pipe`] | rt_sigaction (by signal-hook) write | a handler must be async-signal-safe, so signal-hook's registration is unsafe |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
 //! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
-//! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that goes on as another image |
-//! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a signal to one thread, by a timer that an exec ends |
-//! | [`inherit`] | fcntl getdents64 close_range | a descriptor that came over an exec is a number that becomes owned |
-//! | [`listing`] | getdents64 | the kernel writes into bytes that are read in order |
+//! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that executes the next image |
+//! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a timer that signals one thread |
+//! | [`inherit`] | fcntl getdents64 close_range | a descriptor inherited over an exec is a number that becomes owned |
+//! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
-//! | [`memory`] | – | malloc_trim(3), so that a load leaves nothing behind |
-//! | [`process`] | prctl execveat fork close_range fcntl | a fork that runs on in our own code (the loader) |
-//! | [`device`] | swapoff ioctl | the last things a machine lets go of, and its watchdog |
+//! | [`memory`] | – | malloc_trim(3) |
+//! | [`process`] | prctl execveat fork close_range fcntl | a fork that continues in Rust code (the loader) |
+//! | [`device`] | swapoff ioctl | devices released at the end, and the watchdog |
 //! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
-//! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | none of them is in `nix` as the kernel has it |
+//! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | `nix` lacks them or wraps them differently |
 //! | [`login`] | pututxline | utmp(5) is the C library's own format |
 //!
-//! What is memory work here is tested on plain memory, and Miri runs that (`tests/soak miri`). A test that asks
-//! the kernel for what Miri does not know says which call that is: `cfg_attr(miri, ignore = "fork")`.
+//! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
+//! A test with a system call that Miri does not know names it: `cfg_attr(miri, ignore = "fork")`.
 //!
-//! Read on at [`child`]; who builds its orders is [`crate::spawn`].
+//! Read on at [`child`]; [`crate::spawn`] builds its orders.
 
 #![allow(unsafe_code)]
 
@@ -67,12 +67,12 @@ pub(crate) use nix::unistd::Pid;
 
 use std::io;
 
-/// `-1` with errno, as an error.
+/// Turns `-1` with errno into an error.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The same for `syscall(2)`.
+/// Turns the `-1` of `syscall(2)` with errno into an error.
 fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,34 +1,32 @@
-//! Work during which the kernel may make this process wait although nobody meant it to. Whoever
-//! lets go of the last descriptor of a socket waits as long as SO_LINGER says, which whoever else had
-//! it has set (socket(7)); and by that a socket goes with all that was sent to it and not
-//! taken, descriptors of other sockets too. Such a wait ends with any signal that is caught:
-//! a timer sends one again and again.
+//! Closes sockets without blocking on SO_LINGER. Closing the last descriptor of a socket blocks for
+//! the SO_LINGER time that any holder has set (socket(7)). Closing also drops unreceived messages,
+//! and with them other sockets. A caught signal ends such a wait, so a timer sends one repeatedly.
 
 use super::{check, check_long};
 use std::io;
 use std::ptr;
 use std::time::Duration;
 
-/// No such wait lasts longer.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_millis(1);
-/// Ignored by whoever does not catch it: one that comes late ends nobody.
+/// Ignored by default, so a late signal kills no process.
 const SIGNAL: i32 = libc::SIGURG;
 
-/// As long as it lives.
+/// The timer, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Impatience(Option<i32>);
 
-/// Does this, and waits nowhere where a signal ends it (EINTR). Not for what clones: a timer as fast as this keeps the kernel
-/// from coming to an end with it.
+/// Runs `work` with a timer that interrupts blocking calls (EINTR). Do not use it around a clone:
+/// the frequent signals would keep the kernel from completing it.
 pub(crate) fn close_without_linger<T>(work: impl FnOnce() -> T) -> T {
     let _impatience = Impatience::begin();
     work()
 }
 
 impl Impatience {
-    /// From now on, in this thread.
+    /// Starts the timer for this thread.
     pub(crate) fn begin() -> Impatience {
-        // Without a timer there is no wait to be had in time either: what is to be done is done.
+        // Without a timer the work is done all the same.
         Impatience(begin().ok())
     }
 }
@@ -48,11 +46,11 @@ fn begin() -> io::Result<i32> {
     // SAFETY: sigaction is plain data; all zeroes is a value of it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(i32) = nothing;
-    // Without SA_RESTART: what waits comes back.
+    // Without SA_RESTART, so that the blocking call returns.
     action.sa_sigaction = handler as libc::sighandler_t;
     // SAFETY: `action` is valid, and its handler does nothing.
     check(unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) })?;
-    // SAFETY: the same of sigevent.
+    // SAFETY: sigevent is plain data too.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
     event.sigev_signo = SIGNAL;
@@ -66,7 +64,7 @@ fn begin() -> io::Result<i32> {
     let every = libc::timespec { tv_sec: 0, tv_nsec: i64::from(LONGEST.subsec_nanos()) };
     let when = libc::itimerspec { it_interval: every, it_value: every };
     let none = ptr::null_mut::<libc::itimerspec>();
-    // SAFETY: the kernel reads the times, and is asked for none.
+    // SAFETY: the kernel reads the times and returns none.
     check_long(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
     std::mem::forget(impatience);
     Ok(timer)
@@ -83,7 +81,7 @@ pub(crate) mod tests {
     use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::net::UnixStream;
 
-    /// A connection whose close waits for an hour, for the other end takes nothing.
+    /// A connection whose close blocks for an hour, because the peer reads nothing.
     pub(crate) fn stuck() -> (OwnedFd, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -94,7 +92,7 @@ pub(crate) mod tests {
         (sent.into(), listener)
     }
 
-    /// In a process of its own, which comes to its end.
+    /// Runs the work in a process of its own and asserts that it ends.
     #[track_caller]
     pub(crate) fn comes_to_an_end(work: impl FnOnce()) {
         let child = process::fork_whole(|| {

@@ -1,7 +1,6 @@
-//! Credentials of the process that made a connection: unix(7). The kernel records them at connect(2),
-//! so handing the connection on, or reusing the pid, changes nothing.
-//!
-//! [`crate::base::credentials`] derives from them what a caller may do.
+//! Credentials of the process that made a connection: unix(7). The kernel records them at
+//! connect(2), so passing the connection on, or reusing the pid, changes nothing.
+//! [`crate::base::credentials`] derives the rights of a caller from them.
 
 pub(crate) use super::socket::Peer;
 use super::{Pid, check, socket};
@@ -17,18 +16,18 @@ const GET_OWNER_UID: libc::c_ulong = 0xb704;
 /// Supplementary groups of a process (NGROUPS_MAX of Linux).
 const GROUPS_MAX: usize = 65_536;
 
-/// The process at the other end when it connected.
+/// The credentials of the peer at its connect.
 pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
     let found = getsockopt(&socket, sockopt::PeerCredentials)?;
     Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
 }
 
-/// A descriptor for the process at the other end when it connected: never another process, whoever has
-/// its pid by now (SO_PEERPIDFD). None: the kernel has none to give (before Linux 6.5), or init no room
-/// for one. An error: that process is gone.
+/// A pidfd of the process that connected, whoever has its pid now (SO_PEERPIDFD). Returns `None` if
+/// the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
+/// that the process is gone.
 pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     match socket::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD) {
-        // SAFETY: a fresh descriptor, ours alone; the kernel sets CLOEXEC.
+        // SAFETY: a fresh descriptor without another owner; the kernel sets CLOEXEC.
         Ok(fd) if fd >= 0 => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
             Err(error)
@@ -37,8 +36,8 @@ pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The user namespace of a process: device and inode of its nsfs file. Errors: ENOTTY or EINVAL
-/// before Linux 6.11, ESRCH once the process is reaped.
+/// The user namespace of a process: device and inode of its nsfs file. Fails with ENOTTY or EINVAL
+/// before Linux 6.11, and with ESRCH once the process is reaped.
 pub(crate) fn user_namespace(process: impl AsFd) -> io::Result<(u64, u64)> {
     // SAFETY: this ioctl takes no argument and gives a fresh descriptor.
     let fd = check(unsafe { libc::ioctl(process.as_fd().as_raw_fd(), GET_USER_NAMESPACE, 0) })?;
@@ -48,7 +47,7 @@ pub(crate) fn user_namespace(process: impl AsFd) -> io::Result<(u64, u64)> {
     Ok((found.st_dev, found.st_ino))
 }
 
-/// The uid that owns this process's user namespace, in numbers of that namespace.
+/// The owner of this process's user namespace, as a uid in that namespace.
 pub(crate) fn own_namespace_owner() -> io::Result<u32> {
     let namespace = std::fs::File::open("/proc/self/ns/user")?;
     let mut owner: libc::uid_t = 0;
@@ -57,8 +56,8 @@ pub(crate) fn own_namespace_owner() -> io::Result<u32> {
     Ok(owner)
 }
 
-/// Supplementary groups of the process at the other end of a unix stream when it connected
-/// (SO_PEERGROUPS, Linux 4.13). Empty where the kernel does not tell.
+/// Supplementary groups of the peer at its connect (SO_PEERGROUPS, Linux 4.13). Empty if the kernel
+/// does not tell.
 pub(crate) fn groups(socket: impl AsFd) -> Vec<u32> {
     let mut groups = vec![0u32; GROUPS_MAX];
     let mut length = libc::socklen_t::try_from(size_of::<u32>() * groups.len()).unwrap_or(0);

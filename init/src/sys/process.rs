@@ -1,6 +1,5 @@
-//! What a process does to itself: names, attributes, becoming another program, and
-//! the fork that runs on in our own code (the loader). Programs of units are started
-//! by [`super::launch`] instead.
+//! Attributes of this process, exec, and forks that continue in Rust code (the loader).
+//! [`super::launch`] starts the programs of units.
 
 use super::{Pid, check, check_long, signal};
 use std::ffi::{CStr, CString};
@@ -8,29 +7,29 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Orphaned descendants become children of this process. prctl(2).
+/// Makes orphaned descendants children of this process. prctl(2).
 pub(crate) fn become_subreaper() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// The name in `ps` and `top`; the kernel cuts it at 15 bytes.
+/// Sets the name shown by `ps` and `top`; the kernel truncates it to 15 bytes.
 pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
     // SAFETY: PR_SET_NAME reads a terminated string.
     check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
 }
 
-/// This process is killed with `signal` when its parent ends: for helpers of PID 1.
+/// Lets the kernel kill this process with `signal` when its parent exits: for helpers of PID 1.
 pub(crate) fn die_with_parent(signal: u8) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(signal), 0, 0, 0) })
         .map(drop)
 }
 
-/// Runs `work` in a forked child, which then ends with the status it gives (70 when it panics).
-/// The child has default signal dispositions, an empty mask, and of the descriptors from 3 on
-/// those of `kept` alone. Only for a single-threaded process: a copy of another thread's locks
-/// would stay locked.
+/// Runs `work` in a forked child, which then exits with the returned status (70 after a panic). The
+/// child has default signal dispositions, an empty mask and, above 2, only the descriptors in
+/// `kept`. Only for a single-threaded process: copies of locks held by other threads would stay
+/// locked.
 pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Result<Pid> {
     fork_whole(|| {
         close_all_but(kept);
@@ -38,10 +37,10 @@ pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Re
     })
 }
 
-/// The same with every descriptor.
+/// Like [`fork`], with every descriptor.
 pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
     let held = signal::hold();
-    // SAFETY: fork(2). This process has one thread (malloc's locks libc's fork takes care of).
+    // SAFETY: fork(2). This process has one thread (libc's fork handles malloc's locks).
     match check(unsafe { libc::fork() })? {
         0 => {
             super::fault::disarm();
@@ -60,23 +59,23 @@ pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
     }
 }
 
-/// Closes these in a child, which has nothing else to do: close(2) may wait there for ever. What
-/// this process has open is the child's too (CLONE_FILES), so a number is free here as soon as
-/// the child has begun with it.
+/// Closes descriptors in a child that does nothing else, because close(2) may block for ever. The
+/// child shares the descriptor table (CLONE_FILES), so a number is free here as soon as the child
+/// starts to close it.
 ///
 /// # Errors
-/// There is no child, and they are open still.
+/// There is no child, and the descriptors are still open.
 pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
-    // Inherited by the child, whose handlers would ring our bell.
+    // The child inherits the handlers, which would write to PID 1's signal pipe.
     let held = signal::hold();
-    // SAFETY: clone(2) without CLONE_VM is fork(2) but for the table of descriptors. The child
-    // makes system calls only, touches no lock and never returns.
+    // SAFETY: clone(2) without CLONE_VM is fork(2) with a shared descriptor table. The child makes
+    // system calls only, touches no lock and never returns.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid == 0 {
         for number in &numbers {
-            // SAFETY: close(2); the parent lets go of the number below, and never uses it again.
+            // SAFETY: close(2); the parent gives up the number below and never uses it again.
             unsafe { libc::close(*number) };
         }
         // SAFETY: _exit(2) ends the child without PID 1's destructors.
@@ -86,7 +85,7 @@ pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
     match i32::try_from(pid) {
         Ok(pid) if pid > 0 => {
             for fd in fds {
-                // The child's from now on.
+                // The child owns it from here on.
                 let _ = fd.into_raw_fd();
             }
             super::wait::made(Pid::from_raw(pid));
@@ -102,7 +101,7 @@ fn close_all_but(kept: &[BorrowedFd<'_>]) {
     }
 }
 
-/// The numbers from 3 on but these, as ranges.
+/// The numbers from 3 on except these, as ranges.
 fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
     let mut numbers: Vec<u32> =
         kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
@@ -118,8 +117,8 @@ fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Becomes the program behind `binary`, a descriptor kept since the start: works with the file
-/// renamed over, and without /proc. Returns only when it failed. execveat(2).
+/// Executes `binary`, an open descriptor, so that it works with a replaced file and without /proc.
+/// Returns only on failure. execveat(2).
 pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| {
         let mut pointers: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();
@@ -152,7 +151,7 @@ pub(crate) mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    /// A process that lives on in another thread than its first, which has ended.
+    /// A process that continues in a second thread after its first one has exited.
     pub(crate) fn without_first_thread() -> Pid {
         let child = fork_whole(|| {
             std::thread::spawn(|| {
@@ -160,12 +159,13 @@ pub(crate) mod tests {
                     std::thread::park();
                 }
             });
-            // SAFETY: exit(2) ends this thread alone; nothing of it is used by the other.
+            // SAFETY: exit(2) ends this thread only; the other thread uses nothing of it.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
             1
         });
         let child = child.unwrap();
-        let is_zombie = || crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "ended");
+        let is_zombie =
+            || crate::base::procfs::shown(child).is_some_and(|(_, how)| how == "exited");
         while !is_zombie() {
             std::thread::yield_now();
         }

@@ -1,12 +1,12 @@
-//! A system call by number, without libc around it. What it is for: the child in
-//! [`super::child`], which may share PID 1's memory and its thread-local storage.
+//! Makes system calls by number, without libc. The child in [`super::child`] needs this, because it
+//! may share PID 1's memory and thread-local storage.
 //!
-//! The result is the kernel's own: negative is `-errno`. `libc` supplies the numbers.
+//! The result is the kernel's own: negative values are `-errno`. `libc` supplies the numbers.
 
 #[cfg(not(miri))]
 use std::arch::asm;
 
-/// Six arguments are passed always: the kernel ignores those it does not know.
+/// Always passes six arguments: the kernel ignores surplus ones.
 ///
 /// # Safety
 /// The caller keeps the contract of the system call `number`; pointers in `args` are valid for it.
@@ -15,8 +15,8 @@ use std::arch::asm;
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let result: isize;
-    // SAFETY: the registers are those of the x86-64 system call convention (syscall(2));
-    // rcx and r11 are declared lost; what the call itself does is the caller's contract.
+    // SAFETY: the registers are those of the x86-64 system call convention (syscall(2)); rcx and
+    // r11 are declared as clobbered; the caller keeps the contract of the call itself.
     unsafe {
         asm!(
             "syscall",
@@ -54,12 +54,12 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
 #[cfg(miri)]
 pub(super) use pretended::call;
 
-/// Miri knows no assembly: in the kernel's place is what a test has put there.
+/// Miri runs no assembly: a test supplies the answers of the kernel.
 #[cfg(miri)]
 pub(super) mod pretended {
     use std::cell::RefCell;
 
-    /// A system call, by number.
+    /// A system call: number and arguments.
     pub(in crate::sys) type Call = (libc::c_long, [usize; 6]);
 
     type Kernel = Box<dyn FnMut(Call) -> isize>;
@@ -68,12 +68,12 @@ pub(super) mod pretended {
         static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
     }
 
-    /// Answers all that is called by this thread from now on.
+    /// Sets the function that answers the calls of this thread.
     pub(in crate::sys) fn answer(by: impl FnMut(Call) -> isize + 'static) {
         KERNEL.with(|kernel| *kernel.borrow_mut() = Some(Box::new(by)));
     }
 
-    /// ENOSYS where nobody answers.
+    /// Returns ENOSYS without such a function.
     pub(in crate::sys) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
         let none = -(libc::ENOSYS as isize);
         KERNEL.with(|kernel| kernel.borrow_mut().as_mut().map_or(none, |by| by((number, args))))

@@ -1,5 +1,5 @@
 //! Scheduling of the calling process: setpriority, ioprio_set, sched_setscheduler,
-//! sched_setaffinity. For a child that is about to become a unit's program.
+//! sched_setaffinity. For a child that is about to execute a unit's program.
 
 use super::{check, check_long};
 use std::io;
@@ -10,7 +10,7 @@ pub(crate) fn set_nice(nice: i8) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)) }).map(drop)
 }
 
-/// ioprio_set(2), of this process; `priority` is class and level in one.
+/// ioprio_set(2) for this process; `priority` combines class and level.
 pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
     const IOPRIO_WHO_PROCESS: libc::c_int = 1;
     // SAFETY: ioprio_set(2) takes numbers.
@@ -20,7 +20,7 @@ pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
     check_long(result).map(drop)
 }
 
-/// sched_setscheduler(2), by the system call: some C libraries refuse it.
+/// sched_setscheduler(2) as a raw system call, because some C libraries refuse it.
 pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
     let priority = libc::c_int::from(priority);
     // SAFETY: struct sched_param of the kernel is one int, which is read.
@@ -55,9 +55,9 @@ fn mask(processors: &[u16]) -> Vec<u64> {
     mask
 }
 
-/// SIGPIPE is ignored from now on, by the program too.
+/// Ignores SIGPIPE, also in the program.
 pub(crate) fn ignore_sigpipe() {
-    // SAFETY: SIG_IGN runs no code of ours.
+    // SAFETY: SIG_IGN runs no code.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 

@@ -1,8 +1,8 @@
-//! A memfd that PID 1 has mapped: what is written there is still there after an exec of init.
-//! mmap(2), memfd_create(2), fallocate(2).
+//! A mapped memfd of PID 1 whose contents survive an exec of init. mmap(2), memfd_create(2),
+//! fallocate(2).
 //!
-//! All pages are allocated from the start, so no store into the mapping fails later. A forked
-//! child does not inherit the mapping (MADV_DONTFORK).
+//! All pages are allocated at the start, so that no later store fails. A forked child does not
+//! inherit the mapping (MADV_DONTFORK).
 
 use super::memfd;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
@@ -21,7 +21,8 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// A zeroed one of `length` bytes. ENOSYS, EPERM: there are no memfds; ENOMEM, ENOSPC.
+    /// Creates zeroed memory of `length` bytes. Fails with ENOSYS or EPERM without memfds, else
+    /// with ENOMEM or ENOSPC.
     pub(crate) fn new(name: &std::ffi::CStr, length: usize) -> io::Result<SharedMemory> {
         let file = memfd::create(name)?;
         let size = i64::try_from(length).map_err(io::Error::other)?;
@@ -29,7 +30,7 @@ impl SharedMemory {
         SharedMemory::map(file, length)
     }
 
-    /// The memory behind a descriptor that an earlier image of init has passed on.
+    /// Maps the memory behind a descriptor inherited from an earlier image of init.
     pub(crate) fn adopt(file: OwnedFd) -> io::Result<SharedMemory> {
         let length = usize::try_from(fstat(&file)?.st_size).map_err(io::Error::other)?;
         SharedMemory::map(file, length)
@@ -37,31 +38,30 @@ impl SharedMemory {
 
     fn map(file: OwnedFd, length: usize) -> io::Result<SharedMemory> {
         let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a new mapping where the kernel likes; init alone has the file and never shortens it.
+        // SAFETY: a new mapping at an address chosen by the kernel; only init has the file, and
+        // never shrinks it.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0)
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: exactly the mapping just made. Refused: children have it too, and never use it.
+        // SAFETY: exactly the mapping just made. If it fails, children inherit the mapping and do
+        // not use it.
         unsafe { libc::madvise(base, length, libc::MADV_DONTFORK) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(SharedMemory { base, length, file })
     }
 
-    /// Its length in bytes.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// Its descriptor.
     pub(crate) fn file(&self) -> &OwnedFd {
         &self.file
     }
 
-    /// Takes the place of `self`: the same descriptor number is the other memory from now on
-    /// (dup3(2)), and its mapping this one's.
+    /// Replaces the memory of `self` by the other one, under the same descriptor number (dup3(2)).
     pub(crate) fn replace_file_of(&mut self, other: SharedMemory) -> io::Result<()> {
         nix::unistd::dup3(&other.file, &mut self.file, OFlag::O_CLOEXEC)?;
         let mut other = other;
@@ -70,14 +70,14 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// The bytes of a range. None: it is not within the memory.
+    /// The bytes of a range. Returns `None` if it is not within the memory.
     pub(crate) fn get(&self, at: usize, length: usize) -> Option<&[u8]> {
         let end = at.checked_add(length).filter(|end| *end <= self.length)?;
         // SAFETY: within the mapping, which lives as long as `self`; only `&mut self` writes there.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(end - length), length) })
     }
 
-    /// Writes these bytes. False: they do not fit, and nothing is written.
+    /// Writes these bytes. Returns false, without writing, if they do not fit.
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
         let Some(end) = at.checked_add(bytes.len()).filter(|end| *end <= self.length) else {
             return false;
@@ -90,12 +90,12 @@ impl SharedMemory {
         true
     }
 
-    /// The word at this place, a multiple of 8. Zero outside the memory.
+    /// The word at this offset, a multiple of 8. Returns zero outside of the memory.
     pub(crate) fn word(&self, at: usize) -> u64 {
         self.atomic(at).map_or(0, |word| word.load(Ordering::SeqCst))
     }
 
-    /// Stores a word in one go, after everything that was put before.
+    /// Stores a word atomically, after everything that was put before.
     pub(crate) fn set_word(&mut self, at: usize, value: u64) {
         fence(Ordering::SeqCst);
         if let Some(word) = self.atomic(at) {
@@ -105,7 +105,8 @@ impl SharedMemory {
 
     fn atomic(&self, at: usize) -> Option<&AtomicU64> {
         let fits = at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.length);
-        // SAFETY: aligned, for mappings begin at a page; within the mapping; any bytes are a value.
+        // SAFETY: aligned, because mappings start at a page; within the mapping; any bytes are a
+        // value.
         fits.then(|| unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) })
     }
 }

@@ -1,8 +1,8 @@
-//! Sending signals by number (real-time ones too, which `nix` has no name for), and
-//! PID 1's own dispositions and mask. Catching signals is signal-hook's work.
+//! Sends signals by number (also real-time ones, which `nix` cannot name), and manages PID 1's
+//! dispositions and mask. signal-hook installs the handlers.
 //!
-//! What is ignored is noted in one word: a child resets exactly these, because
-//! CLONE_CLEAR_SIGHAND leaves `SIG_IGN` as it is (clone(2)) and ignoring survives exec.
+//! One word records the ignored signals: a child resets exactly these, because CLONE_CLEAR_SIGHAND
+//! leaves `SIG_IGN` unchanged (clone(2)) and it survives an exec.
 
 use super::{Pid, check, check_long};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// The highest signal number of Linux.
 pub(crate) const LAST: u8 = 64;
 
-/// Bit n-1: signal n is ignored by this process.
+/// Signals that this process ignores: bit n-1 for signal n.
 static IGNORED: AtomicU64 = AtomicU64::new(UNREAD);
-/// Not read yet. No process can look like this: KILL and STOP are never ignored.
+/// Not read yet. The value is otherwise impossible, because KILL and STOP are never ignored.
 const UNREAD: u64 = u64::MAX;
 
-/// Sends `signal` (0: only asks) to one process. Groups and "everybody" are refused here.
+/// Sends `signal` to one process; 0 only tests for it. Process groups are refused.
 pub(crate) fn kill(pid: Pid, signal: u8) -> io::Result<()> {
     if pid.as_raw() <= 0 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -28,7 +28,7 @@ pub(crate) fn kill(pid: Pid, signal: u8) -> io::Result<()> {
     check(unsafe { libc::kill(pid.as_raw(), i32::from(signal)) }).map(drop)
 }
 
-/// Sends `signal` to every process of the pid namespace but its PID 1. Refused to all but PID 1.
+/// Sends `signal` to every process of the pid namespace except PID 1. Only PID 1 may call it.
 pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
     if std::process::id() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
@@ -37,16 +37,16 @@ pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
     check(unsafe { libc::kill(-1, i32::from(signal)) }).map(drop)
 }
 
-/// A descriptor for a process: readable when it ends, and never another process.
+/// Opens a pidfd: readable when the process exits, and never another process.
 pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) takes numbers only.
     let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
     let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-    // SAFETY: a fresh descriptor, ours alone; pidfd_open sets CLOEXEC.
+    // SAFETY: a fresh descriptor without another owner; pidfd_open sets CLOEXEC.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The process behind `pidfd` has ended, reaped or not. pidfd_open(2).
+/// Returns true if the process behind `pidfd` has exited, reaped or not. pidfd_open(2).
 pub(crate) fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
     let mut asked = [PollFd::new(pidfd, PollFlags::POLLIN)];
     let _ = poll(&mut asked, PollTimeout::ZERO);
@@ -68,10 +68,10 @@ pub(crate) fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
     check_long(result).map(drop)
 }
 
-/// SIGXFSZ: a file may grow no more.
+/// SIGXFSZ: the file size limit was reached.
 pub(crate) const XFSZ: u8 = 25;
 
-/// Ignores `signal` in this process; its children get the default back.
+/// Ignores `signal` in this process; its children get the default disposition.
 pub(crate) fn ignore(signal: u8) -> io::Result<()> {
     let noted = ignored();
     set(signal, libc::SIG_IGN)?;
@@ -79,14 +79,14 @@ pub(crate) fn ignore(signal: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Signals that are blocked, and taken one by one.
+/// Blocked signals that are received one by one.
 pub(crate) struct Awaited(libc::sigset_t);
 
 impl Awaited {
-    /// They are blocked from now on.
+    /// Blocks these signals.
     pub(crate) fn block(signals: impl IntoIterator<Item = i32>) -> Awaited {
         let mut set = zeroed();
-        // SAFETY: the set is valid for writing, then for reading. What is no signal is refused.
+        // SAFETY: the set is valid for writing, then for reading. Invalid numbers are refused.
         unsafe {
             libc::sigemptyset(&raw mut set);
             for signal in signals {
@@ -97,17 +97,17 @@ impl Awaited {
         Awaited(set)
     }
 
-    /// The next one. `WouldBlock`: none came in that time.
+    /// Receives the next signal. Fails with `WouldBlock` if none came in that time.
     pub(crate) fn next(&self, most: Duration) -> io::Result<i32> {
         let seconds = libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX);
         let most = libc::timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
         let set = &raw const self.0;
-        // SAFETY: the set and the time are read; nobody asks for more than the number.
+        // SAFETY: the call reads the set and the time, and returns the number only.
         check(unsafe { libc::sigtimedwait(set, std::ptr::null_mut(), &raw const most) })
     }
 }
 
-/// Gives `signal` its default action in this process.
+/// Gives `signal` its default disposition in this process.
 #[cfg(test)]
 fn default(signal: u8) -> io::Result<()> {
     let noted = ignored();
@@ -116,8 +116,8 @@ fn default(signal: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// What this process ignores: bit n-1 for signal n. Read from the kernel once; from
-/// then on kept up by [`ignore`] and [`default`].
+/// The signals that this process ignores: bit n-1 for signal n. Read from the kernel once;
+/// [`ignore`] keeps it current.
 pub(crate) fn ignored() -> u64 {
     let noted = IGNORED.load(Ordering::Relaxed);
     if noted != UNREAD {
@@ -128,16 +128,16 @@ pub(crate) fn ignored() -> u64 {
     read
 }
 
-/// Signals of this process that are held back from it while `guard` lives.
+/// Blocks signals of this process while it exists.
 #[derive(Debug)]
 pub(crate) struct Held(libc::sigset_t);
 
-/// Holds back every signal but those of faults, which the kernel kills PID 1 for when blocked.
+/// Blocks every signal except faults: the kernel kills PID 1 for a blocked fault.
 pub(crate) fn hold() -> Held {
     let mut old = zeroed();
     let mut set = zeroed();
-    // SAFETY: both sets are valid for writing; the numbers are signals. The calls can not fail
-    // with these arguments (sigsetops(3), pthread_sigmask(3)).
+    // SAFETY: both sets are valid for writing; the numbers are signals. The calls cannot fail with
+    // these arguments (sigsetops(3), pthread_sigmask(3)).
     unsafe {
         libc::sigfillset(&raw mut set);
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
@@ -157,7 +157,7 @@ impl Drop for Held {
     }
 }
 
-/// Empties the mask of this process: a manager above may have started us with signals blocked.
+/// Empties the signal mask: the parent may have started init with signals blocked.
 pub(crate) fn unblock_all() {
     let mut set = zeroed();
     // SAFETY: the set is valid for writing, then for reading.
@@ -167,8 +167,8 @@ pub(crate) fn unblock_all() {
     }
 }
 
-/// Whether the end of a child interrupts this process. It does while the loop waits: in between
-/// hundreds of ends in a burst would each cost a handler's run, and say nothing new.
+/// Lets SIGCHLD interrupt this process, or blocks it. It is unblocked while the loop waits;
+/// otherwise hundreds of exits in a burst would each run the handler without new information.
 pub(crate) fn children_are_told(told: bool) {
     let mut set = zeroed();
     let how = if told { libc::SIG_UNBLOCK } else { libc::SIG_BLOCK };
@@ -193,17 +193,17 @@ fn set(signal: u8, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: sigaction is plain data; all zeroes is a value of it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // SAFETY: `action` is valid, the handler is SIG_IGN or SIG_DFL: no code of ours is called.
+    // SAFETY: `action` is valid, and the handler is SIG_IGN or SIG_DFL, which run no code.
     check(unsafe { libc::sigaction(i32::from(signal), &raw const action, std::ptr::null_mut()) })
         .map(drop)
 }
 
-/// Asks the kernel itself: libc keeps the first two real-time signals from its callers, but
-/// whoever started us may have had them ignored.
+/// Asks the kernel directly: libc hides the first two real-time signals, but the parent may have
+/// set them to be ignored.
 fn is_ignored(signal: u8) -> bool {
     let mut action = [0usize; 4]; // struct kernel_sigaction: the handler comes first
     let args = [usize::from(signal), 0, action.as_mut_ptr() as usize, 8, 0, 0];
-    // SAFETY: a null new action only asks; the kernel writes the 32 bytes of the old one.
+    // SAFETY: a null new action only queries; the kernel writes the 32 bytes of the old one.
     let result = unsafe { super::raw::call(libc::SYS_rt_sigaction, args) };
     let [handler, ..] = action;
     result == 0 && handler == libc::SIG_IGN
@@ -221,7 +221,7 @@ mod tests {
         assert_ne!(ignored() & bit(signal), 0);
         default(signal).unwrap();
         assert_eq!(ignored() & bit(signal), 0);
-        // Rust's runtime ignores SIGPIPE: seen by reading, not by being told.
+        // Rust's runtime ignores SIGPIPE: known by reading from the kernel.
         assert_ne!(ignored() & bit(13), 0);
     }
 

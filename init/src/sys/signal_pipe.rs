@@ -1,6 +1,6 @@
-//! Every signal PID 1 listens to rings one bell: a bit says which, one pipe wakes the poll.
-//! One pipe and not one for each signal, because every child is cloned with a copy of the
-//! table of descriptors. What a signal means is decided in [`crate::event_loop::signals`].
+//! Records the signals that PID 1 handles: a bit for each signal, and one pipe to wake the poll.
+//! There is one pipe for all signals, because each child is cloned with a copy of the descriptor
+//! table. [`crate::base::signals`] defines the meaning of the signals.
 
 use super::raw;
 use nix::errno::Errno;
@@ -10,43 +10,43 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Bit n-1: signal n has come since it was last asked.
+/// Signals that have arrived since they were last taken: bit n-1 for signal n.
 static RUNG: AtomicU64 = AtomicU64::new(0);
-/// Those that were taken and may not be dealt with yet.
+/// Signals that were taken and may not be handled yet.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// The write end of the pipe; -1: there is none.
+/// The write end of the pipe, or -1.
 static ROPE: AtomicI32 = AtomicI32::new(-1);
 
-/// The bell. One in a process.
+/// The read end of the pipe. A process has one.
 #[derive(Debug)]
 pub(crate) struct SignalPipe {
     pipe: OwnedFd,
 }
 
 impl SignalPipe {
-    /// Hangs it. EMFILE, ENFILE.
+    /// Creates the pipe. Fails with EMFILE or ENFILE.
     pub(crate) fn hang() -> io::Result<SignalPipe> {
         let (pipe, rope) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        // Never closed: a handler may run as long as the process does.
+        // Never closed: a handler may run as long as the process exists.
         ROPE.store(rope.into_raw_fd(), Ordering::SeqCst);
         Ok(SignalPipe { pipe })
     }
 
-    /// From now on `signal` rings it.
+    /// Installs the handler for `signal`.
     pub(crate) fn listen(&self, signal: i32) -> io::Result<()> {
-        // SAFETY: the action is made of atomics and one raw write(2), which touches no errno:
-        // all of it may be done in a handler (signal-safety(7)), and none of it panics.
+        // SAFETY: the action uses atomics and one raw write(2) that does not touch errno, which
+        // signal-safety(7) allows in a handler, and it cannot panic.
         unsafe { signal_hook::low_level::register(signal, move || ring(bit(signal))) }.map(drop)
     }
 
-    /// For the poll: readable when it has rung.
+    /// The descriptor for the poll: readable after a signal.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// Which signals have come since the last call: bit n-1 for signal n. Never waits.
+    /// Takes the signals since the last call: bit n-1 for signal n. Never blocks.
     pub(crate) fn take(&self) -> u64 {
-        // The pipe first: who rings after the swap writes into it anew.
+        // The pipe first: a handler that runs after the swap writes to it again.
         let mut bytes = [0u8; 64];
         while let Ok(64) | Err(Errno::EINTR) = read(&self.pipe, &mut bytes) {}
         let rung = RUNG.swap(0, Ordering::SeqCst);
@@ -54,34 +54,34 @@ impl SignalPipe {
         rung
     }
 
-    /// The signals taken so far are part of the committed state.
+    /// Records that the signals taken so far are part of the committed state.
     pub(crate) fn committed() {
         TAKEN.store(0, Ordering::SeqCst);
     }
 
-    /// These came to an earlier image of this process, which had no time for them; or to this one.
+    /// Marks signals that an earlier image, or this one, did not handle as arrived.
     pub(crate) fn ring_again(signals: u64) {
         ring(signals);
     }
 
-    /// Some signal has come, whether or not the poll has told of it.
+    /// Returns true if a signal has arrived, whether or not the poll has reported it.
     pub(crate) fn has_rung() -> bool {
         RUNG.load(Ordering::SeqCst) != 0
     }
 }
 
-/// One bit of the word [`SignalPipe::take`] gives.
+/// The bit of a signal in the word of [`SignalPipe::take`].
 pub(crate) fn bit(signal: i32) -> u64 {
     let number = u32::try_from(signal).unwrap_or(0);
     if (1..=64).contains(&number) { 1 << (number - 1) } else { 0 }
 }
 
-/// What has come and was not dealt with.
+/// Signals that have arrived and were not handled.
 pub(super) fn not_dealt_with() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
-/// The handler's work. The pipe holds one byte for all that has come since it was last asked.
+/// The work of the handler. The pipe holds one byte for all signals since they were last taken.
 pub(super) fn ring(signals: u64) {
     if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
@@ -108,7 +108,7 @@ mod tests {
         bell.listen(other).unwrap();
         assert_eq!((SignalPipe::has_rung(), bell.take()), (false, 0));
         let raise = |number: i32| {
-            // To the process: whichever thread takes it has run the handler before it is asked.
+            // Sent to the process: the handler has run in some thread before the check.
             signal::kill(nix::unistd::getpid(), u8::try_from(number).unwrap()).unwrap();
             while RUNG.load(Ordering::SeqCst) & bit(number) == 0 {
                 std::thread::yield_now();
@@ -121,7 +121,7 @@ mod tests {
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
         assert_eq!(bell.take(), 0);
-        // What was taken and not dealt with wakes again.
+        // Signals that were taken and not handled wake the poll again.
         SignalPipe::ring_again(bit(other));
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));

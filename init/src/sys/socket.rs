@@ -1,8 +1,8 @@
-//! Unix sockets that carry descriptors and credentials: to the logger (SEQPACKET) and
-//! from services (the notify socket). unix(7), cmsg(3).
+//! Unix sockets that carry descriptors and credentials: to the logger (SEQPACKET) and from services
+//! (the notify socket). unix(7), cmsg(3).
 //!
-//! Every descriptor that arrives is owned before anything else happens, so none leaks
-//! whatever the caller does with the message. Nothing here waits.
+//! Each received descriptor becomes owned at once, so none leaks whatever the caller does. Nothing
+//! here blocks.
 
 use super::no_linger::Impatience;
 use super::{Pid, check, inbox};
@@ -17,21 +17,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Descriptors sent in one message. The kernel's own limit is 253 (SCM_MAX_FD).
 pub(crate) const SEND_MAX: usize = 64;
-/// Descriptors that are taken from one message.
+/// Descriptors received from one message.
 const RECEIVE_MAX: usize = 253;
 
-/// One message.
+/// A received message.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// Bytes written to the buffer. 0 on a stream or SEQPACKET socket: the other end is closed
-    /// (a SEQPACKET message of no bytes looks the same; none of ours is empty).
+    /// Bytes written to the buffer. 0 on a stream or SEQPACKET socket means that the peer is closed
+    /// (an empty SEQPACKET message looks the same, but none of ours is empty).
     pub length: usize,
-    /// The message was longer than the buffer, or carried more than could be taken. What was
-    /// cut off is gone, its descriptors closed by the kernel.
+    /// True if the message was longer than the buffer or carried too many descriptors. The kernel
+    /// has dropped the excess.
     pub truncated: bool,
-    /// What came along.
+    /// The passed descriptors.
     pub fds: Vec<OwnedFd>,
-    /// The sender, where SO_PASSCRED is set.
+    /// The sender, if SO_PASSCRED is set.
     pub peer: Option<Peer>,
 }
 
@@ -41,22 +41,21 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?)
 }
 
-/// A new socket, CLOEXEC, that blocks.
+/// A new blocking socket, CLOEXEC.
 pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: socket(2) takes numbers.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: a fresh descriptor, ours alone.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The next connection, CLOEXEC. Waits where the listening socket does.
+/// Accepts the next connection, CLOEXEC. Blocks if the listening socket does.
 pub(crate) fn accept(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     accept_with(socket, 0)
 }
 
-/// The same of a socket with a path, and what is read of it and written to it never waits. It is
-/// not asked what path its other end has: one of 108 bytes is longer than what tells of it, and
-/// to mio's own `accept` that is a panic.
+/// Accepts from a socket with a path; the connection does not block. It does not ask for the peer's
+/// path: the length of a 108-byte path exceeds its buffer, on which mio's own `accept` panics.
 pub(crate) fn accept_stream(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
     accept_with(socket, libc::SOCK_NONBLOCK).map(|fd| UnixStream::from_std(fd.into()))
 }
@@ -64,20 +63,20 @@ pub(crate) fn accept_stream(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
 fn accept_with(socket: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
     let (none, length) = (std::ptr::null_mut(), std::ptr::null_mut());
     let flags = flags | libc::SOCK_CLOEXEC;
-    // SAFETY: accept4(2) takes null where nobody asks for the address.
+    // SAFETY: accept4(2) takes null if the address is not wanted.
     let fd = check(unsafe { libc::accept4(socket.as_raw_fd(), none, length, flags) })?;
-    // SAFETY: a fresh descriptor, ours alone.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The name of a unix socket, if it is one. Of a path of 108 bytes, of which there is none here, the
-/// kernel says a length that is beyond what holds it: `getsockname::<UnixAddr>` would write there.
+/// The name of a unix socket. Returns `None` for other sockets and for a 108-byte path: the kernel
+/// reports a length beyond its buffer, to which `getsockname::<UnixAddr>` would write.
 pub(crate) fn unix_name(socket: impl AsFd) -> Option<UnixAddr> {
     let name = getsockname::<SockaddrStorage>(socket.as_fd().as_raw_fd()).ok()?;
     name.as_unix_addr().copied()
 }
 
-/// An option that is a number.
+/// Sets an option that is a number.
 pub(crate) fn set_option(
     socket: BorrowedFd<'_>,
     level: i32,
@@ -92,7 +91,7 @@ pub(crate) fn set_option(
     check(result).map(drop)
 }
 
-/// The same read.
+/// Reads an option that is a number.
 pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
     let mut length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
@@ -103,7 +102,7 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
     check(result).map(|_| value)
 }
 
-/// The control data of a message, aligned as cmsghdr(3) asks.
+/// The control data of a message, aligned as cmsghdr(3) requires.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
@@ -111,8 +110,9 @@ const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::
 
 const _: () = assert!(CONTROL <= crate::sys::inbox_layout::CONTROL_ROOM);
 
-/// Sends one message with up to [`SEND_MAX`] descriptors; never waits. `WouldBlock`: nothing was
-/// sent, try when it is writable. `ETOOMANYREFS`: too many are on their way for this user.
+/// Sends one message with up to [`SEND_MAX`] descriptors; never blocks. `WouldBlock` means that
+/// nothing was sent; retry when it is writable. `ETOOMANYREFS` means too many descriptors in flight
+/// for this user.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -148,19 +148,19 @@ pub(crate) fn send(
     }
 }
 
-/// The other end is gone; ECONNRESET: without having read all it was told, which is said once, and
-/// never again.
+/// Returns true if the peer is gone. ECONNRESET means that it left messages unread; the kernel
+/// reports that only once.
 pub(crate) fn is_over(got: &io::Result<Received>) -> bool {
     let is_reset = |error: &io::Error| error.raw_os_error() == Some(libc::ECONNRESET);
     got.as_ref().map_or_else(is_reset, |got| got.length == 0)
 }
 
-/// Takes one message; never waits (`WouldBlock`).
+/// Receives one message; never blocks (`WouldBlock`).
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     receive_with(socket, buffer, CONTROL, 0)
 }
 
-/// From now on [`look`] begins with the oldest message. socket(7), SO_PEEK_OFF.
+/// Makes [`look`] start with the oldest message. socket(7), SO_PEEK_OFF.
 pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
     let (first, size) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PEEK_OFF);
@@ -171,14 +171,14 @@ pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
     check(set).map(drop)
 }
 
-/// The next message, which stays where it is; its descriptors are copies. `WouldBlock`: that was
-/// the last.
+/// Reads the next message without removing it; its descriptors are duplicates. `WouldBlock` means
+/// that there are no more.
 pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     receive_with(socket, buffer, CONTROL, libc::MSG_PEEK)
 }
 
-/// The same with `most` of the descriptors that come with it: the others never become ours. For
-/// a socket to which no credentials come.
+/// Receives a message with at most `most` of its descriptors; the kernel drops the others. For a
+/// socket without credentials.
 pub(crate) fn receive_some(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -187,17 +187,17 @@ pub(crate) fn receive_some(
     receive_with(socket, buffer, room_for(most), 0)
 }
 
-/// Bytes for so many descriptors; at most [`CONTROL`], less those for credentials, which come
-/// first. Not rounded up: in what that adds the kernel would put another one.
+/// The control data size for so many descriptors; at most [`CONTROL`] minus the credentials, which
+/// come first. Not rounded up, because the kernel would fill the rounding with another descriptor.
 fn room_for(most: usize) -> usize {
     let descriptors = HEAD + most.min(RECEIVE_MAX) * size_of::<RawFd>();
     if most == 0 { 0 } else { descriptors }
 }
 
-/// Bytes for credentials.
+/// The control data size for credentials.
 const CREDENTIALS: usize = space(size_of::<libc::ucred>());
 
-/// `room`: bytes of control data; at most [`CONTROL`]. `how`: flags of recvmsg(2).
+/// `room`: size of the control data, at most [`CONTROL`]. `how`: flags of recvmsg(2).
 fn receive_with(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -213,7 +213,7 @@ fn receive_with(
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = room.min(CONTROL) as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | how;
-    // What finds no room is closed by the kernel, here.
+    // The kernel closes excess descriptors in this call.
     let _impatience = (room < CONTROL).then(Impatience::begin);
     let length = loop {
         // SAFETY: `message` points at buffers that live past the call and are valid for writing.
@@ -231,7 +231,7 @@ fn receive_with(
     Ok(Received { length, truncated, fds, peer })
 }
 
-/// The next message has descriptors with it. `WouldBlock`: there is none.
+/// Returns true if the next message has descriptors. Fails with `WouldBlock` without a message.
 fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut control = Control([0; CONTROL]);
     // SAFETY: msghdr is plain data; all zeroes is a value of it.
@@ -252,8 +252,8 @@ fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// As [`receive_some`], of a socket of datagrams. The kernel writes the datagram into the inbox, so that a
-/// crash does not lose it.
+/// Like [`receive_some`], for a datagram socket. The kernel writes the datagram into the inbox, so
+/// that a crash does not lose it.
 pub(crate) fn receive_into_inbox(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -265,8 +265,8 @@ pub(crate) fn receive_into_inbox(
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
-    // SAFETY: the header and all it points at lie in memory that stays, and is ours alone; the
-    // kernel writes the length of the message there too.
+    // SAFETY: the header and all it points at lie in memory that stays mapped and is used only
+    // here; the kernel also writes the length of the message there.
     unsafe {
         (*hand.header).msg_len = 0;
         (*hand.header).msg_hdr.msg_controllen = room as _;
@@ -299,13 +299,13 @@ pub(crate) fn receive_into_inbox(
     Ok(Received { length, truncated, fds, peer })
 }
 
-/// Who closes the last descriptor of a socket waits as long as its SO_LINGER says
-/// (socket(7)): no sender decides how long that is. Nothing for what is no socket.
+/// Disables SO_LINGER: otherwise closing the last descriptor of a socket would block as long as its
+/// sender decided (socket(7)). No effect on other files.
 fn do_not_linger(fd: &OwnedFd) {
     let _ = setsockopt(fd, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
 }
 
-/// Of these bytes, those that the kernel has written.
+/// The bytes that the kernel has written.
 fn written(control: &[u8; CONTROL], length: usize) -> &[u8] {
     control.get(..length).unwrap_or(control)
 }
@@ -316,7 +316,7 @@ fn unpack(control: &[u8]) -> (Vec<OwnedFd>, Option<Peer>) {
     for part in parts(control) {
         match part {
             Part::Descriptors(data) => fds.extend(numbers(data).map(|number| {
-                // SAFETY: a fresh descriptor that the kernel installed for us alone.
+                // SAFETY: a fresh descriptor that the kernel installed for this process.
                 let fd = unsafe { OwnedFd::from_raw_fd(number) };
                 do_not_linger(&fd);
                 fd
@@ -327,15 +327,15 @@ fn unpack(control: &[u8]) -> (Vec<OwnedFd>, Option<Peer>) {
     (fds, peer)
 }
 
-/// From now on the sender's credentials come with every message.
+/// Makes the sender's credentials come with every message.
 pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
     Ok(setsockopt(&socket, sockopt::PassCred, &true)?)
 }
 
-// What comes along with a message of a unix socket: the kernel's struct cmsghdr, read and written
-// as bytes. cmsg(3), unix(7). Descriptors are only numbers here, and nothing is unsafe.
+// Control data of unix sockets: the kernel's struct cmsghdr, read and written as bytes. cmsg(3),
+// unix(7). Descriptors are plain numbers here.
 //
-// Reading is total: whatever the bytes are, no more is read than is there.
+// Reading is total: it never reads beyond the given bytes.
 
 /// Credentials that the kernel recorded at connect(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,9 +348,9 @@ pub(crate) struct Peer {
     pub gid: u32,
 }
 
-/// Bytes before the data of each part.
+/// Size of the header of each part.
 pub(super) const HEAD: usize = 16;
-/// Where they say what it is. They begin with how long it is, the head too: u64.
+/// Offsets of level and type in the header. It starts with the length including the header: u64.
 const LEVEL_AT: usize = 8;
 const KIND_AT: usize = 12;
 
@@ -363,16 +363,16 @@ pub(super) const fn space(bytes: usize) -> usize {
     HEAD + bytes.next_multiple_of(8)
 }
 
-/// One of the parts.
+/// A part of the control data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'b> {
-    /// Numbers of descriptors, four bytes each; what is left over is none.
+    /// Descriptor numbers of four bytes each; incomplete ones are ignored.
     Descriptors(&'b [u8]),
-    /// Who sent it.
+    /// The sender's credentials.
     Sender(Peer),
 }
 
-/// What the kernel has written, part by part. Ends at the first that can be none.
+/// The parts that the kernel has written. Ends at the first invalid one.
 pub(super) fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -411,8 +411,8 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().copied().map(i32::from_ne_bytes)
 }
 
-/// One part of these descriptors at the beginning of `to`. Gives how long it is; 0: there are none,
-/// or they find no room.
+/// Writes a part with these descriptors to the start of `to`. Returns its length, or 0 if there are
+/// no descriptors or no room.
 pub(super) fn write_descriptors(numbers: &[RawFd], to: &mut [u8]) -> usize {
     let data = size_of_val(numbers);
     let Some(room) = to.get_mut(..space(data)).filter(|_| data > 0) else { return 0 };
@@ -430,8 +430,8 @@ pub(crate) mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
-    /// A socket in this directory with as long a path as one can have: all of its 108 bytes, none
-    /// of them an end (unix(7)).
+    /// A socket in this directory with the longest possible path: 108 bytes without a terminator
+    /// (unix(7)).
     pub(crate) fn with_the_longest_path(directory: &Path) -> std::os::unix::net::UnixStream {
         let fd = open(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
         let room = 108 - directory.as_os_str().len() - 1;
@@ -564,7 +564,7 @@ pub(crate) mod tests {
         assert_eq!((empty.length, empty.truncated), (0, false));
     }
 
-    /// A part as the kernel writes it, that says it is so long.
+    /// A part as the kernel writes it, with the given length field.
     fn part(length: usize, kind: i32, data: &[u8]) -> Vec<u8> {
         let mut bytes = length.to_ne_bytes().to_vec();
         bytes.extend([libc::SOL_SOCKET, kind].into_iter().flat_map(i32::to_ne_bytes));
@@ -599,7 +599,7 @@ pub(crate) mod tests {
         ]
         .concat();
         assert_eq!(seen(&bytes), (vec![3, 4, 5], Some(sender)));
-        // The last one is not rounded up where there is no room for that.
+        // The last part is not rounded up if there is no room.
         assert_eq!(seen(&bytes[..bytes.len() - 4]), (vec![3, 4, 5], Some(sender)));
         let mut written = [0; 64];
         let length = write_descriptors(&[3, 4, 5], &mut written);
@@ -619,7 +619,7 @@ pub(crate) mod tests {
         for length in [0, 1, 15] {
             assert_eq!(seen(&part(length, libc::SCM_RIGHTS, &numbers)), (vec![], None));
         }
-        // Half a number, no number, and half a sender are none.
+        // Incomplete numbers and an incomplete sender are ignored.
         assert_eq!(seen(&part(HEAD + 6, libc::SCM_RIGHTS, &numbers)).0, [3]);
         assert_eq!(seen(&of(libc::SCM_RIGHTS, &[-1, i32::MIN, 5])).0, [5]);
         assert_eq!(seen(&of(libc::SCM_CREDENTIALS, &[7, 8])), (vec![], None));
@@ -631,7 +631,7 @@ pub(crate) mod tests {
             [of(libc::SCM_CREDENTIALS, &[7, 8, 9]), of(libc::SCM_RIGHTS, &[3, 4, 5])].concat();
         for length in 0..whole.len() {
             assert!(seen(&whole[..length]).0.len() <= 3);
-            // Nor does it matter where they lie.
+            // Alignment does not matter.
             seen(whole.get(length..).unwrap());
         }
         for bit in 0..whole.len() * 8 {

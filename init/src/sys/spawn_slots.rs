@@ -1,8 +1,8 @@
-//! Memory that PID 1 and a child share between clone and exec: a row of slots where the
-//! child writes how far it came, and stacks for children that have none of their own.
+//! Memory shared between PID 1 and a child from clone to exec: slots where the child writes its
+//! progress, and stacks for children that share PID 1's memory.
 //!
-//! A slot or a stack is given out again only when no child can touch it any more; who knows
-//! when that is, is [`crate::spawn::Spawner`].
+//! A slot or a stack is reused only when no child can touch it any more; [`crate::spawn::Spawner`]
+//! knows when.
 
 use super::child_setup::Step;
 use super::memfd;
@@ -17,57 +17,58 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Children between clone and exec at one time.
 pub(crate) const SLOTS: usize = 4096;
-/// Bytes of the row.
+/// Size of all slots.
 const BYTES: usize = SLOTS * size_of::<Slot>();
-/// Slots that rest before one of them is given out again: a state that was kept meanwhile still
-/// has them as its children's, and after a crash would read of one child what another has told.
+/// Released slots that wait before one of them is reused. The committed state may still assign them
+/// to their children, and after a crash would read another child's progress.
 const RESTING: usize = 1024;
-/// Bytes of a child's stack; the child in [`super::child`] needs less than 4 KiB of it.
+/// Size of a child's stack; the child in [`super::child`] needs less than 4 KiB.
 const STACK: usize = 64 * 1024;
-/// Bytes below the stack that fault when touched.
+/// Size of the guard area below the stack.
 const GUARD: usize = 4096 * 4;
 
-/// What a child tells. Written by the child, read by PID 1; no order between the fields but
-/// that `errno` is written last.
+/// The progress of a child. The child writes it and PID 1 reads it. `errno` is written last; the
+/// other fields have no order.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// 1 from before the clone; the kernel writes 0 when the child no longer uses our memory
-    /// (CLONE_CHILD_CLEARTID). Of use only where memory is shared.
+    /// (CLONE_CHILD_CLEARTID). Meaningful only for shared memory.
     pub(super) alive: AtomicU32,
-    /// The [`Step`] under way.
+    /// The current [`Step`].
     pub(super) step: AtomicU32,
-    /// Why it broke off; 0: it did not.
+    /// The errno of a failed step, or 0.
     pub(super) errno: AtomicU32,
-    /// Which of several, where the step has several.
+    /// The index within the step.
     pub(super) detail: AtomicU32,
-    /// The serial number of the start, written before the clone; 0: it has none.
+    /// The serial number of the start, written before the clone; 0 if it has none.
     serial: AtomicU64,
-    /// The child's pid, written by the kernel as it clones (CLONE_PARENT_SETTID); 0: there is none.
+    /// The child's pid, written by the kernel at the clone (CLONE_PARENT_SETTID); 0 without a
+    /// child.
     pub(super) pid: AtomicI32,
 }
 
-/// How far a child came.
+/// The progress of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The step it was last at.
+    /// The last step.
     pub step: Step,
-    /// Why it broke off there; None: it did not (so far).
+    /// The errno of the step, or `None` if it has not failed (so far).
     pub errno: Option<i32>,
-    /// Which of several (env-file, limit, descriptor), from 0.
+    /// The index within the step (env-file, limit, descriptor), from 0.
     pub detail: u32,
 }
 
-/// The row of slots: one shared mapping, inherited by every child. It is a file's, so that an
-/// init that goes on as another image still sees what its children write.
+/// All slots: one shared mapping that every child inherits. It is backed by a file, so that a new
+/// image of init still sees what its children write.
 #[derive(Debug)]
 pub(crate) struct SpawnSlots {
     slots: NonNull<Slot>,
-    /// Never given out so far.
+    /// Slots never used so far.
     free: Vec<u32>,
-    /// Given back, oldest first.
+    /// Released slots, oldest first.
     resting: VecDeque<u32>,
-    /// None: there are no memfds here.
+    /// `None` if the kernel has no memfds.
     memory: Option<OwnedFd>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct SpawnSlots {
 pub(crate) struct SlotId(u32);
 
 impl SpawnSlots {
-    /// Maps it. ENOMEM.
+    /// Maps the slots. Fails with ENOMEM.
     pub(crate) fn new() -> io::Result<SpawnSlots> {
         let memory = memfd::create(c"children").and_then(|memory| {
             ftruncate(&memory, i64::try_from(BYTES).unwrap_or(0))?;
@@ -85,7 +86,7 @@ impl SpawnSlots {
         SpawnSlots::on(memory.ok(), &[])
     }
 
-    /// The one of an earlier image; these slots are in use.
+    /// Maps the slots of an earlier image; `used` are in use.
     pub(crate) fn again(memory: OwnedFd, used: &[SlotId]) -> io::Result<SpawnSlots> {
         let size = fstat(&memory)?.st_size;
         if usize::try_from(size) != Ok(BYTES) {
@@ -102,12 +103,12 @@ impl SpawnSlots {
         Ok(SpawnSlots::over(slots, memory, used))
     }
 
-    /// `slots`: [`SLOTS`] of them, which stay there.
+    /// `slots` points at [`SLOTS`] slots, which are never moved.
     fn over(slots: NonNull<Slot>, memory: Option<OwnedFd>, used: &[SlotId]) -> SpawnSlots {
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
         let mut board = SpawnSlots { slots, free, resting: VecDeque::new(), memory };
-        // Perhaps of a child nobody knows of, and which tells something still.
+        // A child that the state does not know may still write to such a slot.
         let free = std::mem::take(&mut board.free).into_iter();
         let (free, resting): (Vec<u32>, Vec<u32>) =
             free.partition(|slot| board.has_left(SlotId(*slot)));
@@ -115,17 +116,18 @@ impl SpawnSlots {
         board
     }
 
-    /// What it is in.
+    /// The memfd of the slots.
     pub(crate) fn memory(&self) -> Option<&OwnedFd> {
         self.memory.as_ref()
     }
 
-    /// Its child does no longer use our memory; of one that shares it only.
+    /// Returns true if the child, which shares our memory, no longer uses it.
     pub(crate) fn has_left(&self, id: SlotId) -> bool {
         self.slot(id).alive.load(Ordering::SeqCst) == 0
     }
 
-    /// A clean slot for the start with this serial number. None: all are in use.
+    /// Takes a cleared slot for the start with this serial number. Returns `None` if all are in
+    /// use.
     pub(crate) fn take(&mut self, serial: u64) -> Option<SlotId> {
         let rested = (self.resting.len() > RESTING).then(|| self.resting.pop_front()).flatten();
         let next = rested.or_else(|| self.free.pop()).or_else(|| self.resting.pop_front());
@@ -140,7 +142,7 @@ impl SpawnSlots {
         Some(id)
     }
 
-    /// The child that a crashed image has cloned for the start with this serial number, and its slot, which
+    /// Finds the child that a crashed image cloned for the start with this serial number. Its slot
     /// is in use from now on.
     pub(crate) fn find_child(&mut self, serial: u64) -> Option<(SlotId, i32)> {
         let mut ids = (0..u32::try_from(SLOTS).unwrap_or(0)).map(SlotId);
@@ -154,13 +156,13 @@ impl SpawnSlots {
         Some((id, pid))
     }
 
-    /// Gives a slot back. No child may use it any more.
+    /// Releases a slot. No child may use it any more.
     pub(crate) fn give_back(&mut self, id: SlotId) {
         self.slot(id).alive.store(0, Ordering::SeqCst);
         self.resting.push_back(id.0);
     }
 
-    /// What its child has told so far.
+    /// The progress of its child so far.
     pub(crate) fn progress(&self, id: SlotId) -> Progress {
         let slot = self.slot(id);
         let errno = i32::try_from(slot.errno.load(Ordering::SeqCst)).ok().filter(|e| *e != 0);
@@ -179,12 +181,12 @@ impl SpawnSlots {
     }
 }
 
-/// The stack of one child, with a guard below it.
+/// The stack of one child, with a guard area below it.
 #[derive(Debug)]
 pub(crate) struct Stack(NonNull<u8>);
 
 impl Stack {
-    /// Maps one. ENOMEM.
+    /// Maps a stack. Fails with ENOMEM.
     pub(crate) fn new() -> io::Result<Stack> {
         let base = map(GUARD + STACK, libc::MAP_PRIVATE | libc::MAP_STACK)?;
         // SAFETY: the guard lies within the mapping just made.
@@ -192,7 +194,7 @@ impl Stack {
         Ok(Stack(base))
     }
 
-    /// Lowest address and length, as clone3(2) wants them.
+    /// Lowest address and length, as clone3(2) takes them.
     pub(super) fn span(&self) -> (*mut u8, usize) {
         // SAFETY: the mapping is of GUARD and STACK bytes.
         (unsafe { self.0.as_ptr().add(GUARD) }, STACK)
@@ -201,8 +203,8 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; whoever drops a Stack knows that no child
-        // runs on it (see the file's head).
+        // SAFETY: exactly the mapping made in `new`; the owner drops a Stack only when no child
+        // runs on it (see the module's comment).
         unsafe {
             libc::munmap(self.0.as_ptr().cast(), GUARD + STACK);
         }
@@ -211,7 +213,8 @@ impl Drop for Stack {
 
 fn map_file(bytes: usize, file: &OwnedFd) -> io::Result<NonNull<u8>> {
     let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-    // SAFETY: a new mapping where the kernel likes; the file is our own and never gets shorter.
+    // SAFETY: a new mapping at an address chosen by the kernel; the file belongs to init and never
+    // shrinks.
     let base =
         unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
     if base == libc::MAP_FAILED {
@@ -222,7 +225,7 @@ fn map_file(bytes: usize, file: &OwnedFd) -> io::Result<NonNull<u8>> {
 
 fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_ANONYMOUS);
-    // SAFETY: a new anonymous mapping where the kernel likes.
+    // SAFETY: a new anonymous mapping at an address chosen by the kernel.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -237,7 +240,7 @@ pub(super) mod tests {
     use std::mem::ManuallyDrop;
     use std::sync::Mutex;
 
-    /// Never freed, and no leak either: somebody knows of it.
+    /// Never freed, but not a leak: `ALL` refers to it.
     fn kept<T: Send + 'static>(mut memory: Vec<T>) -> NonNull<T> {
         static ALL: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
         let first = NonNull::new(memory.as_mut_ptr()).unwrap();
@@ -246,14 +249,14 @@ pub(super) mod tests {
     }
 
     impl SpawnSlots {
-        /// In memory of this process alone, which stays: all that is there before a child is made.
+        /// Slots in ordinary memory that is never freed, for tests without children.
         pub(in crate::sys) fn plain() -> SpawnSlots {
             SpawnSlots::over(kept((0..SLOTS).map(|_| Slot::default()).collect()), None, &[])
         }
     }
 
     impl Stack {
-        /// The same; never to be dropped.
+        /// The same for a stack; never to be dropped.
         pub(in crate::sys) fn plain() -> ManuallyDrop<Stack> {
             let memory = vec![0u128; (GUARD + STACK) / size_of::<u128>()];
             ManuallyDrop::new(Stack(kept(memory).cast()))
@@ -313,7 +316,7 @@ pub(super) mod tests {
         let stack = Stack::plain();
         let (base, size) = stack.span();
         assert_eq!((base.addr() % 16, size % 16), (0, 0));
-        // SAFETY: it is nobody else's.
+        // SAFETY: only this test uses it.
         unsafe {
             base.write(1);
             base.add(size - 1).write(2);

@@ -1,14 +1,14 @@
-//! The ioctls of a machine's consoles and of its loopback device.
+//! The ioctls of consoles, terminals and the loopback device.
 
 use super::check;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// linux/kd.h: the signal for Alt-Up goes to the caller.
+/// linux/kd.h: the caller gets the signal for Alt-Up.
 const KDSIGACCEPT: libc::c_ulong = 0x4B4E;
 
-/// Alt-Up on the virtual console `console` sends `signal` to this process.
+/// Makes Alt-Up on the virtual console `console` send `signal` to this process.
 pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
     // SAFETY: KDSIGACCEPT takes a number (ioctl_console(2)).
     let result =
@@ -16,8 +16,8 @@ pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io
     check(result).map(drop)
 }
 
-/// Makes the terminal the controlling one of this session's leader; `force`: takes it from
-/// another session, which root may. ioctl_tty(2).
+/// Makes the terminal the controlling one of this session leader. With `force`, root may take it
+/// from another session. ioctl_tty(2).
 pub(crate) fn take(terminal: BorrowedFd<'_>, force: bool) -> io::Result<()> {
     // SAFETY: TIOCSCTTY takes a number.
     let result = unsafe {
@@ -26,15 +26,16 @@ pub(crate) fn take(terminal: BorrowedFd<'_>, force: bool) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Disconnects everybody who has it open, the caller too (vhangup(2) of any terminal).
+/// Disconnects all processes that have the terminal open, including the caller (vhangup(2) of any
+/// terminal).
 pub(crate) fn hang_up(terminal: BorrowedFd<'_>) -> io::Result<()> {
     const TIOCVHANGUP: libc::c_ulong = 0x5437;
-    // SAFETY: TIOCVHANGUP takes nothing.
+    // SAFETY: TIOCVHANGUP takes no argument.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), TIOCVHANGUP as _) }).map(drop)
 }
 
-/// Nobody has it for himself alone, and a virtual console shows text. What is no such
-/// terminal refuses, and that is fine.
+/// Ends exclusive mode, and sets a virtual console to text mode. Errors are ignored: not every
+/// terminal supports both.
 pub(crate) fn make_plain(terminal: BorrowedFd<'_>) {
     const KDSETMODE: libc::c_ulong = 0x4B3A;
     const KD_TEXT: libc::c_ulong = 0;
@@ -45,7 +46,7 @@ pub(crate) fn make_plain(terminal: BorrowedFd<'_>) {
     }
 }
 
-/// Brings the device `lo` up. netdevice(7).
+/// Brings up the device `lo`. netdevice(7).
 pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: ifreq is plain data; all zeroes is a value of it.

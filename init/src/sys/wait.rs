@@ -1,4 +1,4 @@
-//! How children end. waitid(2).
+//! Waits for children and reaps them. waitid(2).
 
 use super::{Pid, inbox};
 use crate::sys::inbox_layout as form;
@@ -9,17 +9,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
-/// A child that ended.
+/// A child that has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Which.
     pub pid: Pid,
-    /// How.
     pub exit: Exit,
 }
 
-/// Reaps any child that has ended. Its pid may be somebody else's from now on: whoever keeps it
-/// lets go of it before the next clone. None: there is none now.
+/// Reaps any exited child. Its pid may be reused from now on, so the caller forgets it before the
+/// next clone. Returns `None` if no child has exited.
 pub(crate) fn reap_any() -> io::Result<Option<Ended>> {
     let ended = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG)?;
     if let Some(ended) = &ended {
@@ -28,29 +26,30 @@ pub(crate) fn reap_any() -> io::Result<Option<Ended>> {
     Ok(ended)
 }
 
-/// This child, if it has ended; it stays unreaped.
+/// The exit of this child, without reaping it.
 #[cfg(test)]
 pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
     wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
 }
 
-/// This child is stopped by a signal now.
+/// Returns true if this child is stopped by a signal.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
     changed(pid, libc::WSTOPPED).is_some_and(|changed| changed != 0)
 }
 
-/// A child of this process, alive or not reaped: the pid is its own. Needs no /proc.
+/// Returns true for a child of this process, alive or unreaped: its pid is not reused. Needs no
+/// /proc.
 pub(crate) fn is_child(pid: Pid) -> bool {
     changed(pid, libc::WEXITED).is_some()
 }
 
-/// A child of this process that has not ended.
+/// Returns true for a child of this process that has not exited.
 pub(crate) fn is_living_child(pid: Pid) -> bool {
     changed(pid, libc::WEXITED) == Some(0)
 }
 
-/// The process behind a pidfd is a child of this one, ended or not, whoever has its pid by now. None: a
-/// kernel that can not tell (before Linux 5.4).
+/// Returns true if the process behind a pidfd is a child of this one, exited or not, whatever
+/// process has its pid now. Returns `None` if the kernel cannot tell (before Linux 5.4).
 pub(crate) fn is_child_behind(pidfd: BorrowedFd<'_>) -> Option<bool> {
     let id = libc::id_t::try_from(pidfd.as_raw_fd()).ok()?;
     match look(libc::P_PIDFD, id, libc::WEXITED) {
@@ -60,8 +59,8 @@ pub(crate) fn is_child_behind(pidfd: BorrowedFd<'_>) -> Option<bool> {
     }
 }
 
-/// The child's pid where it has changed so, else 0; None: there is no such child. It stays as
-/// it is.
+/// The child's pid if it has changed in this way, else 0. Returns `None` if it is not a child. The
+/// child stays waitable.
 fn changed(pid: Pid, how: libc::c_int) -> Option<i32> {
     look(libc::P_PID, id(pid).ok()?, how).ok()
 }
@@ -70,12 +69,12 @@ fn look(kind: libc::idtype_t, id: libc::id_t, how: libc::c_int) -> Result<i32, E
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = how | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is valid for writing for the length of the call; on success the kernel
-    // fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
+    // SAFETY: `info` is valid for writing during the call; on success the kernel fills the SIGCHLD
+    // part of the union, or leaves it zero (waitid(2), WNOHANG).
     unsafe { Errno::result(libc::waitid(kind, id, &raw mut info, options)).map(|_| info.si_pid()) }
 }
 
-/// Reaps this child if it has ended. Its pid may belong to somebody else from now on.
+/// Reaps this child if it has exited. Its pid may be reused from now on.
 pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
     let ended = wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)?;
     if ended.is_some() {
@@ -84,7 +83,7 @@ pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
     Ok(ended)
 }
 
-/// Waits for this child to end, and reaps it. For the time before the loop only.
+/// Waits for this child to exit and reaps it. Only before the loop.
 pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
     loop {
         match wait(libc::P_PID, id(pid)?, libc::WEXITED) {
@@ -99,40 +98,40 @@ pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
     }
 }
 
-/// Children this process made itself and has not reaped. What else is its child was left to it
-/// by others (PID 1 and subreapers are). One thread: the lock is never waited for.
+/// Unreaped children that this process created. Its other children are adopted orphans (PID 1 and
+/// subreapers get them). The lock never blocks, because there is one thread.
 static MADE: Mutex<Made> = Mutex::new(Made { all: BTreeSet::new(), changed: BTreeSet::new() });
 
 struct Made {
     all: BTreeSet<i32>,
-    /// Pids that were added or removed since the last commit.
+    /// Pids added or removed since the last commit.
     changed: BTreeSet<i32>,
 }
 
-/// A child of our own making, not reaped yet.
+/// Returns true for an unreaped child that this process created.
 pub(crate) fn is_made(pid: Pid) -> bool {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).all.contains(&pid.as_raw())
 }
 
-/// Sends `signal` to a child that this process, or an image of it before, has made. ESRCH: it is none any
-/// more, and its pid may be anybody's.
+/// Sends `signal` to a child that this process, or an earlier image, created. Fails with ESRCH if
+/// it was reaped, because its pid may be reused.
 pub(crate) fn kill_made(pid: Pid, signal: u8) -> io::Result<()> {
     if is_made(pid) { super::signal::kill(pid, signal) } else { Err(Errno::ESRCH.into()) }
 }
 
-/// The children of its own making that were added (true) or removed since the last call.
+/// The children added (true) or removed since the last call.
 pub(crate) fn take_made_changes() -> Vec<(i32, bool)> {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let changed = std::mem::take(&mut made.changed);
     changed.into_iter().map(|pid| (pid, made.all.contains(&pid))).collect()
 }
 
-/// These were made by an earlier image of this process.
+/// Records children that an earlier image of this process created.
 pub(crate) fn made_before(pids: impl IntoIterator<Item = i32>) {
     pids.into_iter().for_each(|pid| made(Pid::from_raw(pid)));
 }
 
-/// The image before this one has reaped it.
+/// Records that the previous image has reaped this child.
 pub(crate) fn reaped_before(pid: Pid) {
     unmake(pid);
 }
@@ -157,10 +156,10 @@ fn id(pid: Pid) -> io::Result<libc::id_t> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Tries of one wait. The kernel reports an exit once, so a first error is not taken for an answer.
+/// Attempts of one wait. The kernel reports an exit only once, so a first error is retried.
 const TRIES: usize = 3;
 
-/// None: no child has ended, or there is none.
+/// Returns `None` if no child has exited or there is no child.
 fn wait(which: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Option<Ended>> {
     let mut tries = (1..TRIES).map(|_| wait_once(which, id, options));
     match tries.find(Result::is_ok).unwrap_or_else(|| wait_once(which, id, options)) {
@@ -179,7 +178,7 @@ fn wait_once(
     let reaps = options & libc::WNOWAIT == 0;
     let noted = if reaps { inbox::end_in_hand() } else { std::ptr::null_mut() };
     let info = if noted.is_null() { &raw mut own } else { noted };
-    // SAFETY: `info` is valid for writing for the length of the call.
+    // SAFETY: `info` is valid for writing during the call.
     let result = unsafe { libc::waitid(which, id, info, options) };
     if result < 0 {
         return Err(io::Error::last_os_error());

@@ -1,8 +1,7 @@
-//! The lookout of timers, a process of its own: it reads the clocks, the time zones and the
-//! stamps of persistent timers, and tells PID 1 when one is due. A jump of the wall clock
-//! wakes it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)); where there is no such descriptor to be
-//! had it looks from time to time. When each is due is computed by
-//! [`Timer::due`](groundstate_units::trigger::Timer::due).
+//! The lookout of timers, a process of its own. It reads the clocks, the time zones and the stamps
+//! of persistent timers, and reports timers that are due to PID 1. A jump of the wall clock wakes
+//! it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)); without a timerfd it checks periodically.
+//! [`Timer::due`](groundstate_units::trigger::Timer::due) computes when a timer is due.
 
 use super::message::{Alarm, Order, Report};
 use super::message::{Heard, Link};
@@ -23,20 +22,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// What was read of a zone is believed for so long.
+/// How long a zone that was read stays valid.
 const ZONE_AGE: Duration = Duration::from_secs(60);
-/// Between two looks at the clock when no timer is due by it: about a month.
+/// The longest sleep without a due timer: about a month, in seconds.
 const FAR: i64 = 30 * 86_400;
 
-/// Where nobody tells of a jump of the wall clock, so many microseconds are one.
+/// Without a timerfd, the smallest offset that counts as a jump of the wall clock, in microseconds.
 const JUMP: u64 = 500_000;
 
-/// How far the wall clock is from the other now, in microseconds.
+/// The offset of the wall clock from the monotonic clock, in microseconds.
 fn apart() -> i64 {
     micros(clocks::wall()).saturating_sub(micros(clocks::now().since(Time::ZERO)))
 }
 
-/// The whole life of the process.
+/// Runs the process.
 pub(super) fn run(orders: &OwnedFd) -> u8 {
     let link = Link::begin(c"groundstate-clk", orders);
     u8::from(Clock::new(link).run().is_err())
@@ -49,9 +48,9 @@ struct Kept {
 
 struct Clock<'o> {
     link: Link<'o>,
-    /// None: it could not be had the last time.
+    /// `None` if the last attempt to create it failed.
     wall: Option<TimerFd>,
-    /// Between the wall clock and the other as last seen, in microseconds.
+    /// The last offset of the wall clock from the monotonic clock, in microseconds.
     apart: i64,
     timers: BTreeMap<RunId, Kept>,
     zones: BTreeMap<ZoneName, (Time, Option<Zone>)>,
@@ -63,7 +62,7 @@ impl<'o> Clock<'o> {
         Clock { link, wall: None, apart: apart(), timers, zones }
     }
 
-    /// Until PID 1 closes its end.
+    /// Runs until PID 1 closes its end.
     fn run(mut self) -> io::Result<()> {
         loop {
             loop {
@@ -84,7 +83,7 @@ impl<'o> Clock<'o> {
                 if let Some(stamp) = alarm.stamp.clone().filter(|_| alarm.history.fired.is_none()) {
                     match read_stamp(&stamp) {
                         Ok(fired) => alarm.history.fired_wall = Some(fired),
-                        // Never fired before: what is to be made up for begins now.
+                        // Never fired before: the time to make up for starts now.
                         Err(_) => self.stamp(&stamp, micros(clocks::wall())),
                     }
                 }
@@ -93,7 +92,7 @@ impl<'o> Clock<'o> {
             }
             Order::Past(run, history) => {
                 let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
-                // PID 1 may not have heard of the last firing when it wrote this.
+                // PID 1 may have sent this before it handled the last firing.
                 let before = std::mem::replace(&mut kept.alarm.history, history);
                 let history = &mut kept.alarm.history;
                 history.fired = history.fired.max(before.fired);
@@ -106,7 +105,7 @@ impl<'o> Clock<'o> {
         Ok(())
     }
 
-    /// Computes anew when a timer is due, and says so.
+    /// Computes again when a timer is due, and reports that.
     fn renew(&mut self, run: RunId) -> io::Result<()> {
         let (wall, now) = (micros(clocks::wall()), clocks::now());
         let Some(kept) = self.timers.get(&run) else { return Ok(()) };
@@ -135,7 +134,7 @@ impl<'o> Clock<'o> {
         if !fresh {
             let zone = match name {
                 ZoneName::Utc => Some(Zone::utc()),
-                // A machine without that file lives by UTC (localtime(5)).
+                // Without that file the local time is UTC (localtime(5)).
                 ZoneName::Local => Some(read_zone(zone::LOCAL).unwrap_or_default()),
                 ZoneName::Named(_) => read_zone(&file_of(name)).ok(),
             };
@@ -144,7 +143,7 @@ impl<'o> Clock<'o> {
         self.zones.get(name).and_then(|(_, zone)| zone.as_ref())
     }
 
-    /// Tells of all that is due by now.
+    /// Reports all timers that are due.
     fn fire(&mut self) -> io::Result<()> {
         let (wall, now) = (micros(clocks::wall()), clocks::now());
         let is_due = |due: Due| {
@@ -165,7 +164,7 @@ impl<'o> Clock<'o> {
         Ok(())
     }
 
-    /// Until something is due, there is an order, or the clock has jumped.
+    /// Waits until a timer is due, an order arrives, or the clock jumps.
     fn wait(&mut self) -> io::Result<()> {
         let latest = |kept: &Kept| {
             let accuracy = kept.alarm.timer.accuracy;
@@ -187,7 +186,7 @@ impl<'o> Clock<'o> {
             most = Some(most.map_or(look, |most| most.min(look)));
         }
         let timeout = most.map_or(PollTimeout::NONE, |most| {
-            // Rounded up: woken too early it would only look again.
+            // Rounded up, so that the process does not wake too early.
             let millis = most.as_nanos().div_ceil(1_000_000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
@@ -206,7 +205,7 @@ impl<'o> Clock<'o> {
         Ok(())
     }
 
-    /// The kernel is to wake it at that point of the wall clock, if it can.
+    /// Sets the timerfd to that time of the wall clock, if the kernel has timerfds.
     fn wind(&mut self, at: i64) {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let fresh = || TimerFd::new(ClockId::CLOCK_REALTIME, flags).ok();
@@ -214,12 +213,12 @@ impl<'o> Clock<'o> {
         let at = || Expiration::OneShot(TimeSpec::microseconds(at));
         let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
         let told = flags | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
-        // A kernel that can not tell of jumps: they are noticed when something is due.
+        // If the kernel cannot report jumps, they are noticed when a timer is due.
         let is_wound = wall.set(at(), told).or_else(|_| wall.set(at(), flags)).is_ok();
         self.wall = Some(wall).filter(|_| is_wound);
     }
 
-    /// The wall clock was set since the last time.
+    /// Returns true if the wall clock was set since the last call.
     fn has_jumped(&mut self) -> bool {
         if let Some(wall) = &self.wall {
             return nix::unistd::read(wall, &mut [0; 8]) == Err(Errno::ECANCELED);
@@ -228,7 +227,7 @@ impl<'o> Clock<'o> {
         self.apart.abs_diff(before) > JUMP
     }
 
-    /// A directory that can not be written leaves the timer as it is, only less persistent.
+    /// Writes a stamp. If the directory is not writable, the timer works but is not persistent.
     fn stamp(&self, path: &str, wall: i64) {
         let Some((dir, name)) = path.rsplit_once('/') else { return };
         let fresh = format!("{dir}/.{name}.new");
@@ -259,7 +258,7 @@ fn read_stamp(path: &str) -> io::Result<i64> {
     text.trim().parse().map_err(io::Error::other)
 }
 
-/// The same for every boot of this machine.
+/// A number that is the same for every boot of this machine.
 fn machine_seed() -> u64 {
     let id = std::fs::read("/etc/machine-id").unwrap_or_default();
     groundstate_units::unit::assembly::hash(&id)

@@ -1,5 +1,5 @@
-//! Connections that init accepts for a socket unit (`socket-accept: yes`), and the process at their other end.
-//! Each connection belongs to one unit, its place. The machine decides which places are free.
+//! Connections that init accepts for a socket unit (`socket-accept: yes`), and their peers. Each
+//! connection belongs to one unit, its place. The machine decides which places are free.
 
 use super::Triggers;
 use crate::state::carried::KeptFd;
@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Peer {
     /// TCP.
@@ -32,7 +32,7 @@ impl Peer {
             return Peer::Inet(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port()));
         }
         if let Some(v6) = address.as_ref().and_then(SockaddrStorage::as_sockaddr_in6) {
-            // Of a socket for both families: IPv4 is shown as what it is.
+            // An IPv4 address on a socket for both families is shown as IPv4.
             return Peer::Inet(SocketAddr::new(IpAddr::V6(v6.ip()).to_canonical(), v6.port()));
         }
         match getsockopt(connection, sockopt::PeerCredentials) {
@@ -41,7 +41,7 @@ impl Peer {
         }
     }
 
-    /// They count together for `socket-max-connections-per-source`.
+    /// Returns true if both count together for `socket-max-connections-per-source`.
     pub(crate) fn is_of_one_source(self, other: Peer) -> bool {
         match (self, other) {
             (Peer::Inet(one), Peer::Inet(other)) => one.ip() == other.ip(),
@@ -57,24 +57,24 @@ impl fmt::Display for Peer {
         match self {
             Peer::Inet(address) => write!(f, "{address}"),
             Peer::Local(uid, pid) => write!(f, "uid {uid}, pid {pid}"),
-            Peer::Unknown => f.write_str("somebody"),
+            Peer::Unknown => f.write_str("unknown peer"),
         }
     }
 }
 
-/// One that is a unit's.
+/// A connection that belongs to a unit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Connection {
     /// The socket unit.
     pub(crate) socket: Name,
     pub(crate) peer: Peer,
-    /// As in LISTEN_FDNAMES.
+    /// The name in LISTEN_FDNAMES.
     pub(crate) fd_name: String,
-    /// Until the unit's process has it.
+    /// The connection, until the unit's process has it.
     pub(crate) fd: Option<KeptFd<Rc<OwnedFd>>>,
 }
 
-/// What has become of a socket's connections.
+/// Counters of a socket's connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
@@ -84,20 +84,21 @@ pub(crate) struct Counts {
 }
 
 impl Triggers {
-    /// What the unit's process is handed; None: it serves no connection.
+    /// The descriptor for the unit's process. Returns `None` if it serves no connection.
     pub(crate) fn connection_of(&self, unit: &Name) -> Option<(String, Rc<OwnedFd>)> {
         let one = self.connections.get(unit)?;
         Some((one.fd_name.clone(), one.fd.as_deref().cloned()?))
     }
 
-    /// The unit's process has it: closed here, so that its end is the process's.
+    /// Closes init's copy once the unit's process has the connection, so that closing it there ends
+    /// it.
     pub(crate) fn connection_handed(&mut self, unit: &Name) {
         if let Some(one) = self.connections.get_mut(unit) {
             close_without_linger(|| one.fd = None);
         }
     }
 
-    /// What the lines of a unit are told of the other end.
+    /// The variables of a unit's commands about the peer.
     pub(crate) fn remote_of(&self, unit: &Name) -> Vec<(String, String)> {
         match self.connections.get(unit).map(|one| one.peer) {
             Some(Peer::Inet(address)) => vec![
@@ -108,12 +109,12 @@ impl Triggers {
         }
     }
 
-    /// For each unit that serves a connection, whose it is.
+    /// The peer of each unit that serves a connection.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (&Name, String)> {
         self.connections.iter().map(|(place, one)| (place, one.peer.to_string()))
     }
 
-    /// The connections of this socket unit, as a client is shown them.
+    /// The connections of this socket unit, for a client.
     pub(crate) fn show_accepts(&self, socket: &Name, counts: &Counts, most: u32) -> Accepts {
         let of_it = self.connections.iter().filter(|(_, one)| one.socket == *socket);
         let shown =

@@ -1,4 +1,4 @@
-//! The open sockets of one socket unit, whether init polls them, and what they have counted.
+//! The open sockets of one socket unit, whether init polls them, and their counters.
 
 use super::Triggers;
 use super::connection::Counts;
@@ -14,22 +14,22 @@ use groundstate_units::trigger::flood::Flood;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// One unit's sockets.
+/// The sockets of one unit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Listening {
     pub(crate) unit: Name,
     pub(crate) run: RunId,
     pub(crate) socket: Socket,
     pub(crate) fds: Vec<Foreign>,
-    /// Their tokens, while they are polled.
+    /// Their tokens while they are polled.
     pub(crate) tokens: Vec<usize>,
     pub(crate) flood: Flood,
-    /// No descriptor was left for a connection.
+    /// The end of a pause because no descriptor was left for a connection.
     pub(crate) rests_until: Option<Time>,
     pub(crate) counts: Counts,
-    /// A service has had them since they were last polled.
+    /// True if a service has had the sockets since they were last polled.
     pub(crate) handed: bool,
-    /// The child that throws away what the service has left in them: they are polled after it.
+    /// The child that discards data left by the service. The sockets are polled after it.
     #[serde(with = "carried::maybe_pid")]
     pub(crate) flushing: Option<Pid>,
 }
@@ -51,46 +51,45 @@ impl Listening {
         }
     }
 
-    /// Somebody who connects now fires it.
+    /// Returns true if a connection fires the trigger now.
     pub(crate) fn is_polled(&self) -> bool {
         !self.tokens.is_empty()
     }
 
-    /// Until when it rests after too many firings, or without a descriptor for a connection.
+    /// The end of a pause after too many firings, or without a descriptor for a connection.
     pub(crate) fn rests(&self, now: Time) -> Option<Time> {
         self.flood.rests_until(now).max(self.rests_until.filter(|until| now < *until))
     }
 
-    /// The one polled by this token.
+    /// The socket that is polled by this token.
     pub(super) fn polled(&self, token: usize) -> Option<BorrowedFd<'_>> {
         let at = self.tokens.iter().position(|polled| *polled == token)?;
         self.fds.get(at).map(|fd| fd.as_fd())
     }
 
-    /// What it does, in words.
+    /// The state in words.
     pub(crate) fn words(&self, now: Time, wall: impl Fn(Time) -> String) -> String {
         let all: Vec<String> = self.socket.listen.iter().map(ToString::to_string).collect();
         if let Some(until) = self.rests(now) {
-            return format!("rests until {}, listens on {}", wall(until), all.join(", "));
+            return format!("paused until {}, listening on {}", wall(until), all.join(", "));
         }
         let verb = if self.socket.accept {
-            "accepts connections on"
+            "accepting connections on"
         } else if self.is_polled() {
-            "waits for a connection on"
+            "waiting for a connection on"
         } else {
-            "listens on"
+            "listening on"
         };
         format!("{verb} {}", all.join(", "))
     }
 
-    /// How many.
     pub(crate) fn len(&self) -> usize {
         self.fds.len()
     }
 }
 
 impl Triggers {
-    /// A trigger that fired too often rests until then. False: another one has rested before.
+    /// Returns true if no other trigger's pause ends earlier.
     pub(crate) fn is_first_to_rest(&self, until: Time) -> bool {
         self.rested_at.is_none_or(|at| until < at)
     }
@@ -101,7 +100,7 @@ impl Triggers {
         all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run)
     }
 
-    /// The sockets of this run were flushed.
+    /// Handles the end of the flush of a run's sockets.
     pub(crate) fn flush_ended(&mut self, run: RunId) {
         self.listening.get_mut(&run).into_iter().for_each(|one| one.flushing = None);
         self.unsettled = true;

@@ -1,5 +1,5 @@
-//! What PID 1 and its lookouts say to each other: one postcard value a SOCK_SEQPACKET
-//! message. Neither side waits for the other.
+//! The messages between PID 1 and its lookouts: one postcard value for each SOCK_SEQPACKET message.
+//! PID 1 never blocks on a lookout.
 
 use crate::sys::{process, socket as raw};
 use groundstate_units::machine::event::RunId;
@@ -14,54 +14,53 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Bytes of one message: what a socket takes with the kernel's own buffers.
+/// Size limit of a message: what a socket takes with the kernel's default buffers.
 pub(super) const MESSAGE: usize = 128 * 1024;
 
-/// A timer to be kept.
+/// A timer for the lookout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Alarm {
-    /// Its unit.
     pub(crate) unit: Name,
-    /// What it waits for.
+    /// The timer itself.
     pub(crate) timer: Timer,
-    /// What PID 1 knows of its past.
+    /// Its past, as PID 1 knows it.
     pub(crate) history: History,
-    /// Where the time of its last firing is kept, if it is persistent.
+    /// The file with the time of its last firing, if it is persistent.
     pub(crate) stamp: Option<String>,
-    /// Of this life of init, for the chance.
+    /// Seed of this run of init, for random delays.
     pub(crate) seed: u64,
 }
 
-/// From PID 1.
+/// A message from PID 1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Keep this timer.
     Keep(RunId, Box<Alarm>),
-    /// Its unit was started, or ended.
+    /// Its unit was started or has ended.
     Past(RunId, History),
-    /// Watch these paths; nothing is told before [`Order::Look`].
+    /// Watch these paths; report nothing before [`Order::Look`].
     Watch(RunId, Watch),
-    /// A firing counts: look now, and tell the first reason. Changes count that were seen
-    /// after this point: what the activated unit itself changed while it was up does not.
+    /// Firings count: look now and report the first reason. Only changes after this time count, so
+    /// changes by the activated unit itself are ignored.
     Look(RunId, Time),
-    /// A firing does not count now.
+    /// Firings do not count now.
     Rest(RunId),
     /// Forget it.
     End(RunId),
 }
 
-/// From a lookout.
+/// A message from a lookout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// It fired. A timer's time on the wall clock, in microseconds; of a path: 0.
+    /// The trigger fired. For a timer, the time on the wall clock in microseconds; for a path, 0.
     Fired(RunId, i64),
-    /// When a timer is due, and when it last fired on the wall clock.
+    /// When a timer is due, and its last firing on the wall clock.
     Due(RunId, Due, Option<i64>),
-    /// It can not be kept or watched: what, and why.
+    /// The trigger cannot be kept or watched: object and errno.
     Broken(RunId, String, i32),
-    /// Its paths have answered, as far as this order asks for it.
+    /// The paths have been checked, in answer to this order.
     Looked(RunId, By),
-    /// A look at its paths may block. This lookout has dropped it.
+    /// A look at the paths may block. This lookout has dropped them.
     MayBlock(RunId),
 }
 
@@ -72,30 +71,32 @@ pub(crate) enum By {
     Watch,
     /// [`Order::Look`] with that time.
     Look(Time),
-    /// [`Order::Rest`]: whatever was asked for before is not any more, or has answered.
+    /// [`Order::Rest`]: earlier orders are obsolete or answered.
     Rest,
 }
 
-// A lookout's end of the line to PID 1: orders come in, reports go out, none is lost. What
-// is done about them: [`super::clock`] and [`super::watcher_client`].
+// A lookout's connection to PID 1
+//
+// Orders come in, reports go out, and none is lost. [`super::clock`] and [`super::watcher_client`]
+// handle the orders.
 
-/// What came over the line.
+/// The result of reading an order.
 pub(super) enum Heard {
     Order(Order),
-    /// Nothing more for now.
+    /// No message for now.
     Silence,
-    /// PID 1 closed its end.
+    /// PID 1 has closed its end.
     End,
 }
 
-/// See the head of the module.
+/// A lookout's end of the connection.
 pub(super) struct Link<'o> {
     socket: &'o OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl<'o> Link<'o> {
-    /// Makes a lookout of the process that calls: its name, and an end together with PID 1's.
+    /// Sets up a lookout in the calling process: its name, and the kill when PID 1 exits.
     pub(super) fn begin(name: &CStr, socket: &'o OwnedFd) -> Link<'o> {
         let _ = process::set_name(name);
         let _ = process::die_with_parent(9);
@@ -103,7 +104,7 @@ impl<'o> Link<'o> {
         Link { socket, buffer: vec![0; MESSAGE] }
     }
 
-    /// The next order that makes sense. Does not wait.
+    /// The next valid order. Never blocks.
     pub(super) fn hear(&mut self) -> io::Result<Heard> {
         loop {
             let got = match raw::receive(self.socket.as_fd(), &mut self.buffer) {
@@ -121,7 +122,7 @@ impl<'o> Link<'o> {
         }
     }
 
-    /// Waits while PID 1 is busy: nothing of what it is told may be lost.
+    /// Sends a report. Blocks while PID 1 is busy, because no report may be lost.
     pub(super) fn say(&self, report: &Report) -> io::Result<()> {
         let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
         loop {

@@ -1,11 +1,11 @@
-//! Triggers, as PID 1 sees them: what the machine orders of a `socket`, `timer` or `path`
-//! unit, done; what comes of it, told. Whatever may wait for a disk, or opens a network
-//! socket, is done by children: one that ends when the sockets of a unit are [`open`], and
-//! *lookouts*, which keep clocks and watch paths for as long as there are any. One lookout watches
-//! all paths but those at which a look may block; these have lookouts apart.
+//! Triggers, as PID 1 sees them: carries out the machine's orders about `socket`, `timer` and
+//! `path` units, and reports the outcome. Children do all work that may block on a disk or opens a
+//! network socket: one opens the sockets of a unit ([`open`]), and *lookouts* keep clocks and watch
+//! paths. One lookout watches all paths, except those where a look may block; these have lookouts
+//! of their own.
 //!
-//! PID 1 holds the listening sockets and polls them while what they activate is down. Which
-//! unit a firing brings in, and when it may fire again, is the machine's
+//! PID 1 holds the listening sockets and polls them while the activated unit is down. The machine
+//! decides which unit a firing starts and when a trigger may fire again
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
 pub(crate) mod clock;
@@ -35,7 +35,7 @@ use std::os::fd::BorrowedFd;
 use watch::Watched;
 use watcher_process::{Lookout, Post};
 
-/// What a token of the poll stands for.
+/// The object behind a token of the poll.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Subject {
     /// The answer of the child that opens a unit's sockets.
@@ -46,7 +46,7 @@ pub(crate) enum Subject {
     Lookout(Post),
 }
 
-/// All of them.
+/// All triggers.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Triggers {
     pub(crate) opening: BTreeMap<RunId, Opening>,
@@ -55,23 +55,23 @@ pub(crate) struct Triggers {
     /// Accepted connections, by the unit that serves each.
     pub(crate) connections: BTreeMap<Name, Connection>,
     pub(crate) lookouts: BTreeMap<Post, Lookout>,
-    /// Processes of lookouts that are not needed any more and have not ended: one that waits for a
-    /// dead file system cannot be killed.
+    /// Processes of dismissed lookouts that have not exited: one that waits for a dead file system
+    /// cannot be killed.
     pub(crate) leaving: BTreeMap<i32, Post>,
-    /// Chance, of this life of init.
+    /// Random seed of this run of init.
     pub(crate) seed: u64,
     pub(crate) by_token: BTreeMap<usize, Subject>,
-    /// Lookouts that may have more to say than was heard in one turn.
+    /// Lookouts that may have more reports than one turn's share.
     pub(crate) unheard: BTreeSet<Post>,
-    /// Which sockets are to be polled may have changed. So it is for the next image.
+    /// True if the set of polled sockets may have to change. Always true in a new image.
     #[serde(skip)]
     pub(crate) unsettled: bool,
-    /// When the next trigger that fired too often has rested.
+    /// The end of the next pause of a trigger.
     pub(crate) rested_at: Option<Time>,
 }
 
 impl Triggers {
-    /// None yet.
+    /// No triggers.
     pub(crate) fn new() -> Triggers {
         let seed = crate::base::clock::wall().as_nanos() ^ u128::from(std::process::id()) << 64;
         Triggers {
@@ -89,18 +89,18 @@ impl Triggers {
         }
     }
 
-    /// When something is due.
+    /// The earliest deadline of a trigger.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let starts = self.lookouts.values().map(|lookout| lookout.start_at);
         [self.rested_at, self.silent_at()].into_iter().chain(starts).flatten().min()
     }
 
-    /// Somebody is to be heard without the poll having to say so.
+    /// Returns true if reports are waiting without a poll event.
     pub(crate) fn has_more(&self) -> bool {
         !self.unheard.is_empty()
     }
 
-    /// The lookout; a new one, without a process, if there is none.
+    /// The lookout of this kind; created without a process if it does not exist.
     pub(crate) fn lookout(&mut self, post: Post) -> &mut Lookout {
         self.lookouts.entry(post).or_insert_with(|| Lookout::new(post))
     }
@@ -110,8 +110,8 @@ impl Triggers {
         self.lookout(post).start(now, stuck)
     }
 
-    /// The lookout apart that is to take one run more: a new one, or with too many the one with the
-    /// fewest runs. None: as many as there may be wait for dead file systems and cannot end.
+    /// The separate lookout for one more run: a new one or, at the limit, the one with the fewest
+    /// runs. Returns `None` if all are blocked on dead file systems and cannot exit.
     pub(crate) fn free_apart(&self) -> Option<Post> {
         let all = self.lookouts.keys().filter(|post| post.is_apart());
         let stuck = self.leaving.values().filter(|post| post.is_apart()).count();
@@ -122,7 +122,7 @@ impl Triggers {
         all.min_by_key(|post| self.watched_at(**post).len()).copied()
     }
 
-    /// The lookout is not needed any more: it ends when it sees that the other end is closed.
+    /// Dismisses a lookout: it exits when it sees that its connection is closed.
     pub(crate) fn dismiss(&mut self, post: Post) {
         if let Some(pid) = self.lookouts.remove(&post).and_then(|lookout| lookout.pid()) {
             self.leaving.insert(pid.as_raw(), post);
@@ -132,10 +132,10 @@ impl Triggers {
 }
 
 impl Triggers {
-    /// The same descriptors in an init that has gone on as another image.
+    /// Registers the descriptors again, in a new image of init.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         self.unsettled = true;
-        // Whatever the image before has heard and not committed is said again.
+        // Reports that the previous image did not commit are requested again.
         for watched in self.watched.values_mut() {
             watched.look_again();
         }
@@ -157,7 +157,7 @@ impl Triggers {
 }
 
 impl Triggers {
-    /// All are replaced, by such as see another root.
+    /// Replaces all lookouts, because they still use the previous root.
     pub(crate) fn replace_lookouts(&mut self) {
         self.lookouts.values_mut().for_each(Lookout::give_up);
     }

@@ -1,6 +1,6 @@
-//! What the child does that opens the sockets of one unit: directories, binds, owners,
-//! modes, options, links. It is alone in its process; what it opened it hands to PID 1.
-//! PID 1 itself never opens a network socket and never waits for a disk.
+//! Opens the sockets of one unit, in a child: directories, binds, owners, modes, options, links. It
+//! passes the open sockets to PID 1, which itself never opens a network socket and never waits for
+//! a disk.
 
 use super::safe_mkdir_path;
 use crate::sys::socket as raw;
@@ -23,18 +23,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Where it broke off.
+/// A failure to open a socket.
 pub(crate) struct Broken {
-    /// What could not be opened.
+    /// The address or path.
     pub(crate) what: String,
-    /// Why.
     pub(crate) errno: i32,
 }
 
-/// All of them, in order; on an error none.
+/// Opens all sockets in order, or none on an error.
 pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
     let opener = Opener { socket, ids };
-    // Of the kernel's two ways to permission bits this one has no moment in between.
+    // A umask sets the permission bits at creation; fchmod would leave a moment with other bits.
     umask(Mode::from_bits_truncate(!socket.mode & 0o777));
     let mut opened = Vec::new();
     for one in &socket.listen {
@@ -61,7 +60,7 @@ pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Br
     Ok(opened)
 }
 
-/// `socket-remove`: paths and links, where they still are what was made.
+/// Removes paths and links (`socket-remove`) if they still have the created kind.
 pub(crate) fn remove(socket: &Socket) {
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
@@ -149,7 +148,7 @@ impl Opener<'_> {
 
     fn port(&self, sort: Sort, port: u16) -> io::Result<OwnedFd> {
         match self.v6(sort, Ipv6Addr::UNSPECIFIED, port, None) {
-            // A kernel, or a sandbox, without IPv6.
+            // A kernel or a sandbox without IPv6.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -184,7 +183,7 @@ impl Opener<'_> {
             }
             bound => bound?,
         }
-        // The path was walked by the kernel once more: it has to have led to the same place.
+        // The kernel resolved the path again in bind(2): check that it led to the same place.
         if safe_mkdir_path::kind(&parent, &name)? != SFlag::S_IFSOCK {
             return Err(Errno::EACCES.into());
         }
@@ -192,7 +191,8 @@ impl Opener<'_> {
         self.listening(sort, opened)
     }
 
-    /// A socket that nobody listens at any more; what is no socket is never stale.
+    /// Returns true for a socket file on which no process listens any more. Other files are never
+    /// stale.
     fn is_stale(&self, sort: Sort, parent: &OwnedFd, name: &str, address: &UnixAddr) -> bool {
         if !matches!(safe_mkdir_path::kind(parent, name), Ok(SFlag::S_IFSOCK)) {
             return false;
@@ -208,17 +208,17 @@ impl Opener<'_> {
         matches!(connect(probe.as_raw_fd(), address), Err(Errno::ECONNREFUSED))
     }
 
-    /// Gives what was made its owner, and the bits an umask can not give.
+    /// Sets the owner of the new file, and the mode bits that a umask cannot set.
     fn own(&self, parent: &OwnedFd, name: &str) -> io::Result<()> {
         if let Some(ids) = self.ids {
             let (uid, gid) = (ids.uid.map(Uid::from_raw), ids.gid.map(Gid::from_raw));
             fchownat(parent, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         }
-        // Of a socket the kernel looks at these bits alone; a directory's default list of
-        // access rules may have taken the umask's place.
+        // For a socket the kernel checks only these bits; a default ACL of the directory may have
+        // overridden the umask.
         let mode = Mode::from_bits_truncate(self.socket.mode);
         match fchmodat(parent, name, mode, FchmodatFlags::NoFollowSymlink) {
-            // Before Linux 6.6 there is no call that does not follow; the kind was looked at.
+            // Before Linux 6.6 no call avoids following a link, so the kind is checked first.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
                 if safe_mkdir_path::kind(parent, name)? == SFlag::S_IFLNK {
                     return Err(Errno::EACCES.into());
@@ -234,7 +234,7 @@ impl Opener<'_> {
         let here = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
         match mkfifo(here.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
-            // Without /proc: by the path itself.
+            // Without /proc, by the path itself.
             Err(Errno::ENOENT) => mkfifo(path, Mode::from_bits_truncate(self.socket.mode))?,
             Err(error) => return Err(error.into()),
         }
@@ -259,7 +259,7 @@ impl Opener<'_> {
         if kind != SFlag::S_IFCHR && kind != SFlag::S_IFREG {
             return Err(Errno::EEXIST.into());
         }
-        // PID 1 asks it whether there is something to read: it has to answer.
+        // PID 1 polls this file, and a FUSE server might not answer.
         if fstatfs(&opened)?.filesystem_type() == FUSE_SUPER_MAGIC {
             return Err(Errno::ENOTSUP.into());
         }
@@ -267,7 +267,7 @@ impl Opener<'_> {
         Ok(opened)
     }
 
-    /// A link that is there already is replaced; anything else is left alone.
+    /// Creates a link. An existing link is replaced; any other file is left alone.
     fn link(&self, link: &str, path: &str) -> io::Result<()> {
         let (parent, name) = safe_mkdir_path::parent(link, Some(self.socket.directory_mode))?;
         match symlinkat(path, &parent, name.as_str()) {
@@ -280,7 +280,7 @@ impl Opener<'_> {
     }
 }
 
-/// Services expect the descriptors they are passed to block.
+/// Makes the descriptor blocking, as services expect.
 fn blocking(opened: &OwnedFd) -> io::Result<()> {
     let flags = OFlag::from_bits_truncate(fcntl(opened, FcntlArg::F_GETFL)?);
     fcntl(opened, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
@@ -297,7 +297,7 @@ fn scope_number(scope: &str) -> io::Result<u32> {
     number.ok_or_else(|| Errno::ENODEV.into())
 }
 
-/// Throws away what waits in a descriptor: `socket-flush`. In a child of its own.
+/// Discards the pending data of a descriptor (`socket-flush`). Runs in a child.
 pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
     const MOST: usize = 1_024;
     let flags = fcntl(opened, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
@@ -311,7 +311,7 @@ pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
             raw::accept(opened).map(drop)
         } else {
             match nix::unistd::read(opened, &mut buffer) {
-                // A datagram may be empty; the end of a file is one.
+                // A datagram may be empty; for a file, 0 bytes mean its end.
                 Ok(0) if one.sort == Sort::Special => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.into()),
@@ -324,11 +324,11 @@ pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
     let _ = fcntl(opened, FcntlArg::F_SETFL(flags));
 }
 
-// The options of a socket unit's sockets: socket(7), ip(7), ipv6(7), tcp(7), unix(7).
+// Options of sockets: socket(7), ip(7), ipv6(7), tcp(7), unix(7)
 
 const SOCKET: i32 = libc::SOL_SOCKET;
 
-/// Those that have to be there when the address is taken.
+/// Sets the options that must be set before bind(2).
 pub(super) fn before_bind(
     opened: &OwnedFd,
     socket: &Socket,
@@ -362,12 +362,12 @@ pub(super) fn before_bind(
     if let Some(device) = &socket.device {
         setsockopt(opened, sockopt::BindToDevice, &OsString::from(device))?;
     }
-    // Before a connection is there, or it would not have them.
+    // Before any connection exists, because connections inherit them.
     buffer(opened, socket.receive_buffer, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)?;
     buffer(opened, socket.send_buffer, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
 
-/// The rest.
+/// Sets the other options.
 pub(super) fn after_bind(opened: &OwnedFd, socket: &Socket, sort: Sort) -> io::Result<()> {
     let fd = opened.as_fd();
     let family = domain(opened)?;
@@ -409,7 +409,7 @@ pub(super) fn after_bind(opened: &OwnedFd, socket: &Socket, sort: Sort) -> io::R
     of_ip(opened, socket, family)
 }
 
-/// Of TCP. Connections take them over from the socket they came by.
+/// Sets the options of TCP. Connections inherit them from the listening socket.
 fn of_tcp(opened: &OwnedFd, socket: &Socket) -> io::Result<()> {
     let seconds = |span: Duration| i32::try_from(span.as_secs()).unwrap_or(i32::MAX).max(1);
     let numbers = [
@@ -429,7 +429,7 @@ fn of_tcp(opened: &OwnedFd, socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// Of IP. A socket of IPv6 may have connections of both.
+/// Sets the options of IP. An IPv6 socket may have connections of both families.
 fn of_ip(opened: &OwnedFd, socket: &Socket, family: i32) -> io::Result<()> {
     let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
     for (value, level, name) in [
@@ -451,7 +451,7 @@ fn domain(opened: &OwnedFd) -> io::Result<i32> {
     crate::sys::socket::option(opened.as_fd(), SOCKET, libc::SO_DOMAIN)
 }
 
-/// Beyond the system's limit where init may, else up to it.
+/// Sets a buffer size, above the system's limit if init may, else up to it.
 fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Result<()> {
     let Some(size) = size else { return Ok(()) };
     let size = i32::try_from(size).unwrap_or(i32::MAX);
@@ -461,7 +461,7 @@ fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Resu
     }
 }
 
-/// A FIFO's size, as far as the system allows it (F_SETPIPE_SZ of fcntl(2)).
+/// Sets the size of a FIFO, as far as the system allows (F_SETPIPE_SZ of fcntl(2)).
 pub(super) fn pipe(opened: &OwnedFd, socket: &Socket) {
     if let Some(size) = socket.pipe_size.and_then(|size| i32::try_from(size).ok()) {
         let _ = nix::fcntl::fcntl(opened, nix::fcntl::FcntlArg::F_SETPIPE_SZ(size));

@@ -1,5 +1,5 @@
-//! One path of a path unit: what is to be watched for it, what an event means, whether
-//! there is a reason to fire. Runs in the lookout of paths.
+//! One path of a path unit: what to watch for it, what an event means, and whether it is a reason
+//! to fire. Runs in the lookout of paths.
 
 use crate::base::clock;
 use groundstate_units::text::glob::matches_file;
@@ -14,45 +14,45 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Directories looked into for one pattern.
+/// Directories searched for one pattern.
 const DIRECTORIES: usize = 1_024;
 
-/// What an inotify watch is for.
+/// The purpose of an inotify watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A directory on the way: of interest is the part of that name in it, and itself.
+    /// A directory on the path: the entry of that name in it matters, and the directory itself.
     Way(OsString),
     /// The path itself.
     Own,
-    /// A directory a pattern leads into.
+    /// A directory that a pattern leads into.
     Pattern,
 }
 
-/// What was seen.
+/// The meaning of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// The path has changed.
     Change,
-    /// Something near it has: it is worth a look.
+    /// Something nearby has changed: the path must be checked.
     Perhaps,
 }
 
-/// One path.
+/// One watched path.
 #[derive(Debug)]
 pub(super) struct Aimed {
     look: Look,
     path: PathBuf,
-    /// As it was last seen; None: it was not there.
+    /// Its last seen state; `None` if it did not exist.
     print: Option<Print>,
-    /// When that was, at the earliest.
+    /// The earliest time of that state.
     printed: Time,
-    /// As it was before changes counted, until it is compared with that.
+    /// Its state before changes counted, until it is compared with the present one.
     older: Option<Option<Print>>,
-    /// It fired last though it was not to be told whether the change counts.
+    /// True if it last fired although the time of the change was uncertain.
     in_doubt: bool,
-    /// The latest change that events told of: after which point, and by when.
+    /// The latest change that events reported: between these two times.
     changed: Option<(Time, Time)>,
-    /// Without events: a difference is a change.
+    /// True if the state must be compared, because there was no event.
     compare: bool,
 }
 
@@ -65,7 +65,7 @@ impl Aimed {
         Aimed { look, path, print, printed, older, in_doubt, changed, compare }
     }
 
-    /// What to watch now, as paths, with what is asked of each.
+    /// The paths to watch now, with the inotify events for each.
     pub(super) fn watches(&self) -> Vec<(OsString, AddWatchFlags, Role)> {
         let around = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
@@ -74,8 +74,8 @@ impl Aimed {
         let gone = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
         let mut watches = Vec::new();
         let fixed = if self.look == Look::ExistsGlob { self.literal() } else { self.path.clone() };
-        // From the root to the first directory that is not there: those above the last are
-        // asked for their own end alone, or a busy one would never let us rest.
+        // Directories from the root to the last existing one. Those above the last are watched only
+        // for their own removal; otherwise a busy one would wake the lookout all the time.
         let above: Vec<&Path> = fixed.ancestors().skip(1).collect();
         let there: Vec<&Path> = above.into_iter().rev().take_while(|dir| dir.is_dir()).collect();
         for (at, dir) in there.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Aimed {
         watches
     }
 
-    /// What an event of one of its watches means for it.
+    /// The meaning of an inotify event for this path.
     pub(super) fn means(
         &self,
         role: &Role,
@@ -132,7 +132,7 @@ impl Aimed {
         }
     }
 
-    /// Takes in what was seen now. There was nothing to be seen at that point.
+    /// Records an event that arrived between `after` and `now`.
     pub(super) fn note(&mut self, seen: Seen, after: Time, now: Time) {
         match seen {
             Seen::Change => self.changed = Some((after, now)),
@@ -140,7 +140,7 @@ impl Aimed {
         }
     }
 
-    /// There is a reason. A change is one once, and only after that point.
+    /// Returns true if there is a reason to fire. A change counts once, and only after `since`.
     pub(super) fn seen(&mut self, since: Time) -> bool {
         match self.look {
             Look::Exists => self.path.exists(),
@@ -151,7 +151,7 @@ impl Aimed {
             Look::Changed | Look::Modified => {
                 let changed = self.changed.take().filter(|(_, by)| *by >= since);
                 let is_late = changed.is_some_and(|(after, _)| after < since);
-                // An event in a directory need not change the directory.
+                // An event in a directory need not change the directory itself.
                 if is_late && !self.path.is_dir() && self.is_not_as_it_was() {
                     self.compare = true;
                     return self.differs(since);
@@ -165,17 +165,17 @@ impl Aimed {
         }
     }
 
-    /// So that it tells itself when it was changed.
+    /// Returns true if the state differs, so that its own time stamps tell when it was changed.
     fn is_not_as_it_was(&self) -> bool {
         self.older.unwrap_or(self.print) != Print::of(&self.path)
     }
 
-    /// It is not as it was, and became so after that point.
+    /// Returns true if the state differs and the change came after `since`.
     fn differs(&mut self, since: Time) -> bool {
         let at = clock::now();
         let now = Print::of(&self.path);
         let before = std::mem::replace(&mut self.print, now);
-        // What was seen before that point may have been changed before it, too.
+        // A state recorded before `since` may also have been changed before it.
         let is_first = std::mem::replace(&mut self.printed, at) < since;
         if is_first {
             self.older.get_or_insert(before);
@@ -195,14 +195,14 @@ impl Aimed {
         })
     }
 
-    /// Where it is not to be told, every other time: no change is lost, and who changes at its end what it is
-    /// started by does not run for ever.
+    /// Decides whether a change of uncertain time counts: every other time. So no change is lost,
+    /// and a unit that changes its own trigger path at its end does not run for ever.
     fn counts(&mut self, changed: When) -> bool {
         self.in_doubt = changed == When::About && !self.in_doubt;
         changed == When::After || self.in_doubt
     }
 
-    /// The part of a pattern before its first sign.
+    /// The part of a pattern before its first special character.
     fn literal(&self) -> PathBuf {
         let plain = |part: &std::path::Component<'_>| {
             !part.as_os_str().as_bytes().iter().any(|byte| b"*?[\\".contains(byte))
@@ -210,7 +210,7 @@ impl Aimed {
         self.path.components().take_while(plain).collect()
     }
 
-    /// Whether the pattern matches something, and the directories it leads into.
+    /// Returns whether the pattern matches a path, and the directories that it leads into.
     fn search(&self) -> (bool, Vec<PathBuf>) {
         let start = self.literal();
         let rest: Vec<String> = self
@@ -244,10 +244,12 @@ impl Aimed {
     }
 }
 
-// What tells one state of a file from another, and whether it was brought about before or after some point of
-// time, as far as a file system tells.
+// File states
+//
+// A state identifies a version of a file, and tells whether a change came before or after a given
+// time, as far as the file system tells.
 
-/// See the module.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(super) struct Print {
     device: u64,
@@ -255,7 +257,7 @@ pub(super) struct Print {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// The directory it is in by itself, by no link. No part of its state.
+    /// The directory that contains it directly, without a link. Not part of the comparison.
     dir: Option<(u64, u64)>,
 }
 
@@ -266,17 +268,17 @@ impl PartialEq for Print {
     }
 }
 
-/// A change, as seen from a point of time.
+/// The time of a change, relative to a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Before,
-    /// Too near to be told: the clock by which file systems go is late.
+    /// Too close to decide: time stamps of file systems lag behind.
     About,
     After,
 }
 
 impl Print {
-    /// None: nothing is there.
+    /// Returns `None` if the path does not exist.
     pub(super) fn of(path: &Path) -> Option<Print> {
         let found = fs::metadata(path).ok()?;
         Some(Print {
@@ -300,22 +302,22 @@ fn changed(found: &Metadata) -> (i64, i64) {
     (found.ctime(), found.ctime_nsec())
 }
 
-/// When a path came from one state to the other, seen from that point on the wall clock.
+/// When a path changed from one state to the other, relative to the time `since` of the wall clock.
 pub(super) fn when(path: &Path, from: Option<Print>, to: Option<Print>, since: Duration) -> When {
     let is_same =
         from.zip(to).is_some_and(|(from, to)| (from.device, from.inode) == (to.device, to.inode));
     let own = to.map(|to| to.changed);
-    // One that was put in another's place is changed by that.
+    // Renaming a file over another one changes its ctime.
     let is_put_there = from
         .zip(to)
         .is_some_and(|(from, to)| from.dir.zip(to.dir).is_some_and(|(from, to)| from == to));
-    // What else led to another one, or to none, is not told by the file that is there now.
+    // Otherwise the time stamps of the present file do not tell when the path began to lead to it.
     let way = if is_same || is_put_there { None } else { way_changed(path) };
-    // Nothing tells: better once too often.
+    // Without any time stamp it may fire once too often.
     own.max(way).map_or(When::About, |latest| compare(latest, since))
 }
 
-/// The latest change of the links on the way, and of the directory the path is in.
+/// The latest change of the links on the path and of the directory that contains it.
 fn way_changed(path: &Path) -> Option<(i64, i64)> {
     let links = path.ancestors().filter_map(|part| fs::symlink_metadata(part).ok());
     let links = links.filter(Metadata::is_symlink).map(|link| changed(&link));
@@ -323,9 +325,10 @@ fn way_changed(path: &Path) -> Option<(i64, i64)> {
     links.chain(dir.map(|dir| changed(&dir))).max()
 }
 
-/// File systems write down the tick of the clock in which a change was made, or the second, or two of them.
+/// Compares a time stamp with `since`. File systems record the clock tick of a change, or the
+/// second, or two seconds.
 fn compare(changed: (i64, i64), since: Duration) -> When {
-    /// A tick is of 10 ms at most, but comes late where the machine is busy, or is one in another.
+    /// A tick is at most 10 ms, but is late on a busy machine or in a virtual one.
     const LATE: Duration = Duration::from_millis(100);
     const WHOLE_SECONDS: Duration = Duration::from_secs(2);
     let (seconds, nanos) = changed;
@@ -388,7 +391,7 @@ mod tests {
                 fs::write(&path, "").unwrap();
                 let mut aimed = Aimed::new(Look::Changed, path.display().to_string());
                 change();
-                // As if it had been looked at long before the end, and the end had been long before now.
+                // As if it had been checked long before the end, and the end had been long ago.
                 let since = clock::now().after(LONG);
                 let (mut late, mut later) = (since, since.after(LONG));
                 if is_after {
@@ -465,7 +468,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(when(&path, before, now, since), When::Before);
-        // Links in it are told of by it alone.
+        // Only the directory's time stamps tell about links in it.
         std::os::unix::fs::symlink("x", dir.join("link")).unwrap();
         let link = dir.join("link");
         assert_eq!(when(&link, before, Print::of(&link), since), When::After);

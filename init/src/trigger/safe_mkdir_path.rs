@@ -1,7 +1,7 @@
-//! The way to a path on which something is to be made: every directory of it is opened in
-//! turn, a missing one is made, and a symbolic link is followed only where it belongs to
-//! root or to init's own user, so that nobody else can lead what is made elsewhere.
-//! Runs in children of PID 1: any of these calls may wait for a disk.
+//! Resolves a path on which a file is to be created, and creates missing directories. It opens each
+//! directory in turn and follows a symbolic link only if it belongs to root or to init's own user,
+//! so that no other user can redirect the creation. Runs in children of PID 1, because these calls
+//! may wait for a disk.
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
@@ -13,13 +13,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Links on one way, as the kernel has it (path_resolution(7)).
+/// Links on one path; the kernel's own limit (path_resolution(7)).
 const LINKS: usize = 40;
-/// Parts of one way, those of links included.
+/// Components of one path, including those of links.
 const PARTS: usize = 4_096;
 
-/// Opens the directory a path is in, and gives it with the path's last part. With `make`,
-/// missing directories are made with those permission bits.
+/// Opens the directory that contains a path and returns it with the last component. With `make`,
+/// missing directories are created with those permission bits.
 pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
     let trimmed = path.trim_end_matches('/');
     let (dirs, last) = trimmed.rsplit_once('/').ok_or(Errno::EINVAL)?;
@@ -29,7 +29,7 @@ pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, Stri
     Ok((directory(dirs, make)?, last.to_string()))
 }
 
-/// Opens the directory `path`; with `make`, missing directories are made.
+/// Opens the directory `path`; with `make`, missing directories are created.
 pub(super) fn directory(path: &str, make: Option<u32>) -> io::Result<OwnedFd> {
     let mut left: VecDeque<OsString> = parts(path.as_bytes());
     let mut way = vec![root()?];
@@ -50,7 +50,7 @@ pub(super) fn directory(path: &str, make: Option<u32>) -> io::Result<OwnedFd> {
         let found = match openat(here, part.as_os_str(), step, Mode::empty()) {
             Err(Errno::ENOENT) if make.is_some() => {
                 let mode = Mode::from_bits_truncate(make.unwrap_or(0o755));
-                // The umask is for what is listened on, not for the way to it.
+                // The umask is for the socket itself, not for its directories.
                 let before = umask(Mode::empty());
                 let made = mkdirat(here, part.as_os_str(), mode);
                 umask(before);
@@ -97,7 +97,7 @@ fn parts(path: &[u8]) -> VecDeque<OsString> {
     parts.map(|part| OsString::from_vec(part.to_vec())).collect()
 }
 
-/// The type bits of what has that name, links not followed.
+/// The file type of the entry with that name, without following links.
 pub(super) fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
     let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     Ok(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)

@@ -10,17 +10,17 @@ use groundstate_units::trigger::Socket;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the child says.
+/// The child's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// They are open, and come along.
+    /// The sockets are open and passed with the message.
     Opened,
-    /// Which one is not, and why.
+    /// The socket that failed, and the errno.
     Broken(String, i32),
 }
 
-/// One child at a unit's sockets. The other end of `answers` is open in it alone: closed, the child has
-/// ended, or has nothing open any more.
+/// A child that works on a unit's sockets. It has the only copy of the other end of `answers`: if
+/// that is closed, the child has exited or has no sockets open.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Opening {
     pub(crate) unit: Name,
@@ -29,11 +29,11 @@ pub(crate) struct Opening {
     pub(crate) pid: Pid,
     pub(crate) answers: KeptFd<OwnedFd>,
     pub(crate) token: usize,
-    /// It has nothing more to say, and only its end is waited for.
+    /// True if no further answer comes and only the exit is awaited.
     pub(crate) answered: bool,
-    /// The machine does not want it any more: `Gone` follows when the child has ended.
+    /// True if the machine has stopped the run: `Gone` follows when the child has exited.
     pub(crate) given_up: bool,
-    /// Its answer was looked at, and stays in the socket until the next commit.
+    /// True if the answer was read and stays in the socket until the next commit.
     pub(crate) has_answer: bool,
 }
 
@@ -44,12 +44,12 @@ impl Opening {
 
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
-        // It has ended already, or its end is about to be reaped.
+        // A failed kill means that the child has exited already.
         let _ = wait::kill_made(self.pid, 9);
     }
 
-    /// The answer, if it is there; within it None: it can not be read. It stays in the socket until the next
-    /// commit: an image that goes on after a crash finds it there.
+    /// The answer, if it has arrived; the inner `None` means that it is unreadable. It stays in the
+    /// socket until the next commit, so that a new image finds it after a crash.
     pub(crate) fn hear(&self) -> Option<(Option<Answer>, Vec<Foreign>)> {
         let mut buffer = [0; 8192];
         let got = raw::look(self.answers.as_fd(), &mut buffer).ok()?;
@@ -60,18 +60,18 @@ impl Opening {
 }
 
 impl Triggers {
-    /// An answer lies in a socket that the committed state knows.
+    /// Returns true if a handled answer still lies in a socket.
     pub(crate) fn has_answers(&self) -> bool {
         self.opening.values().any(|opening| opening.has_answer)
     }
 
-    /// A child still opens the sockets of this run.
+    /// Returns true while a child opens the sockets of this run.
     pub(crate) fn is_opening(&self, run: RunId) -> bool {
         self.opening.get(&run).is_some_and(|opening| !opening.answered)
     }
 
-    /// After a commit: takes the answers that it knows out of their sockets. An answer holds the descriptors that
-    /// came with it open.
+    /// After a commit, removes the handled answers from their sockets, because they hold the passed
+    /// descriptors open.
     pub(crate) fn forget_answers(&mut self) {
         for opening in self.opening.values_mut() {
             if std::mem::take(&mut opening.has_answer) {
@@ -80,7 +80,7 @@ impl Triggers {
         }
     }
 
-    /// The child that still opens the sockets of this run.
+    /// The child that is opening the sockets of this run.
     pub(crate) fn opener(&mut self, run: RunId) -> Option<&mut Opening> {
         self.opening.get_mut(&run).filter(|opening| !opening.answered)
     }

@@ -1,4 +1,4 @@
-//! Timers and paths of trigger units: what their watcher was told, and what it has reported.
+//! Timers and paths of trigger units: the orders sent to their lookout, and its reports.
 
 use super::Triggers;
 use super::message::By;
@@ -12,38 +12,38 @@ use groundstate_units::trigger::timer::{Due, History};
 use groundstate_units::trigger::{Timer, Watch};
 use serde::{Deserialize, Serialize};
 
-/// What one of them waits for.
+/// The object of a trigger.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Aim {
     /// A timer, with its past.
     Timer(Box<Timer>, Box<History>),
-    /// Paths; whether its lookout was told to look.
+    /// Paths, and true if the lookout was told to look.
     Paths(Watch, bool),
 }
 
-/// One of them.
+/// One trigger at a lookout.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Watched {
     pub(crate) unit: Name,
     pub(crate) aim: Aim,
     pub(crate) flood: Flood,
-    /// Of a timer.
+    /// When a timer is due.
     pub(crate) due: Due,
-    /// Of paths at which a look may block.
+    /// The separate lookout of paths where a look may block.
     pub(crate) apart: Option<Post>,
-    /// Its paths have not answered.
+    /// The unanswered order about its paths.
     #[serde(skip)]
     pub(crate) asked: Option<Asked>,
 }
 
-/// Paths that were asked for.
+/// An unanswered order.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
-    /// Since when they have not answered.
+    /// The time since which no answer has come.
     pub(crate) at: Time,
-    /// By which order last.
+    /// The last order.
     pub(crate) by: By,
-    /// That they do not was said.
+    /// True if the silence was reported.
     pub(crate) is_said: bool,
 }
 
@@ -55,32 +55,32 @@ impl Watched {
         }
     }
 
-    /// The next order to look is sent although one was sent before.
+    /// Makes init send the order to look again.
     pub(super) fn look_again(&mut self) {
         if let Aim::Paths(_, looking) = &mut self.aim {
             *looking = false;
         }
     }
 
-    /// The answer to this order is the one that counts.
+    /// Records an order: only the answer to the last one counts.
     pub(crate) fn asked_by(&mut self, by: By, now: Time) {
         match &mut self.asked {
             Some(asked) => asked.by = by,
-            // To rest asks for nothing.
+            // Rest requests no look.
             None if by == By::Rest => {}
             None => self.asked = Some(Asked { at: now, by, is_said: false }),
         }
     }
 }
 
-/// All of them, for people.
+/// The paths as text.
 pub(crate) fn paths(watch: &Watch) -> String {
     let paths: Vec<&str> = watch.looks.iter().map(|(_, path)| path.as_str()).collect();
     paths.join(", ")
 }
 
 impl Triggers {
-    /// Path units whose paths have not answered in time, each once, with those paths.
+    /// Path units whose paths have not answered in time, with these paths; each is returned once.
     pub(crate) fn newly_silent(&mut self, now: Time) -> Vec<(Name, String)> {
         let mut silent = Vec::new();
         for watched in self.watched.values_mut() {
@@ -96,7 +96,7 @@ impl Triggers {
         silent
     }
 
-    /// When it is to be said of one that it does not answer.
+    /// The time at which the next silent path must be reported.
     pub(crate) fn silent_at(&self) -> Option<Time> {
         let asked = self.watched.values().filter_map(|watched| watched.asked);
         asked.filter(|asked| !asked.is_said).map(|asked| asked.at.after(limit::PATHS_ANSWER)).min()

@@ -1,12 +1,12 @@
-//! The lookout of paths, a process of its own: it may wait for a dead file system, PID 1 may not. It
-//! watches by inotify(7), and polls where inotify cannot be had. What it watches of a path, and what
-//! an event means for it, is [`super::path_check`].
+//! The lookout of paths, a process of its own, because it may block on a dead file system and PID 1
+//! may not. It watches by inotify(7) and polls where inotify is unavailable. [`super::path_check`]
+//! decides what to watch for a path and what an event means.
 //!
-//! A look at a network file system or FUSE may block and would delay every other path unit. The
-//! common lookout drops such a unit and tells PID 1, which gives it a lookout apart.
+//! A look at a network file system or FUSE may block and delay every other path unit. The common
+//! lookout drops such a unit and tells PID 1, which gives it a lookout of its own.
 //!
-//! It tells PID 1 of a reason only after it was told to look; a reason that is a state (a
-//! path exists) is looked for then, one that is a change counts from then on.
+//! It reports a reason only after the order to look. A state (a path exists) is checked then; a
+//! change counts from then on.
 
 use super::message::{By, Order, Report};
 use super::message::{Heard, Link};
@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The whole life of the process. `may_block`: it is a lookout apart.
+/// Runs the process. `may_block` is true for a separate lookout.
 pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
     let link = Link::begin(c"groundstate-eye", socket);
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
@@ -39,7 +39,7 @@ pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
     u8::from(watcher.run().is_err())
 }
 
-/// A look at one of these paths may block, by the present table of mounts.
+/// Returns true if a look at one of these paths may block, by the present mount table.
 fn may_block(watch: &Watch) -> bool {
     let table = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
     let Some(table) = table else { return false };
@@ -59,33 +59,33 @@ fn may_block(watch: &Watch) -> bool {
 struct Watching {
     watch: Watch,
     aims: Vec<Aimed>,
-    /// Told to look; changes count from then on.
+    /// The time from which changes count, after the order to look.
     looking: Option<Time>,
 }
 
-/// Which part of which unit's path an inotify watch is for.
+/// The part of a unit's path that an inotify watch is for.
 type Purpose = (RunId, usize, Role);
 
-/// A watch there is to be.
+/// A required watch.
 type Wanted = (OsString, AddWatchFlags, Purpose);
 
 struct Watcher<'o> {
     link: Link<'o>,
     inotify: Option<Inotify>,
-    /// Something can not be watched: all is looked at from time to time.
+    /// True if something cannot be watched, so that all paths are polled.
     polling: bool,
-    /// When that was done last.
+    /// The time of the last poll.
     looked_at: Time,
-    /// When there was last no event that had not been read.
+    /// The last time at which no event was unread.
     quiet_at: Time,
     runs: BTreeMap<RunId, Watching>,
     watches: BTreeMap<OsString, (WatchDescriptor, Vec<Purpose>)>,
-    /// It is a lookout apart.
+    /// True for a separate lookout.
     may_block: bool,
 }
 
 impl Watcher<'_> {
-    /// Until PID 1 closes its end.
+    /// Runs until PID 1 closes its end.
     fn run(mut self) -> io::Result<()> {
         loop {
             loop {
@@ -101,7 +101,7 @@ impl Watcher<'_> {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        // Whatever else comes meanwhile does not put it off.
+        // Other events do not postpone the next poll.
         let look_again = self.polling.then(|| self.looked_at.after(limit::LOOK_AGAIN));
         let pause = look_again.map(|at| at.since(clock::now()));
         let timeout = pause.map_or(PollTimeout::NONE, |pause| {
@@ -148,8 +148,8 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Tells PID 1 that its paths have answered, or that this lookout has dropped it: after a crash PID 1
-    /// may not have heard that.
+    /// Reports that the paths were checked, or again that this lookout has dropped them: PID 1 may
+    /// have lost that report in a crash.
     fn looked(&self, run: RunId, by: By) -> io::Result<()> {
         match self.runs.contains_key(&run) {
             true => self.link.say(&Report::Looked(run, by)),
@@ -158,7 +158,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Looks at its paths again and reports a reason; or drops it, if that may block.
+    /// Checks the paths again and reports a reason, or drops them if that may block.
     fn look_at(&mut self, run: RunId) -> io::Result<()> {
         let Some(watching) = self.runs.get(&run) else { return Ok(()) };
         if !self.may_block && may_block(&watching.watch) {
@@ -204,18 +204,17 @@ impl Watcher<'_> {
         over.into_iter().for_each(|descriptor| self.unwatch(descriptor));
     }
 
-    /// A path is watched no more. The kernel has one watch for each directory, by however many
-    /// paths it was asked for.
+    /// Removes a watch. The kernel has one watch for each directory, for all paths.
     fn unwatch(&self, descriptor: WatchDescriptor) {
         let is_needed = self.watches.values().any(|(other, _)| *other == descriptor);
         if let Some(inotify) = self.inotify.as_ref().filter(|_| !is_needed) {
-            // The directory may be gone, and the watch with it.
+            // If the directory is gone, so is its watch.
             let _ = inotify.rm_watch(descriptor);
         }
     }
 
-    /// Watches what there is to watch of a unit's paths now. What came while it was at that may
-    /// have been seen by none of its watches: it looks again until nothing has come.
+    /// Updates the watches of a unit's paths. A change during the update may escape all watches, so
+    /// it repeats until nothing changes.
     fn renew(&mut self, run: RunId) {
         for _ in 0..limit::LOOKS_IN_A_ROW {
             let wanted = self.wanted(run);
@@ -232,7 +231,7 @@ impl Watcher<'_> {
         self.polling = true;
     }
 
-    /// What there is to watch of a unit's paths now.
+    /// The watches that a unit's paths need now.
     fn wanted(&self, run: RunId) -> Vec<Wanted> {
         let mut wanted = Vec::new();
         let aims = self.runs.get(&run).map(|watching| watching.aims.as_slice());
@@ -258,7 +257,7 @@ impl Watcher<'_> {
         }
         for (path, mask, purpose) in wanted {
             let Some(inotify) = &self.inotify else { return };
-            // Two paths may lead to one place: it keeps what was asked before.
+            // Several paths may lead to one directory: earlier requests stay.
             let mask = mask | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
             match inotify.add_watch(path.as_os_str(), mask) {
                 Ok(descriptor) => {
@@ -266,18 +265,18 @@ impl Watcher<'_> {
                     entry.0 = descriptor;
                     entry.1.push(purpose);
                 }
-                // Gone again: the one above it tells when it comes.
+                // Gone again: the watch of its parent reports when it returns.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
                 Err(_) => self.polling = true,
             }
         }
     }
 
-    /// Tells PID 1 if there is a reason, and it was told to look.
+    /// Reports a reason to PID 1, if the order to look was given.
     fn judge(&mut self, run: RunId) -> io::Result<()> {
         let Some(watching) = self.runs.get_mut(&run) else { return Ok(()) };
         let Some(since) = watching.looking else { return Ok(()) };
-        // All are looked at: each remembers what it has seen.
+        // Every path is checked, because each records its state.
         let reasons = watching.aims.iter_mut().filter_map(|aimed| aimed.seen(since).then_some(()));
         if reasons.count() == 0 {
             return Ok(());
@@ -319,7 +318,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Whom an event concerns, and which of its paths have changed by it.
+    /// Finds the runs that an event concerns, and which of their paths it changed.
     fn concern(&self, event: &InotifyEvent, concerned: &mut BTreeMap<RunId, Vec<usize>>) {
         let watches = self.watches.values().filter(|(descriptor, _)| *descriptor == event.wd);
         for (run, index, role) in watches.flat_map(|(_, purposes)| purposes) {

@@ -1,5 +1,5 @@
-//! One lookout as PID 1 sees it: its process and the socket to it. A lookout that ends is
-//! replaced, after a pause that grows, and told everything anew.
+//! A lookout as PID 1 sees it: its process and the socket to it. A lookout that exits is replaced
+//! after a growing pause and gets all orders again.
 
 use super::message::{MESSAGE, Order, Report};
 use super::{clock, watcher_client};
@@ -14,19 +14,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What a lookout is for. One process each: a path on a dead file system stops no clock.
+/// The task of a lookout. Each has its own process, so that a path on a dead file system stops no
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Post {
     /// Timers.
     Clock,
     /// Paths.
     Paths,
-    /// Paths at which a look may block: one of several such lookouts.
+    /// Paths where a look may block: one of several such lookouts.
     Apart(usize),
 }
 
 impl Post {
-    /// How many lookouts of this kind there may be at most, with those that cannot end.
+    /// The highest number of lookouts of this kind, including those that cannot exit.
     pub(super) fn most(self) -> usize {
         match self {
             Post::Clock | Post::Paths => limit::LOOKOUTS,
@@ -46,9 +47,9 @@ struct Link {
     socket: KeptFd<OwnedFd>,
     since: Time,
     unsent: VecDeque<Vec<u8>>,
-    /// It has not taken orders for so long that it is to be replaced.
+    /// True if it has not accepted orders for so long that it is replaced.
     given_up: bool,
-    /// It was begun by this image of init, so it says what this one knows of.
+    /// True if this image of init started it, so that its protocol is known.
     #[serde(skip)]
     is_own: bool,
 }
@@ -57,21 +58,21 @@ impl Link {
     fn give_up(&mut self) {
         self.given_up = true;
         self.unsent = VecDeque::new();
-        // Its end is noticed when it is reaped.
+        // Its exit is handled when it is reaped.
         let _ = wait::kill_made(self.pid, 9);
     }
 }
 
-/// An order is longer than a message can be.
+/// The order is longer than a message can be.
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
-/// See the module.
+/// A lookout.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
     post: Post,
     link: Option<Link>,
-    /// When the next one is started, if it is to be replaced.
+    /// When its replacement is started, if it is to be replaced.
     pub(crate) start_at: Option<Time>,
     delay: Duration,
 }
@@ -89,25 +90,23 @@ impl Lookout {
         self.link.as_ref().map(|link| link.socket.as_fd())
     }
 
-    /// It tells when paths have answered.
+    /// Returns true if it reports that paths have answered.
     pub(crate) fn tells_of_answers(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_own)
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> Option<Pid> {
         self.link.as_ref().map(|link| link.pid)
     }
 
-    /// Forks it; gives the socket to be watched. `stuck`: earlier lookouts of its kind that have not ended.
+    /// Forks the lookout and returns its socket for the poll. `stuck` is the number of earlier ones
+    /// of its kind that have not exited.
     pub(super) fn start(&mut self, now: Time, stuck: usize) -> io::Result<BorrowedFd<'_>> {
         self.start_at = None;
         let post = self.post;
         let begun = raw::pair().and_then(|(ours, theirs)| {
             if stuck >= post.most() {
-                return Err(io::Error::other(
-                    "too many earlier ones wait for a disk and can not end",
-                ));
+                return Err(io::Error::other("too many earlier ones are blocked on I/O"));
             }
             let pid = process::fork(&[theirs.as_fd()], || match post {
                 Post::Clock => clock::run(&theirs),
@@ -131,7 +130,7 @@ impl Lookout {
         }
     }
 
-    /// It can not be spoken with: another one is told everything anew.
+    /// Abandons the process: its replacement gets all orders again.
     pub(crate) fn give_up(&mut self) {
         if let Some(link) = &mut self.link {
             link.give_up();
@@ -143,7 +142,7 @@ impl Lookout {
         self.delay = (self.delay * 2).min(limit::LOOKOUT_DELAY_MAX);
     }
 
-    /// It has ended: another one is started later.
+    /// Handles its exit and schedules the replacement.
     pub(crate) fn ended(&mut self, now: Time) {
         let Some(link) = self.link.take() else { return };
         if now.since(link.since) >= limit::LOOKOUT_STEADY {
@@ -152,8 +151,8 @@ impl Lookout {
         self.later(now);
     }
 
-    /// Sent now, or when it takes it. Where there is no lookout, or one that takes nothing any
-    /// more, the next one is told everything anew.
+    /// Sends an order, now or when the socket is writable. Without a working process, the next one
+    /// gets all orders.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let bytes = postcard::to_allocvec(order).map_err(|_| TooLong)?;
@@ -170,20 +169,20 @@ impl Lookout {
         Ok(())
     }
 
-    /// Sends what waits, as far as it is taken.
+    /// Sends queued orders until the socket is full.
     pub(crate) fn flush(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(bytes) = link.unsent.front() {
             match retry_now(|| raw::send(link.socket.as_fd(), bytes, &[])) {
                 Ok(_) => drop(link.unsent.pop_front()),
-                // The poll says when it takes the next.
+                // The poll reports when the socket is writable.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => return link.give_up(),
             }
         }
     }
 
-    /// What it says next; None: nothing now.
+    /// The next report, or `None` for now.
     pub(crate) fn hear(&mut self) -> Option<Report> {
         let link = self.link.as_ref()?;
         let mut buffer = [0; 8192];
@@ -191,7 +190,7 @@ impl Lookout {
             let got = match retry_now(|| raw::receive(link.socket.as_fd(), &mut buffer)) {
                 Ok(got) => got,
                 Err(error) => {
-                    // What it has said is lost, and the poll tells of nothing twice.
+                    // Its reports are lost, and the poll will not report them again.
                     if error.kind() != io::ErrorKind::WouldBlock {
                         self.link.as_mut()?.give_up();
                     }
@@ -202,7 +201,7 @@ impl Lookout {
                 return None;
             }
             let report = buffer.get(..got.length).map(postcard::from_bytes);
-            // What is no report is passed over: only our own child writes here.
+            // Invalid messages are ignored: only our own child writes here.
             if let Some(Ok(report)) = report {
                 return Some(report);
             }

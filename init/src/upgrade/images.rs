@@ -1,5 +1,5 @@
-//! The images of init: the one before, the present one, the next. The fault handler ([`crate::sys::fault`]) is
-//! armed here with the binary and the arguments of the next image.
+//! The images of init: the previous, the present and the next. This module arms the fault handler
+//! ([`crate::sys::fault`]) with the binary and the arguments of the next image.
 
 use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};
@@ -12,51 +12,51 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-/// The images of this init: the one before, the present one, the next.
+/// The previous, present and next image of this init.
 #[derive(Default)]
 pub(crate) struct Images {
-    /// Crashes that were survived.
+    /// Number of crashes that init has survived.
     pub(crate) crashes: u32,
-    /// When it went on after the last of them.
+    /// The time at which init continued after the last crash.
     pub(crate) resumed: Option<Time>,
-    /// The binary that runs, to be executed when its file is gone.
+    /// The running binary, opened so that it can be executed after its file is removed.
     pub(crate) binary: Option<OwnedFd>,
-    /// The one before it, until then.
+    /// The previous binary and the end of its probation.
     pub(crate) previous: Option<(OwnedFd, Time)>,
-    /// The state, as the next image finds it. None: there are no memfds here.
+    /// The state store for the next image. `None` if the kernel has no memfds.
     pub(crate) store: Option<Store>,
-    /// Inputs between two commits; the fault handler writes there, too.
+    /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
-    /// What init was given of the limits it raised for itself.
+    /// The original limits that init raised for itself.
     pub(crate) given: Vec<Given>,
-    /// Until then a crash counts as one more of a row.
+    /// Until then, another crash counts as one in a row.
     pub(crate) steady_at: Option<Time>,
-    /// Crashes in a row so far.
+    /// Number of crashes in a row.
     pub(crate) row: u32,
-    /// A binary that is being tried.
+    /// The upgrade in progress.
     pub(crate) upgrade: Option<Upgrade>,
-    /// Who asked for the upgrade that is about to be, or has just been.
+    /// The client whose upgrade is about to happen or has just happened.
     pub(crate) upgraded: Option<Asker>,
 }
 
-/// How an image begins that goes on after another.
+/// How an image starts that continues after another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begins {
-    /// The one it was to give way to has crashed at once.
+    /// True if the upgraded image crashed at startup and this one replaces it.
     pub(crate) gave_way: bool,
-    /// It is the first in this root.
+    /// True for the first image in this root.
     pub(crate) in_root: bool,
-    /// The memory of the root before, which is to be given back.
+    /// Descriptor of the previous root, whose memory is to be freed; -1 if there is none.
     pub(crate) old: RawFd,
 }
 
 impl Begins {
-    /// In another root.
+    /// A start in another root.
     pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
         Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
     }
 
-    /// What stands behind the other numbers of `--resume`.
+    /// The suffix for the numbers of `--resume`.
     pub(crate) fn word(self) -> String {
         let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
         if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
@@ -69,7 +69,7 @@ impl Begins {
     }
 }
 
-/// Crashes so far, in all and in a row, and the limits init was given before it raised them.
+/// Crash counters, total and in a row, and init's original limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Crashed {
     pub(crate) crashes: u32,
@@ -78,12 +78,12 @@ pub(crate) struct Crashed {
 }
 
 impl Images {
-    /// With the present image alone.
+    /// The images at a first start.
     pub(crate) fn begins() -> Images {
         Images::with(Store::new().ok())
     }
 
-    /// The present image goes on with the store of the one before it.
+    /// The images of one that continues with the store of the previous image.
     pub(crate) fn with(store: Option<Store>) -> Images {
         let inbox = memfd::create(c"inbox").ok().map(File::from);
         if let Some(inbox) = &inbox {
@@ -93,8 +93,8 @@ impl Images {
         Images { binary: own_binary(), store, inbox, ..Images::default() }
     }
 
-    /// The present image goes on after one that crashed, with its store and its inbox. The next crash is
-    /// survived from here on.
+    /// The images of one that continues after a crash, with the store and inbox of the crashed
+    /// image. It arms crash recovery at once.
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
@@ -103,19 +103,19 @@ impl Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
         let images = Images { binary, store, inbox, crashes, row, given, ..Images::default() };
-        // Said when it is armed again.
+        // A failure is reported when init arms again.
         let _ = images.arm();
         images
     }
 
-    /// From now on a crash is survived.
+    /// Arms the fault handler with the next image.
     pub(crate) fn arm(&self) -> io::Result<()> {
-        let own = self.binary.as_ref().ok_or_else(|| io::Error::other("there is no /proc"))?;
+        let own = self.binary.as_ref().ok_or_else(|| io::Error::other("/proc is missing"))?;
         let memory = self.store.as_ref().zip(self.inbox.as_ref());
         let (store, inbox) =
-            memory.ok_or_else(|| io::Error::other("there is no memfd_create(2)"))?;
+            memory.ok_or_else(|| io::Error::other("the kernel has no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
-        // One that has just come, and crashes, gives way to the one before it.
+        // During probation, a crash falls back to the previous binary.
         let binary = previous.unwrap_or(own);
         let (store, number) = (store.number(), inbox.as_raw_fd());
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
@@ -126,12 +126,12 @@ impl Images {
         fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
     }
 
-    /// A binary has passed that waits for the load under way, and for no other.
+    /// Returns true if a binary has passed its trial and waits only for the load in flight.
     pub(crate) fn waits_for_loader(&self) -> bool {
         self.upgrade.as_ref().is_some_and(Upgrade::has_passed)
     }
 
-    /// When something is due.
+    /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let trial = self.upgrade.as_ref().map(Upgrade::deadline);
         let probation = self.previous.as_ref().map(|(_, until)| *until);
@@ -139,10 +139,10 @@ impl Images {
     }
 }
 
-/// Until it is armed for good, a crash of this new image executes the one before it, which goes on
-/// with the same state.
+/// Arms the fault handler with the previous binary until the new image is ready: a crash executes
+/// that binary with the same state.
 pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
     let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
-    // Refused: then it is as if there had been none before.
+    // If this fails, a crash has no fallback.
     let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
 }

@@ -1,9 +1,9 @@
-//! `initctl upgrade`: init becomes another image of its program and keeps its state.
+//! `initctl upgrade`: init executes another image of its program and keeps its state.
 //!
-//! A child opens the new binary, hands its descriptor to init, and executes it with a copy of the state
-//! (`--check-resume`). A dead disk holds up the child, not init. A binary that cannot read the state, or crashes, is
-//! refused, and nothing has changed. Then init commits its state, holds signals back and executes the binary
-//! (`--resume`). If the exec fails, the event loop continues.
+//! A child opens the new binary, passes its descriptor to init, and executes it with a copy of the
+//! state (`--check-resume`). A dead disk blocks the child, not init. A binary that cannot read the
+//! state, or crashes, is refused and nothing has changed. Then init commits its state, blocks
+//! signals and executes the binary (`--resume`). If the exec fails, the event loop continues.
 
 pub(crate) mod images;
 pub(crate) mod switch_root;
@@ -20,7 +20,7 @@ use nix::sys::stat::{Mode, fstat};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What a trial has shown to be good.
+/// The result of a successful trial.
 pub(crate) struct Passed {
     pub(crate) binary: OwnedFd,
     pub(crate) root: Option<OwnedFd>,
@@ -32,7 +32,7 @@ pub(crate) struct Upgrade {
     child: Pid,
     said: OwnedFd,
     until: Time,
-    /// Another root is to be entered.
+    /// True if init is to enter another root.
     to_root: bool,
     passed: Option<Passed>,
 }
@@ -60,18 +60,18 @@ impl Upgrade {
         self.asker
     }
 
-    /// Another root is to be entered.
+    /// Returns true if init is to enter another root.
     pub(crate) fn is_to_root(&self) -> bool {
         self.to_root
     }
 
-    /// When the trial has taken too long.
+    /// The deadline of the trial.
     pub(crate) fn deadline(&self) -> Time {
         self.until
     }
 
-    /// Kills the child of a trial that takes too long. On a file system that does not answer the child may
-    /// never end.
+    /// Kills the child of a trial that takes too long. On an unresponsive file system the child may
+    /// never exit.
     pub(crate) fn kill_if_overdue(&self, now: Time) -> bool {
         let is_overdue = self.until <= now;
         if is_overdue {
@@ -80,12 +80,12 @@ impl Upgrade {
         is_overdue
     }
 
-    /// This child tries the binary.
+    /// Returns true if this child tries the binary.
     pub(crate) fn is_tried_by(&self, pid: Pid) -> bool {
         self.child == pid
     }
 
-    /// The child was reaped. An error: why the binary cannot be used.
+    /// Handles the reaped child. An error says why the binary cannot be used.
     pub(crate) fn tried(&mut self, exit: Exit) -> Result<(), String> {
         let (mut brought, mut why) = (Vec::new(), String::new());
         let mut buffer = [0u8; limit::UPGRADE_REASON];
@@ -107,55 +107,55 @@ impl Upgrade {
                 Ok(())
             }
             (Exit::Code(0), _) if why == PASSED => {
-                Err("it is an init that does not know of other roots".to_string())
+                Err("this init version does not support switch-root".to_string())
             }
-            (Exit::Code(0), _) => Err("it is no init that can read the state".to_string()),
+            (Exit::Code(0), _) => Err("it is not an init that can read the state".to_string()),
             (Exit::Code(_), _) => Err(why),
             (Exit::Signal { signal, .. }, _) => {
-                Err(format!("signal {signal} ended it when it was tried"))
+                Err(format!("its trial was killed by signal {signal}"))
             }
         }
     }
 
-    /// The binary that passed, once.
+    /// Takes the binary that passed.
     pub(crate) fn take_passed(&mut self) -> Option<Passed> {
         self.passed.take()
     }
 
-    /// It can be gone on as.
+    /// Returns true if a binary has passed.
     pub(crate) fn has_passed(&self) -> bool {
         self.passed.is_some()
     }
 }
 
 pub(crate) fn cannot(why: &str) -> Failure {
-    Failure::new("upgrade", why, "init goes on as it is")
+    Failure::new("upgrade", why, "init continues unchanged")
 }
 
-// The child that tries the binary init is to go on as: it finds it, hands its descriptor over, and
-// becomes it, with a copy of the whole state to read.
+// The trial child: finds the binary, passes its descriptor to init, and executes it with a copy of
+// the state.
 
-/// What a binary says that can read the state.
+/// The message of a binary that can read the state.
 pub(crate) const PASSED: &str = "it can read the state";
 
-/// The same where it is to begin in another root.
+/// The message of a binary that can also start in another root.
 pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
 
-/// Where the next binary is.
+/// The location of the next binary.
 pub(crate) enum Wanted {
-    /// Here; no path: at the place of the present one.
+    /// In this root; `None` means the path of the present binary.
     Here(Option<String>),
-    /// In another root, which is to be the root.
+    /// In another root (root, program), which becomes the root.
     InRoot(String, String),
 }
 
-/// Path of the present binary; it says `(deleted)` behind one that was replaced.
+/// The path of the present binary. The kernel appends `(deleted)` to a replaced one.
 fn own_path() -> io::Result<String> {
     let path = std::fs::read_link("/proc/self/exe")?.to_string_lossy().into_owned();
     Ok(path.strip_suffix(" (deleted)").map_or(path.clone(), str::to_string))
 }
 
-/// The path to be shown, the binary, the root it is in.
+/// The path for messages, the binary, and the root it is in.
 fn find(wanted: &Wanted) -> Result<(String, OwnedFd, Option<OwnedFd>), String> {
     let path = match wanted {
         Wanted::InRoot(root, program) => {
@@ -170,7 +170,7 @@ fn find(wanted: &Wanted) -> Result<(String, OwnedFd, Option<OwnedFd>), String> {
     Ok((path, binary, None))
 }
 
-/// The child: finds the binary, hands it over, becomes it.
+/// Runs in the child: finds the binary, passes it to init, and executes it.
 fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     let say = |why: &str| {
         let _ = socket::send(said.as_fd(), why.as_bytes(), &[]);
@@ -182,10 +182,10 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     };
     let is_file = fstat(&binary).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG);
     if !is_file {
-        return say(&format!("{path} is no file"));
+        return say(&format!("{path} is not a regular file"));
     }
     let brought: Vec<_> = std::iter::once(&binary).chain(&root).map(AsFd::as_fd).collect();
-    if let Err(error) = socket::send(said.as_fd(), b"it is no init", &brought) {
+    if let Err(error) = socket::send(said.as_fd(), b"it is not an init", &brought) {
         return say(&format!("{path}: {error}"));
     }
     let mut word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());

@@ -1,10 +1,10 @@
-//! `initctl switch-root`: init goes on in another root. That is an upgrade ([`crate::upgrade`]) to the
-//! init of that root, which then begins as at a boot, with the files it finds there. What runs and is
-//! the same there runs on; what is not there is stopped; nothing is started twice. What an initramfs
-//! was made of is memory, and is given back.
+//! `initctl switch-root`: init continues in another root. It is an upgrade ([`crate::upgrade`]) to
+//! the init of that root, which then loads the unit files there as at a boot. Unchanged running
+//! units continue, missing ones are stopped, and none is started twice. The memory of an initramfs
+//! is freed.
 //!
-//! First all of it is rehearsed by the child that tries the binary, in mounts of its own: what can
-//! not be entered is refused, and nothing has changed.
+//! The trial child rehearses the switch in its own mount namespace: if the root cannot be entered,
+//! the request is refused and nothing has changed.
 
 use crate::base::{limit, mount_table};
 use nix::dir::Dir;
@@ -17,7 +17,7 @@ use nix::unistd::{UnlinkatFlags, chdir, chroot, fchdir, unlinkat};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What is mounted here goes along; the last one is needed to look.
+/// Mounts that move to the new root. /proc is last, because the switch reads it.
 const CARRIED: [&str; 4] = ["/run", "/sys", "/dev", "/proc"];
 
 fn folder(path: &str) -> Result<OwnedFd, String> {
@@ -30,11 +30,11 @@ fn go_to(root: BorrowedFd<'_>) -> nix::Result<()> {
     chroot(".")
 }
 
-/// In a child: the new root, and the program as it is named from there.
+/// Runs in a child: opens the new root, and the program by its path in that root.
 pub(crate) fn find(root: &str, program: &str) -> Result<(OwnedFd, OwnedFd), String> {
     let (new, old) = (folder(root)?, folder("/")?);
     if root == "/" {
-        return Err("it is the root already".to_string());
+        return Err("it is already the root".to_string());
     }
     let there = |path: &str| format!("{path} in {root}");
     go_to(new.as_fd()).map_err(|error| format!("{root}: {error}"))?;
@@ -45,16 +45,16 @@ pub(crate) fn find(root: &str, program: &str) -> Result<(OwnedFd, OwnedFd), Stri
     Ok((new, binary))
 }
 
-/// In a child: everything, in mounts of its own.
+/// Runs in a child: the whole switch, in its own mount namespace.
 pub(crate) fn rehearse(root: BorrowedFd<'_>) -> Result<(), String> {
     let own = fchdir(root).and_then(|()| unshare(CloneFlags::CLONE_NEWNS));
-    own.map_err(|error| format!("it can not be tried: {error}"))?;
+    own.map_err(|error| format!("cannot try it: {error}"))?;
     enter_here()
 }
 
-/// That folder becomes the root. Where it can not, all is as it was.
+/// Makes the directory the root. On a failure nothing has changed.
 pub(crate) fn enter(root: BorrowedFd<'_>) -> Result<(), String> {
-    fchdir(root).map_err(|error| format!("it can not be entered: {error}"))?;
+    fchdir(root).map_err(|error| format!("cannot enter it: {error}"))?;
     let entered = enter_here();
     if entered.is_err() {
         let _ = chdir("/");
@@ -62,12 +62,12 @@ pub(crate) fn enter(root: BorrowedFd<'_>) -> Result<(), String> {
     entered
 }
 
-/// The same with the present folder. Mounts alone are changed: nobody is waited for.
+/// Makes the working directory the root. It only changes mounts, so it does not block.
 fn enter_here() -> Result<(), String> {
     let none = None::<&str>;
     let go = |from: &str, to: &str| mount(Some(from), to, none, MsFlags::MS_MOVE, none);
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none);
-    private.map_err(|error| format!("mounts can not be moved here: {error}"))?;
+    private.map_err(|error| format!("cannot move mounts here: {error}"))?;
     let table = mount_table::table().map_err(|error| format!("/proc: {error}"))?;
     let is_mounted = |at: &&&str| mount_table::mounts(&table).any(|mount| mount.at == **at);
     let mut moved: Vec<&str> = Vec::new();
@@ -76,16 +76,16 @@ fn enter_here() -> Result<(), String> {
         match go(at, at.trim_start_matches('/')) {
             Ok(()) => moved.push(at),
             Err(error) => {
-                failed = Some(format!("{at} can not be moved into it: {error}"));
+                failed = Some(format!("cannot move {at} into it: {error}"));
                 break;
             }
         }
     }
     let root = || match go(".", "/") {
         Ok(()) => Ok(()),
-        // What can be moved is a mount; one bound to itself is one.
-        Err(Errno::EINVAL) => Err("nothing is mounted there".to_string()),
-        Err(error) => Err(format!("it can not become the root: {error}")),
+        // Only a mount can be moved; binding the directory to itself would make it one.
+        Err(Errno::EINVAL) => Err("it is not a mount point".to_string()),
+        Err(error) => Err(format!("cannot make it the root: {error}")),
     };
     if let Err(why) = failed.map_or_else(root, Err) {
         for at in moved.iter().rev() {
@@ -96,28 +96,28 @@ fn enter_here() -> Result<(), String> {
     chroot(".").and_then(|()| chdir("/")).map_err(|error| format!("chroot: {error}"))
 }
 
-/// The root there is, if it is an initramfs that nobody has a use for once `new` is the root.
+/// The present root, if it is an initramfs that is unused once `new` is the root.
 pub(crate) fn memory_of_old(new: BorrowedFd<'_>) -> Option<OwnedFd> {
     let table = mount_table::table().ok()?;
     let old = folder("/").ok().filter(|_| mount_table::is_initramfs(&table))?;
-    // One that is bound to itself is the same memory.
+    // A new root that is bound to itself is the same memory.
     (fstat(&old).ok()?.st_dev != fstat(new).ok()?.st_dev).then_some(old)
 }
 
-/// A folder that is being emptied.
+/// A directory that is being emptied.
 struct Emptied {
     own: OwnedFd,
-    /// In the one above.
+    /// Its name in the parent.
     name: CString,
     left: Vec<CString>,
 }
 
 impl Emptied {
-    /// None: it is mounted, or no folder.
+    /// Returns `None` if it is not a directory or is a mount point.
     fn open(above: BorrowedFd<'_>, name: &CStr, device: u64) -> Option<Emptied> {
         let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let is_of_it = |found: FileStat| found.st_dev == device;
-        // Looked at before it is opened: what is mounted there may be anybody's.
+        // Checked before opening it, because a mount there may belong to any file system.
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
         fstatat(above, name, flags).ok().filter(|found| is_of_it(*found))?;
         let own = openat(above, name, how, FileMode::empty()).ok()?;
@@ -130,7 +130,7 @@ impl Emptied {
     }
 }
 
-/// In a child: takes away all that is in this folder and of its file system.
+/// Runs in a child: removes everything in this directory on its file system.
 pub(crate) fn empty(root: BorrowedFd<'_>) {
     let Ok(found) = fstat(root) else { return };
     let mut folders: Vec<Emptied> = Emptied::open(root, c".", found.st_dev).into_iter().collect();
@@ -138,7 +138,7 @@ pub(crate) fn empty(root: BorrowedFd<'_>) {
         let Some(name) = last.left.pop() else {
             let done = folders.pop();
             if let (Some(done), Some(above)) = (done, folders.last()) {
-                // What is not empty has something mounted in it.
+                // This fails if the directory still contains a mount point.
                 let _ = unlinkat(&above.own, done.name.as_c_str(), UnlinkatFlags::RemoveDir);
             }
             continue;
@@ -196,7 +196,7 @@ mod tests {
         let exit = wait::await_end(process::fork(&[], work).unwrap()).unwrap();
         fs::remove_dir_all(&top).unwrap();
         fs::remove_dir_all(&elsewhere).unwrap();
-        // 2: nobody may mount anything here.
+        // 2: the test may not mount here.
         assert!(matches!(exit, Exit::Code(0 | 2)), "{exit:?}");
     }
 }

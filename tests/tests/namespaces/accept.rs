@@ -150,10 +150,10 @@ fn a_flood_waits_outside_and_all_is_as_before() {
     let flood: Vec<UnixStream> =
         (0..400).map(|_| UnixStream::connect(&path).expect("the kernel queues them")).collect();
     init.process().signal(Signal::SIGCONT);
-    until("it rests", || init.output().contains("it accepts none for").then_some(()));
+    until("it rests", || init.output().contains("pausing accept for").then_some(()));
     let said = init.output();
-    let (until_it_rests, _) = said.split_once("it accepts none for").unwrap();
-    let refused = until_it_rests.matches("is turned away").count();
+    let (until_it_rests, _) = said.split_once("pausing accept for").unwrap();
+    let refused = until_it_rests.matches("rejected ").count();
     assert!((150..=200).contains(&refused), "{refused} turned away, then it rests:\n{said}");
     let seen = connections(&init);
     assert!(seen["connections"].as_array().unwrap().len() <= 8, "{seen}");

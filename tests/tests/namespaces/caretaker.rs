@@ -115,7 +115,7 @@ fn crash_during_the_boot_is_survived_and_each_unit_starts_once() {
     init.expect_crashes();
     init.when("both run", |s| ["notified", "plain"].iter().all(|unit| s.state(unit) == "running"));
     assert!(["notified", "plain"].iter().all(|unit| starts(&init, unit) == 1));
-    assert!(init.output().contains("init has crashed"), "{}", init.output());
+    assert!(init.output().contains("init crashed"), "{}", init.output());
     init.finish_after_crash();
 }
 

@@ -370,6 +370,6 @@ fn to_exit_with_nobodys_target_is_said() {
     files.unit("job", "exec-start: DAEMON");
     let init = Boot::new(files).arguments(&["--exit-with", "jbo"]).start("job");
     init.when_system("running");
-    assert!(init.output().contains("exit-with jbo: nobody provides it"), "{}", init.output());
+    assert!(init.output().contains("exit-with jbo: no unit provides it"), "{}", init.output());
     init.finish();
 }

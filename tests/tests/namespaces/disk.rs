@@ -134,7 +134,7 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
         return groundstate_tests::not_run!("there are no loop devices");
     };
     let before = it.init.status().main_pid("loud");
-    let troubles = || it.init.output().matches("log files are not written").count();
+    let troubles = || it.init.output().matches("cannot write log files").count();
     for round in 0..3 {
         it.floods("loud");
         it.says("loud", &format!("through {round}"));
@@ -165,7 +165,7 @@ fn logger_that_was_killed_and_cannot_end_is_replaced_once_it_has_ended() {
     let first = it.kills_its_logger();
     // The new pipe is an order, which this logger does not answer.
     it.restarts("calm");
-    let told = || it.init.output().contains("was killed and does not end").then_some(());
+    let told = || it.init.output().contains("was killed and does not exit").then_some(());
     until("init tells that it does not end", told);
     assert_eq!(it.loggers(), [first], "{}", it.init.output());
     it.init.sandbox.order("calm", "say meanwhile");
@@ -294,7 +294,7 @@ fn a_root_that_is_read_only_or_full_from_the_start_is_booted_from_and_what_is_sa
         let has_it =
             || logs(&init, "web", 5).iter().any(|line| line.ends_with("here")).then_some(());
         until("what is said is had from memory", has_it);
-        let told = || init.output().matches("log files are not written").count();
+        let told = || init.output().matches("cannot write log files").count();
         until("it is told", || (told() > 0).then_some(()));
         let output = init.output();
         assert!(told() == 1 && output.contains(&format!("'s): {why}")), "once, and why: {output}");

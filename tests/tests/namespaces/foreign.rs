@@ -56,7 +56,7 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
     drop(silent);
     let status = init.when("who looked has ended", |s| s.reason("daemon") == "protocol");
     let reason = status.unit("daemon")["reason"]["text"].to_string();
-    assert!(reason.contains("does not answer"), "{reason}");
+    assert!(reason.contains("does not respond"), "{reason}");
     until("both go on", || {
         let alive = |name: &str| init.main_of(name).state() == Some('S');
         (alive("keeper") && alive("stranger")).then_some(())

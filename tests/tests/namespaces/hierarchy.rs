@@ -368,7 +368,7 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     // Another init may have taken its name meanwhile.
     assert!(cgroup(web).is_some_and(|path| path.contains("/groundstate")));
     assert_eq!(init.status().0["tracking"], "cgroup2");
-    assert!(init.output().contains("was removed: it is made again"), "{}", init.output());
+    assert!(init.output().contains("was removed: created it again"), "{}", init.output());
     // A crash and an upgrade find it.
     init.expect_crashes();
     groundstate_tests::crash::crash(&init, nix::sys::signal::Signal::SIGSEGV);

@@ -111,7 +111,7 @@ fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
     }
     fs::copy(&own, folder.join("sbin/init")).unwrap();
     let said = init.ask("switch-root", &json!({"root": folder})).unwrap_err();
-    assert!(said["message"].as_str().unwrap().contains("nothing is mounted there"), "{said}");
+    assert!(said["message"].as_str().unwrap().contains("it is not a mount point"), "{said}");
     assert_eq!(mounts(), before);
     assert_eq!(init.main_of("kept"), kept);
     assert_eq!(init.status().0["goal"], json!(["first"]));

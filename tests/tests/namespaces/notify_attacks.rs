@@ -286,7 +286,7 @@ fn what_is_odd_in_an_environment_or_a_description_outlives_a_crash_as_it_is() {
     let first = has();
     assert_eq!(first.2, "one\ntwo=2\n");
     crash(&init, Signal::SIGSEGV);
-    until("it goes on", || init.output().contains("it goes on where it was").then_some(()));
+    until("it goes on", || init.output().contains("continuing with the saved state").then_some(()));
     assert_eq!(has(), first);
     first.0.signal(Signal::SIGKILL);
     until("another has its place", || {

@@ -127,7 +127,7 @@ fn a_console_nobody_reads_is_waited_for_by_those_who_say_so_and_by_no_other() {
         numbers.collect::<Vec<usize>>()
     };
     let had = of("hasty | ").len();
-    let note = format!("{} lines of all units lost here", LINES - had);
+    let note = format!("{} lines of all units lost", LINES - had);
     assert!(had < LINES && shown.contains(&note), "what had no room was dropped and counted");
     assert!(of("patient | ").into_iter().eq(1..=LINES), "all of it, in order");
     init.when_state("patient", "exited");

@@ -22,8 +22,8 @@ const WRONG: [(&str, &str); 13] = [
     ("printf \"4\\\\0002\"", "does not hold one number"),
     ("head -c 10485760 /dev/zero", "is longer than a pid"),
     ("ln -s /proc/1/stat FILE; :", "is a symbolic link"),
-    ("mkdir FILE; :", "is no regular file"),
-    ("mkfifo FILE; :", "is no regular file"),
+    ("mkdir FILE; :", "is not a regular file"),
+    ("mkfifo FILE; :", "is not a regular file"),
 ];
 
 #[test]

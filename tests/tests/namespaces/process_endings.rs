@@ -205,7 +205,7 @@ fn who_can_not_be_killed_at_the_end_of_a_container_is_told_of_where_init_speaks(
     init.tell("set-target", &json!({"targets": ["stuck"]}));
     silent.until_closing(1);
     init.tell("exit", &json!({}));
-    let told = || init.output().contains(") can not be killed: ");
+    let told = || init.output().contains(") does not exit after SIGKILL: ");
     until("it is told of", || told().then_some(()));
     drop(silent);
     assert_eq!(init.ended().code(), Some(0));
@@ -329,7 +329,7 @@ fn signals_of_its_own_children_neither_end_nor_stop_pid_1() {
     assert_eq!(status.state("foe"), "exited", "all of them were sent");
     assert_ne!(init.process().state(), Some('T'));
     for number in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
-        let told = format!("signal {number}: somebody sent it");
+        let told = format!("signal {number}: sent by another process");
         until("it is told of", || init.output().contains(&told).then_some(()));
     }
     init.finish();

@@ -68,7 +68,7 @@ fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled
     assert_ne!(code, 0, "{said}");
     let message = said["error"]["message"].as_str().unwrap_or_default();
     assert!(
-        message.starts_with("foreign: its main process could not be signalled: ")
+        message.starts_with("foreign: cannot signal the main process: ")
             && message.contains("not permitted"),
         "{said}"
     );

@@ -70,7 +70,7 @@ fn daemon_reexec_goes_on_as_the_installed_binary_and_reads_the_files_anew() {
     let init = Boot::new(files).start("multi-user");
     let before = init.main_of("web.service");
     service(&init.sandbox, "late", "ExecStart=/bin/sleep 1000");
-    let executed = || init.output().matches("goes on as another image").count();
+    let executed = || init.output().matches("re-executing init").count();
     assert_eq!(systemctl(&init, &["daemon-reexec"]), (String::new(), 0));
     assert_eq!((executed(), init.main_of("web.service")), (1, before));
     init.when_state("late.service", "running");

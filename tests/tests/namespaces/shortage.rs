@@ -30,8 +30,8 @@ fn tells_once(init: &Init, lacks_proc: bool) {
     let output = init.output();
     let told = |text: &str| output.matches(text).count();
     let by_descent = init.status().0["tracking"] == "process-group";
-    assert_eq!(told("processes are told apart by descent"), usize::from(by_descent), "{output}");
-    let no_crash = told("a crash will not be survived: there is no /proc");
+    assert_eq!(told("tracking processes by descent"), usize::from(by_descent), "{output}");
+    let no_crash = told("cannot arm crash recovery: /proc is missing");
     assert_eq!(no_crash, usize::from(lacks_proc), "{output}");
     // What becomes of a unit is told each time.
     let of_a_unit = |line: &&str| ["db: ", "web: "].iter().any(|unit| line.starts_with(unit));

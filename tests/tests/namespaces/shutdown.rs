@@ -324,7 +324,11 @@ fn what_an_end_waits_for_is_named_and_a_later_key_ends_the_wait() {
     assert_eq!(init.status().state("deaf"), "stopping");
     init.process().signal(Signal::SIGINT);
     assert_eq!(init.ended().code(), Some(0), "{}", init.output());
-    assert!(init.output().contains("nothing is waited for any more"), "{}", init.output());
+    assert!(
+        init.output().contains("waiting no longer: killing all processes"),
+        "{}",
+        init.output()
+    );
 }
 
 #[test]
@@ -350,7 +354,8 @@ fn a_shutdown_that_is_hastened_again_after_a_crash_waits_for_nothing() {
     let mut client = init.client().expect("it listens");
     // It says so to itself before it does anything else.
     let hastened = |call: &Call| {
-        call.number == libc::SYS_write && init.output().contains("nothing is waited for any more")
+        call.number == libc::SYS_write
+            && init.output().contains("waiting no longer: killing all processes")
     };
     crash_when(&init, || client.send("hasten", &json!({})), hastened);
     // The request was not committed: its connection is closed, and the client repeats it.

@@ -203,7 +203,7 @@ fn a_service_that_takes_nothing_is_not_started_without_end() {
     let sockets = init.tell("sockets", &json!({}));
     assert!(sockets["sockets"][0]["rests-until"].is_string(), "{sockets}");
     let why = init.tell("why", &json!({"target": "front"}));
-    assert!(why.to_string().contains("rests until"), "{why}");
+    assert!(why.to_string().contains("paused until"), "{why}");
     let wakeups = || init.tell("stats", &json!({}))["wakeups"].as_u64().unwrap();
     let rested = wakeups();
     assert!(wakeups() - rested < 10, "PID 1 does not spin while the trigger rests");

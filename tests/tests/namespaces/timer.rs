@@ -82,7 +82,7 @@ fn initctl_says_when_timers_fire_and_where_sockets_listen() {
     assert_eq!(waiting["sockets"][0]["listen"], json!([listen]));
     assert_eq!(waiting["sockets"][0]["activates"], "job");
     let why = String::from_utf8_lossy(&init.initctl(&["status", "front"]).stdout).into_owned();
-    assert!(why.contains("waits for a connection on"), "{why}");
+    assert!(why.contains("waiting for a connection on"), "{why}");
     let why = String::from_utf8_lossy(&init.initctl(&["status", "yearly"]).stdout).into_owned();
     assert!(why.contains(&format!("next at {next}")), "{why}");
     init.finish();

@@ -85,7 +85,7 @@ fn init_does_not_wait_for_the_disk_its_stderr_is_on() {
         (now.len() > before.len() && now.starts_with(&before)).then_some(())
     });
     let left = init.finish_and_keep();
-    assert!(said().contains("every unit is down\n"), "to the last word: {}", said());
+    assert!(said().contains("all units are stopped\n"), "to the last word: {}", said());
     drop(disk);
     drop(left);
 }

@@ -197,6 +197,6 @@ fn an_init_that_may_not_lower_its_score_as_it_was_asked_to_says_so_once_and_is_a
     for (arguments, told) in [(&[][..], 0), (&["--oom-score", "-500"][..], 1)] {
         let init = begin(Way::Namespace, &bounded, arguments);
         let said = over_its_images(init, Own { init: SCORE, logger: SCORE });
-        assert_eq!(said.matches("init's own OOM score: it stays 300").count(), told, "{said}");
+        assert_eq!(said.matches("init's own OOM score: keeping 300").count(), told, "{said}");
     }
 }

@@ -296,7 +296,8 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         };
         let key = kind.map_or("activates", DependencyKind::as_str);
         let at = Place { file: unit.at.file.clone(), line, column: 1 };
-        let message = format!("nobody provides `{}`, named in {key} of {}", target.name, unit.name);
+        let message =
+            format!("no unit provides `{}`, named in {key} of {}", target.name, unit.name);
         // A systemd file may name a service that is masked by a link to /dev/null.
         let diagnostic = match (kind, unit.is_one) {
             (None, true) => Diagnostic::warning("missing-target", at, message),

@@ -171,7 +171,7 @@ fn a_missing_target_is_said_with_what_was_meant() {
         unit("database", 1, &[]),
     ]);
     let [fault] = faults.as_slice() else { panic!("{faults:?}") };
-    assert_eq!(fault.diagnostic.message, "nobody provides `databse`, named in depends-on of web");
+    assert_eq!(fault.diagnostic.message, "no unit provides `databse`, named in depends-on of web");
     assert_eq!(fault.diagnostic.hint, "did you mean `database`?");
     assert_eq!((fault.diagnostic.at.file.as_ref(), fault.diagnostic.at.line), ("web.yaml", 5));
 }

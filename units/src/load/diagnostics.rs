@@ -50,7 +50,7 @@ fn unmet(generation: &Generation, alone: bool) -> Vec<Diagnostic> {
             if target.candidates.is_empty() {
                 let at = Place { file: unit.at.file.clone(), line: edge.line, column: 1 };
                 let message =
-                    format!("nobody provides `{}`, which {} requires", target.name, unit.name);
+                    format!("no unit provides `{}`, which {} requires", target.name, unit.name);
                 let said = Diagnostic::new(severity, "missing-target", at, message);
                 found.push(said.with_hint("it can not start until somebody does"));
             }

@@ -305,7 +305,7 @@ impl Machine {
         if self.ending.is_some() && !self.planted(Mutant::ShutdownTakesWishes) {
             return Err(Refusal {
                 kind: "stopping".to_string(),
-                message: "everything is being stopped".to_string(),
+                message: "a shutdown is in progress".to_string(),
                 hint: String::new(),
             });
         }

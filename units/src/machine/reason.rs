@@ -160,7 +160,7 @@ impl fmt::Display for Reason {
                 write!(f, "{target} (unit {unit}) is not active, and nothing brings it in")
             }
             Reason::Masked { target } => write!(f, "{target} is masked"),
-            Reason::Missing { target } => write!(f, "nobody provides {target}"),
+            Reason::Missing { target } => write!(f, "no unit provides {target}"),
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
             Reason::Conflict { target } => write!(f, "it conflicts with {target}, which was first"),
             Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),

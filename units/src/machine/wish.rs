@@ -32,7 +32,7 @@ pub(super) fn unknown(generation: &Generation, name: &Name) -> Refusal {
     let near = || Some(format!("did you mean `{}`?", generation.nearest_target(name.as_str())?));
     let hint = template_hint(name.as_str()).or_else(near);
     let hint = hint.unwrap_or_else(|| "`initctl status --all` lists the targets".to_string());
-    refusal("unknown-target", format!("nobody provides {name}"), &hint)
+    refusal("unknown-target", format!("no unit provides {name}"), &hint)
 }
 
 pub(super) fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
@@ -218,7 +218,7 @@ impl Machine {
             let now = self.graph.meant(&self.generation, name);
             let then = candidate.graph.meant(generation, name);
             if now != Provider::Nobody && then == Provider::Nobody {
-                let message = format!("nobody provides {name} any more, which is wanted");
+                let message = format!("no unit provides {name}, which is wanted, any more");
                 let hint = match candidate.wish.want.contains_key(name) {
                     true => format!("`initctl unwant {name}` first"),
                     false => "change the goal first".to_string(),

@@ -149,8 +149,8 @@ fn a_target_without_a_provider_says_whether_it_is_masked() {
     };
     let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
     assert_eq!(target(masked), "db  failed (dependency)   db is masked\n");
-    let missing = json!({"kind": "missing", "text": "nobody provides db", "target": "db"});
-    assert_eq!(target(missing), "db  failed (dependency)   nobody provides db\n");
+    let missing = json!({"kind": "missing", "text": "no unit provides db", "target": "db"});
+    assert_eq!(target(missing), "db  failed (dependency)   no unit provides db\n");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Carries out the requests of the control socket and answers them. Answers are read from the machine;
-//! changes are events, which the machine decides.
+//! Carries out the requests of the control socket and answers them. Answers are read from the state
+//! machine; changes are events, which the machine decides.
 
 use crate::base::Level;
 use crate::control::answer::{Answered, failed, line, now, refused, stopping};
@@ -21,20 +21,20 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// SIGTERM, the signal of `kill` where none is named.
+/// SIGTERM, the default signal of `kill`.
 const TERM: u8 = 15;
 
 impl Init {
-    /// Before the first load nobody provides anything: that is no mistake of who asks.
+    /// Before the first load no target has a provider. Such a request is early, not wrong.
     pub(crate) fn too_early(&self, failure: Failure) -> Failure {
         if failure.kind != Failure::UNKNOWN_TARGET || self.machine.generation().number > 0 {
             return failure;
         }
         let text = "the unit files are still being read";
-        Failure::new(Failure::BUSY, text, "ask again in a moment")
+        Failure::new(Failure::BUSY, text, "retry in a moment")
     }
 
-    /// Who made this connection.
+    /// The credentials of the client on this connection.
     pub(crate) fn caller(&self, number: usize) -> Option<Caller> {
         self.control.as_ref()?.clients.get(&number).map(|client| client.caller)
     }
@@ -49,7 +49,7 @@ impl Init {
         }
     }
 
-    /// Who may: the role of the verb against who connected.
+    /// Checks the caller's credentials against the role of the verb.
     fn allowed(&mut self, caller: Caller, verb: &Verb) -> Result<(), Failure> {
         let settings = &self.machine.generation().settings;
         let may = match verb.role() {
@@ -63,7 +63,7 @@ impl Init {
         let hint = match (caller.is_proven, verb.role()) {
             (false, _) => {
                 "init cannot prove that the caller is in its user namespace: \
-                 ask from within its container or namespaces"
+                 run the command inside the container or namespaces of the caller"
             }
             (true, Role::Source) => {
                 "only root, the user init runs as and the uid that the settings name"
@@ -153,7 +153,8 @@ impl Init {
         }
     }
 
-    /// Takes the answer of something that was remembered; false: nobody waits for it any more.
+    /// Forgets a pending request that is about to be answered. Returns false if the client no
+    /// longer waits for the answer.
     pub(crate) fn recall(&mut self, asker: Asker) -> bool {
         let Some(client) = self.client(asker.client) else { return false };
         let before = client.pending.len();
@@ -161,7 +162,7 @@ impl Init {
         client.pending.len() < before
     }
 
-    /// The loader has to be asked first.
+    /// Defers a request until the loader has run.
     pub(crate) fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
         if self.ending.is_under_way() {
             return Err(stopping());
@@ -176,8 +177,8 @@ impl Init {
         now(Told { schema: 1, units, ..Told::default() })
     }
 
-    /// A new run instead of the present one. What is down and needed is tried again; for what is
-    /// down and not needed there is nothing that could be done.
+    /// Restarts units. A needed unit that is down is retried; a unit that is down and not needed is
+    /// an error.
     fn restart_units(&mut self, targets: Vec<Name>) -> Answered {
         let units = self.units_of(&targets)?;
         let mut idle = Vec::new();
@@ -187,7 +188,7 @@ impl Init {
                 continue;
             }
             if !self.machine.is_needed(id) && !self.machine.graph().is_masked(id) {
-                let text = format!("{unit} is not up, and nothing needs it");
+                let text = format!("{unit} is not running, and no goal needs it");
                 let hint = format!("`initctl want {target}` starts it");
                 return Err(Failure::new("not-running", text, hint));
             }
@@ -197,7 +198,7 @@ impl Init {
         now(Told { schema: 1, units, idle })
     }
 
-    /// The end, told before it comes.
+    /// Starts a shutdown. The answer is sent before it takes effect.
     fn end(&mut self, how: Shutdown) -> Answered {
         self.shut_down(how);
         now(Told { schema: 1, ..Told::default() })
@@ -206,16 +207,17 @@ impl Init {
     fn end_sooner(&mut self, at_once: bool) -> Answered {
         let haste = if at_once { Haste::AtOnce } else { Haste::Kill };
         if !self.hasten(haste) {
-            let hint = "`initctl poweroff` and its kin begin one";
-            return Err(Failure::new("not-stopping", "no end is under way", hint));
+            let hint = "`initctl poweroff` or `initctl reboot` starts one";
+            return Err(Failure::new("not-stopping", "no shutdown is in progress", hint));
         }
         now(Told { schema: 1, ..Told::default() })
     }
 
-    /// A signal for the present runs of these units; all are known, or none is signalled.
+    /// Sends a signal to the current runs of these units. If any of the units is unknown, no unit
+    /// is signalled.
     fn kill_units(&mut self, names: &[Name], number: u8, all: bool) -> Answered {
         if number == 0 || number > crate::sys::signal::LAST {
-            let text = format!("{number} is no signal");
+            let text = format!("{number} is not a signal number");
             return Err(Failure::new(Failure::USAGE, text, "`kill -l` lists them"));
         }
         let units = self.units_of(names)?;
@@ -236,15 +238,19 @@ impl Init {
                 Some(sent) => refused = refused.or(sent.err().map(|error| (unit, error))),
             }
         }
-        // Its others are not meant by that.
+        // The other processes of the run are not signalled.
         if let Some((unit, error)) = refused {
-            let text = format!("{unit}: its main process could not be signalled: {error}");
-            return Err(Failure::new("not-running", text, "`kill --all` signals all of it"));
+            let text = format!("{unit}: cannot signal the main process: {error}");
+            return Err(Failure::new(
+                "not-running",
+                text,
+                "`kill --all` signals all processes of the unit",
+            ));
         }
         now(Told { schema: 1, units, ..Told::default() })
     }
 
-    /// A load that was asked for was refused.
+    /// Answers a requested load with a refusal.
     pub(crate) fn refuse_load(&mut self, asker: Asker, found: &[Diagnostic], why: &str) {
         if self.recall(asker) {
             let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
@@ -253,7 +259,7 @@ impl Init {
         }
     }
 
-    /// A new generation is taken, if the machine does not refuse it.
+    /// Installs a new generation, unless the machine refuses it.
     pub(crate) fn flip(
         &mut self,
         generation: Arc<Generation>,
@@ -261,7 +267,8 @@ impl Init {
         asker: Option<Asker>,
     ) {
         let event = Event::Reload { generation: generation.clone(), no_restart, tolerant: false };
-        // For nobody it is not worked out: of ten thousand units that takes as long as the flip.
+        // The plan is computed only for a client: for ten thousand units it takes as long as the
+        // flip.
         let plan = asker.map_or(Ok(Plan::default()), |_| self.show_plan(event.clone()));
         let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
         match &outcome {
@@ -284,7 +291,7 @@ impl Init {
         }
     }
 
-    /// What a new generation would change.
+    /// Answers with the changes that a new generation would make.
     pub(crate) fn plan_load(&mut self, asker: Asker, generation: Arc<Generation>) {
         let event =
             Event::Reload { generation: generation.clone(), no_restart: false, tolerant: false };
@@ -312,13 +319,15 @@ impl Init {
     }
 }
 
-// Wishes that name an instance of a template nobody has asked for yet. Which instances are
-// wanted is an input of the loader: it is asked for a generation that has them, and the wish
-// is granted or refused in that one; refused, or only planned, the generation is forgotten.
+// Instances on request
+//
+// A request may name an instance that the loader has not made yet. Init then asks the loader for a
+// generation with that instance and decides the request in it. If the request is refused or only
+// planned, init drops that generation.
 
 impl Init {
-    /// What a wish names that no loader has made, or that one at work was not told of: a
-    /// generation without it may be on its way.
+    /// Returns true if the request names an instance that no loader has made, or one that a loader
+    /// in flight does not know: a generation without it may be on its way.
     fn needs_instances(&self, wish: &Event) -> bool {
         let (generation, graph) = (self.machine.generation(), self.machine.graph());
         let (present, policy) = (self.machine.wish(), self.machine.policy());
@@ -335,7 +344,7 @@ impl Init {
         instances_of(wish).any(|name| is_missing(name) || (changes && !is_told(name)))
     }
 
-    /// A wish: planned, then granted or refused as a whole.
+    /// Applies a request: plans it, then grants or refuses it as a whole.
     pub(crate) fn change(&mut self, asker: Asker, wish: Event) -> Answered {
         if self.needs_instances(&wish) {
             return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: false });
@@ -346,7 +355,7 @@ impl Init {
         now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
     }
 
-    /// What a wish would do.
+    /// Answers with the effect that a request would have.
     pub(crate) fn plan_change(&mut self, asker: Asker, wish: Event) -> Answered {
         if self.needs_instances(&wish) {
             return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: true });
@@ -354,7 +363,7 @@ impl Init {
         now(self.show_plan(wish)?)
     }
 
-    /// The loader has made the instances.
+    /// Handles a generation that has the requested instances.
     pub(crate) fn take_instances(
         &mut self,
         asker: Asker,

@@ -21,13 +21,13 @@ use std::os::fd::AsFd;
 fn unknown(name: &Name) -> Failure {
     Failure::new(
         Failure::UNKNOWN_TARGET,
-        format!("no target and no unit is called {name}"),
+        format!("no target or unit is called {name}"),
         "`initctl status` lists them",
     )
 }
 
 impl Init {
-    /// The unit a target or unit name means.
+    /// The unit that a target name or unit name means.
     pub(crate) fn unit_of(&self, name: &Name) -> Result<UnitId, Failure> {
         let generation = self.machine.generation();
         match self.machine.graph().meant(generation, name) {
@@ -38,7 +38,7 @@ impl Init {
         }
     }
 
-    /// A request about targets names one at least.
+    /// Refuses a request that names no target.
     pub(crate) fn some_are_named(names: &[Name]) -> Result<(), Failure> {
         if names.is_empty() {
             return Err(Failure::new(Failure::USAGE, "no target is named", ""));
@@ -46,7 +46,7 @@ impl Init {
         Ok(())
     }
 
-    /// The names of the units these names mean; all are known, or it is refused.
+    /// The names of the units that these names mean. Refuses the request if one is unknown.
     pub(crate) fn units_of(&self, names: &[Name]) -> Result<Vec<String>, Failure> {
         Self::some_are_named(names)?;
         let generation = self.machine.generation();
@@ -80,7 +80,7 @@ impl Init {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        // Of /proc/self/statm the second number is the resident pages, proc_pid_statm(5).
+        // The second number of /proc/self/statm counts the resident pages, proc_pid_statm(5).
         let pages = std::fs::read_to_string("/proc/self/statm")
             .ok()
             .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
@@ -88,14 +88,14 @@ impl Init {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let mut fds = 0u64;
         let names = |entry: listing::Entry<'_>| fds += u64::from(!entry.name.starts_with(b"."));
-        // Without /proc there is nothing to count.
+        // Without /proc the count is 0.
         let _ = File::open("/proc/self/fd").and_then(|dir| listing::list(dir.as_fd(), names));
-        // Connections that were closed at the other end go with the end of this turn.
+        // Init closes connections of disconnected clients at the end of this turn.
         let gone = count(self.control.as_deref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
             crashes: self.images.crashes,
-            // One of them is the directory being read.
+            // Do not count the descriptor of the directory that is being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
             wakeups: self.wakeups,
@@ -122,7 +122,7 @@ impl Init {
         self.show_plans(vec![wish])
     }
 
-    /// What these would do, one after the other.
+    /// The combined effect of these requests, applied one after the other.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
     pub(crate) fn show_plans(&self, wishes: Vec<Event>) -> Result<Plan, Failure> {
         let brought = wishes.iter().filter_map(|wish| match wish {
@@ -151,9 +151,9 @@ impl Init {
         Blame { schema: SCHEMA, units: self.timings.shown() }
     }
 
-    /// What the machine does not know and a view wants.
+    /// Facts for the views that the machine does not know.
     pub(crate) fn shown_by(&self) -> Facts {
-        // Before its exec the process is still a copy of init: nothing anybody wants to see.
+        // Before its exec the process is a copy of init, so its pid is not shown.
         let main = |running: &Running| {
             let pid = running.main.as_ref()?.pid();
             let is_itself = !running.reports.iter().any(|started| started.pid == pid);
@@ -173,7 +173,7 @@ impl Init {
         facts
     }
 
-    /// Whose process this is.
+    /// The run that this process belongs to.
     fn owner(&self, pid: i32) -> Option<RunId> {
         self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
     }

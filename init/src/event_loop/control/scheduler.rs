@@ -11,7 +11,7 @@ use groundstate_units::control::answer::Failure;
 use groundstate_units::control::request::{Malformed, Request};
 
 impl Init {
-    /// Takes connections and serves what they ask, each its share of the turn.
+    /// Accepts connections and handles requests. Each client has its share of the turn.
     pub(crate) fn serve(&mut self) {
         self.serve_all();
         fd::close_left();

@@ -1,5 +1,6 @@
-//! `source-put`, `source-drop`, `source-list`: what controllers own. The files are never
-//! looked at here: the memfd goes to the loader, and what comes back is flipped to.
+//! `source-put`, `source-drop` and `source-list`: unit files owned by controllers. PID 1 never
+//! reads these files. It passes the memfd to the loader and installs the generation that the loader
+//! returns.
 
 use crate::base::Level;
 use crate::control::answer::{Answered, failed, line, refused};
@@ -29,7 +30,7 @@ impl Init {
             }
             names => format!("the settings name: {}", names.join(", ")),
         };
-        Err(Failure::new("unknown-source", format!("there is no source {source}"), hint))
+        Err(Failure::new("unknown-source", format!("unknown source {source}"), hint))
     }
 
     pub(crate) fn put_source(
@@ -42,13 +43,13 @@ impl Init {
         self.known_source(&source)?;
         let mut passed = passed.into_iter();
         let (Some(body), None) = (passed.next(), passed.next()) else {
-            let message = "source-put comes with one memfd, in the message of its line";
+            let message = "source-put needs one memfd in the message of its line";
             return Err(Failure::new("protocol", message, "`initctl source put` does that"));
         };
-        // Asked of whatever it is, this never waits; what it is not is not looked at any further.
+        // This check never blocks, whatever the descriptor is. PID 1 uses no other descriptor.
         if !memfd::is_sealed(&body) {
             let hint = "seal it against writing, growing, shrinking and further seals";
-            return Err(Failure::new("protocol", "what came along is no sealed memfd", hint));
+            return Err(Failure::new("protocol", "the descriptor is not a sealed memfd", hint));
         }
         self.later(asker, Purpose::Put { asker, source, plan, body: Some(body) })
     }
@@ -72,7 +73,7 @@ impl Init {
         Sources { schema: SCHEMA, sources: known.filter(|(_, uid)| seen(**uid)).map(one).collect() }
     }
 
-    /// The loader could not begin: too much waits for it.
+    /// Refuses a load because the queue of loads is full.
     pub(crate) fn turn_away(&mut self, asker: Asker) {
         let message = "too many loads are waiting";
         self.refuse_source(
@@ -85,14 +86,14 @@ impl Init {
         );
     }
 
-    /// Nothing has changed.
+    /// Answers a source request with a refusal.
     pub(crate) fn refuse_source(&mut self, asker: Asker, refusal: Refusal) {
         if self.recall(asker) {
             self.queue(asker.client, &failed(asker.id, refused(refusal)));
         }
     }
 
-    /// The loader has read it: one flip, and the controller is told.
+    /// Installs the generation with the new source and answers the controller.
     pub(crate) fn take_source(
         &mut self,
         asker: Asker,

@@ -1,4 +1,4 @@
-//! Answers that come later or do not end: the event log as it grows, and `wait`.
+//! Answers that are sent later or do not end: followed events, and `wait`.
 
 use crate::base::{clock, limit};
 use crate::control::answer::{self, Answered, line, now};
@@ -8,7 +8,8 @@ use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
 
 impl Init {
-    /// Answers go out; whoever reads one finds what was said before it already said.
+    /// Sends the queued answers. Init's own log lines are written first, so that a client that
+    /// reads an answer finds them already written.
     pub(crate) fn send_answers(&mut self) {
         let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
             return;
@@ -41,8 +42,9 @@ impl Init {
         lines
     }
 
-    /// Sends new events to who follows them: to root all, and to others as [`super::scheduler`] has it, those
-    /// that are the farthest behind first. What is left over is sent in the next turn.
+    /// Sends new events to the clients that follow them. Root gets all events; the others share the
+    /// turn as in [`super::scheduler`], those farthest behind first. The rest is sent in the next
+    /// turn.
     pub(crate) fn stream_events(&mut self) {
         let last = self.history.last();
         let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
@@ -73,7 +75,7 @@ impl Init {
         }
     }
 
-    /// Answers `wait` once nothing is under way.
+    /// Answers `wait` once no unit is starting, stopping or waiting.
     pub(crate) fn answer_waits(&mut self) {
         if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
             return;

@@ -1,5 +1,4 @@
-//! One line of a unit becomes a process: prepared, cloned, watched until it is known
-//! whether the program was executed.
+//! Runs one command of a unit: prepares and clones the process and waits for the exec result.
 
 use crate::base::{Level, limit, token};
 use crate::event_loop::Init;
@@ -19,8 +18,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Init {
-    /// Prepares the start of a line. Its pipes and its cgroup are part of the next commit, and the child is
-    /// cloned after it ([`super::effects`]).
+    /// Prepares the start of a command. Its pipes and its cgroup become part of the next commit;
+    /// the child is cloned after that ([`super::effects`]).
     pub(crate) fn prepare_line(&mut self, run: RunId, part: CommandKind) -> Vec<Effect> {
         match self.prepared(run, part) {
             Ok(Some(prepared)) => {
@@ -32,7 +31,7 @@ impl Init {
         }
     }
 
-    /// Starts a line that was prepared. After a crash its child may be there already.
+    /// Starts a prepared command. After a crash, its child may already exist; then it is adopted.
     pub(crate) fn start_line(&mut self, run: RunId, part: CommandKind, serial: u64) -> Vec<Effect> {
         let prepared = self.effects.take_prepared(serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
@@ -80,7 +79,8 @@ impl Init {
         }
     }
 
-    /// Of a reload's command nothing else says why.
+    /// Logs a reload command that could not be executed: a failed reload has no other record of the
+    /// reason.
     pub(crate) fn say_not_executed(
         &mut self,
         run: RunId,
@@ -94,19 +94,20 @@ impl Init {
         }
     }
 
-    /// What has failed and does not end the run.
+    /// Logs a failed command that does not end the run.
     pub(crate) fn say_failed_command(&mut self, run: RunId, event: &Event) {
         let Some(running) = self.runs.get(run) else { return };
         let name = running.name.clone();
         if let Event::Reloaded(_, false) = event {
-            self.say(Level::Warning, format_args!("{name}: its reload has failed"));
+            self.say(Level::Warning, format_args!("{name}: reload failed"));
         } else if let Event::StopFailed(_, reason) = event {
-            let text = format_args!("{name}: a command of its stop has failed: {reason}");
+            let text = format_args!("{name}: a stop command failed: {reason}");
             self.say(Level::Warning, text);
         }
     }
 
-    /// Everything that the child of a line needs. None: there is no such line.
+    /// Prepares everything that the child of a command needs. Returns `None` if the command does
+    /// not exist.
     fn prepared(&mut self, run: RunId, part: CommandKind) -> Result<Option<Prepared>, ExecFailure> {
         let Some(running) = self.runs.get(run) else { return Ok(None) };
         let Some(spec) = running.spec() else { return Ok(None) };
@@ -121,8 +122,8 @@ impl Init {
         let starts = matches!(part, CommandKind::Start(_));
         let first = !running.has_started;
         let targets = running.targets.clone();
-        // Of one that has ended, which init may not have heard yet, the pid is anybody's soon: nobody is to
-        // signal that.
+        // Stop and reload commands get no pid of a main process that has exited, even if it is not
+        // reaped yet: the pid may be reused before the command sends a signal.
         let signals = matches!(part, CommandKind::Stop(_) | CommandKind::Reload(_));
         let is_it = |main: &&Main| main.lives() || (!signals && main.is_not_reaped());
         let main = running.main.as_ref().filter(is_it);
@@ -131,10 +132,10 @@ impl Init {
         extra.extend(self.triggers.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
         let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
-        // The main process alone is to take them, and each start of it.
+        // Only the main process gets the sockets, at each of its starts.
         let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
         if starts && listen.is_empty() && self.is_place(&name) {
-            // Asked for by somebody who has no connection for it.
+            // The start was requested without a connection.
             return Err(fail(Stage::Listen, &std::io::Error::from_raw_os_error(libc::ENOTCONN)));
         }
         let stdio =
@@ -187,14 +188,14 @@ impl Init {
         place
     }
 
-    /// The child is looked after from now on.
+    /// Registers the new child with its run, the tracker and the poll.
     pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Child) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
         if let Some(pipe) = child.report.pipe() {
-            // Without the poll the verdict comes with the exit.
+            // Without the poll, init reads the exec result when the child exits.
             let _ = token::watch(self.poll.registry(), pipe, token.0);
         }
         if let Some(running) = self.runs.get_mut(run) {
@@ -219,8 +220,8 @@ impl Init {
         self.remember_report(token.0);
     }
 
-    /// The write end of the run's log. It is kept for the lines of the start alone: a table of
-    /// descriptors that grew with the number of units would make each clone dearer.
+    /// The write end of the run's log pipe. Init keeps it only for the commands of the start: each
+    /// clone copies the descriptor table, so the table must not grow with the number of units.
     fn log_pipe(
         &mut self,
         run: RunId,
@@ -248,14 +249,14 @@ impl Init {
         self.output_to(aside, name, targets, spec, log)
     }
 
-    /// The number of one more pipe aside.
+    /// The log id of the next pipe of a helper command.
     pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
         let number = self.helper_outputs;
         self.helper_outputs = number.saturating_sub(1);
         logger::aside(number, of_a_start)
     }
 
-    /// What becomes 0, 1 and 2; files and terminals are opened by the child.
+    /// The child's descriptors 0, 1 and 2. The child itself opens files and terminals.
     fn stdio(
         &mut self,
         name: &Name,
@@ -271,7 +272,7 @@ impl Init {
         let asked = &particular.stdio;
         let socket = || match listen.map(|listen| listen.first()) {
             Some(Some((_, fd))) => Ok(fd.clone()),
-            // Not the main process: it has nothing to do with it.
+            // Only the main process gets the socket.
             None => Ok(null.output.clone()),
             Some(None) => Err(std::io::Error::from_raw_os_error(libc::ENOTCONN)),
         };
@@ -290,7 +291,7 @@ impl Init {
         Ok([input, output, error])
     }
 
-    /// A pipe whose other end becomes the program's `ready-fd`.
+    /// Creates the pipe whose write end becomes the program's `ready-fd`.
     fn pipe_for_ready(&mut self, run: RunId, spec: &Run) -> std::io::Result<Option<Rc<OwnedFd>>> {
         if spec.particular.as_ref().is_none_or(|p| p.ready_fd.is_none()) {
             return Ok(None);
@@ -301,13 +302,13 @@ impl Init {
         Ok(Some(Rc::new(write)))
     }
 
-    /// What is written there says that the run is ready.
+    /// Watches the read end of a `ready-fd`: a line on it makes the run ready.
     pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
         let token = self.tokens.next();
         token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
-        // Of an earlier line of the same start: what it says counts no more.
+        // The previous pipe belongs to an earlier command of the same start and no longer counts.
         if let Some(before) = running.ready_pipe.replace(ready) {
             self.runs.unwatch(before.token);
         }
@@ -315,7 +316,7 @@ impl Init {
         Ok(())
     }
 
-    /// What a run leaves is removed by a child of init's own.
+    /// Removes the files of a run in a child of init.
     pub(crate) fn clean_up(&mut self, run: RunId) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let particular = running.spec().and_then(|spec| spec.particular.clone());
@@ -327,12 +328,12 @@ impl Init {
                 self.runs.own(pid.as_raw(), run, CommandKind::Clean);
                 Vec::new()
             }
-            // The directories are made anew by the next run, or taken as they are.
+            // The next run creates the directories again or uses the existing ones.
             Err(_) => vec![Effect::Look],
         }
     }
 
-    /// A report of a child is readable: whether it became its program. False: not known yet.
+    /// Handles a readable exec report. Returns false if the exec result is not known yet.
     pub(crate) fn report_ready(&mut self, token: usize) -> bool {
         let Some(run) = self.runs.watched(token) else { return true };
         let Some(running) = self.runs.get_mut(run) else { return true };
@@ -344,13 +345,13 @@ impl Init {
             ExecResult::Executed => {
                 self.executed(run, part, token);
             }
-            // Its process has not been reaped: the failure is told with its end.
+            // The child is not reaped yet; its exit delivers the failure.
             ExecResult::Failed(_) => {}
         }
         true
     }
 
-    /// The child with this report has become its program.
+    /// Handles the successful exec of a child.
     pub(crate) fn executed(&mut self, run: RunId, part: CommandKind, token: usize) {
         if let Some(running) = self.runs.get_mut(run) {
             running.reported(|started| started.token == token);
@@ -359,9 +360,9 @@ impl Init {
         self.advance(run, |procedure| procedure.executed(part));
     }
 
-    /// In a burst of starts the first children have become their programs long before the
-    /// last is cloned. Looking after them on the way keeps small what is kept for each child,
-    /// and the table of descriptors, which each clone copies.
+    /// Tracks a new report. In a burst of starts, the first children have executed before the last
+    /// is cloned. Checking them on the way bounds the per-child state and the descriptor table,
+    /// which each clone copies.
     fn remember_report(&mut self, latest: usize) {
         self.reports.push_back(latest);
         if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
@@ -374,7 +375,7 @@ impl Init {
         }
     }
 
-    /// Looks at the oldest that are not known: nobody need tell of most of them.
+    /// Checks the oldest pending reports, because the poll does not watch most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
         self.effects.has_adopted &= !self.reports.is_empty();
         for _ in 0..most.min(self.reports.len()) {
@@ -385,7 +386,8 @@ impl Init {
         }
     }
 
-    /// What says that it is ready has been executed: that comes first.
+    /// Makes a run ready. Pending exec results are handled first, because a ready process has
+    /// executed.
     pub(crate) fn ready(&mut self, run: RunId) {
         let reports = self.runs.get(run).map(|running| running.reports.as_slice());
         let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
@@ -396,8 +398,8 @@ impl Init {
     }
 }
 
-/// The variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the number of the
-/// run, as the log and MONITOR_INVOCATION_ID have it.
+/// The environment variables of a command of this run, see systemd.exec(5). INVOCATION_ID is the
+/// run id, as in the log and in MONITOR_INVOCATION_ID.
 fn extra(run: RunId, procedure: &CommandSequence, part: CommandKind) -> Vec<(String, String)> {
     let mut said = vec![("INVOCATION_ID".to_string(), format!("{:032x}", run.0))];
     if !matches!(part, CommandKind::StopPost(_) | CommandKind::Stop(_)) {
@@ -412,11 +414,10 @@ fn extra(run: RunId, procedure: &CommandSequence, part: CommandKind) -> Vec<(Str
     said
 }
 
-// Where the output of a run goes: to the logger by a pipe, to nobody, to init's own output. How it is
-// read: [`crate::logger`].
+// Output of a run: a pipe to the logger, /dev/null, or init's own output
 
 impl Init {
-    /// Where a run's output goes.
+    /// Opens the output of a run.
     pub(crate) fn output(
         &mut self,
         run: RunId,

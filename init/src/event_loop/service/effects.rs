@@ -7,21 +7,21 @@ use crate::sys::inbox;
 use crate::sys::inbox_layout::unit;
 
 impl Init {
-    /// The committed state knows all children that were cloned. The end of one that it does not know would be
-    /// lost by a crash: its run would wait for it for ever.
+    /// Commits if children were cloned. A crash loses the exit of a child that the committed state
+    /// does not know, and its run would wait for ever.
     pub(super) fn commit_clones(&mut self) {
         if self.effects.has_cloned {
             self.commit();
         }
     }
 
-    /// Commits, and carries out the effects that the commit asks for.
+    /// Commits, then carries out the effects that the commit asks for.
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();
-        // Nothing commits before the last of them.
+        // No commit happens until all of them are carried out.
         for queued in std::mem::take(&mut self.effects.queue) {
             if self.effects.has(queued.run) {
-                // The effects that an earlier one of this run led to come first.
+                // Effects that an earlier effect of this run led to come first.
                 self.effects.queue.push_back(queued);
                 continue;
             }
@@ -45,7 +45,7 @@ impl Init {
                     self.runs.kill_lines(run);
                     Vec::new()
                 }
-                // These have waited behind a start or a signal of the same run only.
+                // These effects only waited behind a start or a signal of the same run.
                 effect @ (Effect::Spawn(_)
                 | Effect::Tell(_)
                 | Effect::RemovePidFile
@@ -61,7 +61,8 @@ impl Init {
             inbox::about(before);
         }
         if let Some(logger) = &mut self.logger {
-            // Read ends that stayed here in a burst of starts would make each clone dearer.
+            // Passes read ends to the logger now: kept here, they would slow down each clone in a
+            // burst of starts.
             logger.pass_on(self.now);
         }
     }

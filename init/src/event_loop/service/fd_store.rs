@@ -1,4 +1,4 @@
-//! Gives the store of descriptors what services hand to init, and tells it which units are over.
+//! Passes descriptors that services store to the fd store, and tells it which units are over.
 
 use crate::event_loop::Init;
 use crate::fd::{self, Foreign};
@@ -7,12 +7,11 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Keep;
 use groundstate_units::text::name::Name;
 
-/// What those are called that say no name.
+/// The name of descriptors stored without a name.
 const UNNAMED: &str = "stored";
 
 impl Init {
-    /// What a datagram says of the descriptors that came with it. Those that are not kept are
-    /// closed.
+    /// Applies the fd store statements of a datagram. Descriptors that are not stored are closed.
     pub(crate) fn keep_descriptors(
         &mut self,
         run: RunId,
@@ -53,25 +52,25 @@ impl Init {
         fd::dropped(passed.len());
     }
 
-    /// Watches them anew: init has gone on as another image.
+    /// Registers the stored descriptors again, in a new image of init.
     pub(crate) fn rewatch_kept(&mut self) {
         let Init { runs, poll, tokens, .. } = self;
         runs.store.rewatch(poll.registry(), tokens);
     }
 
-    /// The poll has something of the ends.
+    /// Handles a readiness event of a stored descriptor.
     pub(crate) fn kept_ready(&mut self, token: usize) {
         if self.runs.store.is_watched_by(token) {
             self.runs.store.close_ended();
         }
     }
 
-    /// The end of a turn: closes what is not to be kept any longer.
+    /// At the end of a turn, closes the descriptors whose unit is over.
     pub(crate) fn tidy_store(&mut self) {
         let (machine, runs) = (&self.machine, &self.runs);
         let is_over = |unit: &Name, keep: Keep, of: RunId| {
             let Some(id) = machine.generation().find_unit(unit.as_str()) else {
-                // It may come back while it is up.
+                // A unit that left the generation may return while its run is still up.
                 let run = runs.latest(unit);
                 return match keep {
                     Keep::No => run != Some(of),

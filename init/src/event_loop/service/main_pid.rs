@@ -1,5 +1,5 @@
-//! The main process of a run: finds it where init did not start it, and sends signals to it and to the rest of the
-//! run.
+//! The main process of a run: finds it if init did not start it, and sends signals to it and to the
+//! rest of the run.
 
 use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
@@ -11,10 +11,10 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// SIGCONT: a stopped process can not act on any other signal but KILL.
+/// SIGCONT: a stopped process acts on no other signal except SIGKILL.
 const CONT: u8 = 18;
 
-/// Why a process is not made a main process.
+/// The reason for refusing a main process.
 const FOREIGN: &str = "does not belong to the unit";
 
 impl Init {
@@ -32,15 +32,15 @@ impl Init {
         }
     }
 
-    /// The main process may have left its cgroup. It is ended all the same; what it starts out there is
-    /// nobody's.
+    /// Warns if the main process has left its cgroup. Init stops it nevertheless, but cannot track
+    /// its children there.
     fn tell_stray(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         let Some(main) = running.main.as_ref().filter(|main| main.lives()) else { return };
         let pid = main.pid();
         if self.tracker.has_strayed(run, Pid::from_raw(pid)) {
             let (name, what) =
-                (running.name.clone(), "has left its cgroup, what it starts is lost");
+                (running.name.clone(), "has left its cgroup; init cannot track its children");
             self.say(Level::Warning, format_args!("{name}: its main process, pid {pid}, {what}"));
         }
     }
@@ -48,12 +48,13 @@ impl Init {
     pub(crate) fn kill_run(&mut self, run: RunId) {
         self.tracker.kill(run);
         let Some(running) = self.runs.get(run) else { return };
-        // Those that are still on their way into the cgroup.
+        // Processes that have not joined the cgroup yet.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         running.main.as_ref().inspect(|main| kill_main(main));
     }
 
-    /// The launcher has ended: the one child it has left to init is the main process.
+    /// Finds the main process of a forking service after its launcher has exited: the only orphan
+    /// of the run.
     pub(crate) fn guess_main(&mut self, run: RunId) -> Vec<Effect> {
         if let Some(running) = self.runs.get_mut(run) {
             running.current = None;
@@ -72,13 +73,13 @@ impl Init {
         if found { running.procedure.main_found() } else { running.procedure.main_unknown() }
     }
 
-    /// Makes a process that init did not start the run's main process, if it belongs to
-    /// the run; asked again once a descriptor holds it, for pids are used again.
+    /// Makes a process that init did not start the run's main process, if it belongs to the run.
+    /// The check is repeated once a pidfd holds the process, because pids are reused.
     pub(crate) fn adopt(&mut self, run: RunId, pid: i32) -> Result<(), &'static str> {
         self.adopt_if(run, pid, |init| init.tracker.whose(Pid::from_raw(pid)) == Some(run))
     }
 
-    /// The same of one that belongs to it where this says so.
+    /// Like `adopt`, with another test of whether the process belongs to the run.
     pub(crate) fn adopt_if(
         &mut self,
         run: RunId,
@@ -89,30 +90,32 @@ impl Init {
             return Err(FOREIGN);
         }
         let of = Pid::from_raw(pid);
-        // Where none can be had (no such system call, no room), the pid of init's own child is its own until
-        // it is reaped: such a one needs none.
+        // Without pidfds (old kernel, no descriptors), init's own child needs none: its pid stays
+        // reserved until it is reaped.
         let pidfd = match signal::pidfd(of) {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err("is not there"),
-            Err(_) if !wait::is_child(of) => return Err("can not be watched"),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                return Err("does not exist");
+            }
+            Err(_) if !wait::is_child(of) => return Err("cannot be watched"),
             pidfd => pidfd.ok(),
         };
         if self.runs.is_anothers(run, pid) || !belongs(self) {
             return Err(FOREIGN);
         }
-        // Who has ended and is not reaped is still found where it was. Of init's child it will be
-        // known how it ended; another's may never be reaped.
+        // An exited process keeps its cgroup until it is reaped. Init reaps its own child and
+        // learns the exit code; a foreign parent may never reap.
         let is_over = |pidfd: &OwnedFd| {
             let ours =
                 || wait::is_child_behind(pidfd.as_fd()).unwrap_or_else(|| wait::is_child(of));
             signal::has_ended(pidfd.as_fd()) && !ours()
         };
         if pidfd.as_ref().is_some_and(is_over) {
-            return Err("has ended");
+            return Err("has exited");
         }
         self.has_main(run, pid, pidfd)
     }
 
-    /// It has it from now on. Without a descriptor: it is init's child.
+    /// Sets the main process of the run. Without a pidfd, it is a child of init.
     fn has_main(
         &mut self,
         run: RunId,
@@ -131,7 +134,7 @@ impl Init {
         running.main = Some(match pidfd {
             None => Main::Child(pid),
             Some(pidfd) => {
-                // Where it can not be watched, its end is seen when it is reaped.
+                // Without a watch, init sees the end of the process when it is reaped.
                 let _ = token::watch(self.poll.registry(), &pidfd, token.0);
                 Main::Other { pid, pidfd: pidfd.into(), token: token.0 }
             }
@@ -152,7 +155,7 @@ impl Init {
         Ok(())
     }
 
-    /// In the turn in which these were ready: what was said before counts before.
+    /// Handles exited main processes after all messages that were sent before.
     pub(crate) fn tell_mains_ended(&mut self) {
         let ended = std::mem::take(&mut self.runs.mains_ended);
         if ended.is_empty() {
@@ -163,7 +166,8 @@ impl Init {
         ended.into_iter().for_each(|token| self.watched_main_ended(token));
     }
 
-    /// A child of ours is left to the reaping, which knows how it ended; of another's child nobody tells us.
+    /// Handles the end of a watched main process. A child of init is left to the reaper, which
+    /// learns its exit code; another process's child has none for init.
     fn watched_main_ended(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
         let (pid, ours, number) = match self.runs.get(run).and_then(|of| of.main.as_ref()) {
@@ -174,7 +178,7 @@ impl Init {
         };
         let ours = ours.unwrap_or_else(|| {
             let (own, of) = (nix::unistd::getpid().as_raw(), Pid::from_raw(pid));
-            // Where the descriptor could not be kept over a crash it says nothing of a living one.
+            // A pidfd that was lost in a crash cannot report a running process.
             let tells = inherit::is_process(number);
             let is_left = |stat: procfs::Stat| stat.parent == own && (stat.ended || !tells);
             !wait::is_made(of) && procfs::stat(of).is_some_and(is_left)

@@ -1,5 +1,5 @@
-//! Runs of services: carries out the orders of the machine and of [`crate::service::sequence`], and reports the
-//! outcome to the machine.
+//! Runs of services: carries out the orders of the state machine and of
+//! [`crate::service::sequence`], and reports the outcome to the machine.
 
 mod command;
 mod effects;

@@ -1,5 +1,5 @@
-//! The MONITOR_ variables of a unit that `on-failure` or `on-success` brings in:
-//! systemd.exec(5), `$MONITOR_SERVICE_RESULT` and those beside it.
+//! The MONITOR_ variables of a unit that `on-failure` or `on-success` starts, as in
+//! systemd.exec(5), `$MONITOR_SERVICE_RESULT`.
 
 use crate::event_loop::Init;
 use crate::service::run_table::{LastEnd, exit_words};
@@ -15,8 +15,8 @@ fn is_alarm(kind: DependencyKind) -> bool {
 }
 
 impl Init {
-    /// The machine is told that the run, or its main process, has ended: the units that this brings in
-    /// may be started next.
+    /// Records the end of a run or of its main process, before the machine starts the units that
+    /// react to it.
     pub(crate) fn note_end(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, outcome) = (running.name.clone(), running.procedure.outcome());
@@ -34,8 +34,8 @@ impl Init {
         }
     }
 
-    /// What the commands of a start of the unit `name` are told of the one unit that brings it in. Of
-    /// several units none is told, as in systemd.
+    /// The variables for the start commands of unit `name` about the one unit that triggers it.
+    /// With several triggering units there are none, as in systemd.
     pub(crate) fn monitored(&self, name: &Name, part: CommandKind) -> Vec<(String, String)> {
         if !matches!(part, CommandKind::Pre(_) | CommandKind::Start(_)) {
             return Vec::new();
@@ -67,8 +67,8 @@ impl Init {
         told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
     }
 
-    /// Of a unit that has exited and stays so, of a run that this image of init saw the end of, or
-    /// as the machine and the event log know it.
+    /// The last end of a unit: from a unit that stays `exited`, from a run that this image saw end,
+    /// or from the machine and the event log.
     fn last_end(&self, unit: UnitId, name: &Name) -> Option<LastEnd> {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {
@@ -88,7 +88,7 @@ impl Init {
     }
 }
 
-/// As far as the reason of a failure tells it.
+/// The outcome, as far as the reason of a failure tells it.
 fn outcome_of(reason: &Reason) -> Outcome {
     let (result, exit) = match reason {
         Reason::Exit(exit) => (result_of(*exit), Some(*exit)),

@@ -1,8 +1,8 @@
-//! What services say on the notify socket, put to their runs.
+//! Assigns notify messages to runs.
 //!
-//! The sender is known by its pid alone, as the kernel gives it: it is looked up among
-//! the processes init started, which works even when the sender has ended (a pid is
-//! not used again before it is reaped, and what was said before that is heard first), and else among the members of the cgroups.
+//! The kernel gives the sender's pid. Init looks it up among the processes it started, then among
+//! the members of the cgroups. The first lookup works even after the sender has exited: its pid is
+//! not reused before it is reaped, and its messages are handled before that.
 
 use crate::base::limit;
 use crate::event_loop::Init;
@@ -17,24 +17,25 @@ use groundstate_units::spec::NotifyAccess;
 use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
-/// A datagram, and for whom it speaks.
+/// A datagram and the run it speaks for.
 struct Spoken {
     name: Option<Name>,
     run: RunId,
     datagram: Datagram,
-    /// It counts if its sender has become the main process by then, as one before it says.
+    /// True if the datagram counts only once its sender has become the main process, as an earlier
+    /// datagram announces.
     is_of_next: bool,
 }
 
-/// What is heard together.
+/// Datagrams that are handled together.
 #[derive(Default)]
 struct Heard {
     said: Vec<Spoken>,
-    /// Whom it names as main processes.
+    /// Processes announced as main processes.
     named: BTreeSet<(RunId, i32)>,
 }
 
-/// Who speaks.
+/// The sender of a datagram.
 struct Sender {
     run: RunId,
     access: NotifyAccess,
@@ -52,7 +53,7 @@ impl Sender {
     }
 }
 
-/// Whether one may speak that is the main process, or that init has started.
+/// Returns true if the access allows the main process or a process that init started to send.
 fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
     match access {
         NotifyAccess::None => false,
@@ -63,8 +64,8 @@ fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
 }
 
 impl Init {
-    /// Reads what has been said, up to a turn's worth, and what a flood may have of it. But where somebody's
-    /// time is over all of it: what was said in time counts.
+    /// Reads messages, up to one turn's share and the flood limits. If a deadline has passed, reads
+    /// all messages, because one sent in time counts.
     pub(crate) fn hear(&mut self) {
         let now = self.now;
         let is_over = self.machine.next_deadline().is_some_and(|at| at <= now);
@@ -74,8 +75,9 @@ impl Init {
         self.hear_by(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
     }
 
-    /// Reads all that has been said: some who have said it have ended. What was read ahead, and a turn's
-    /// worth of what lies in the socket's queue, which holds less (net.unix.max_dgram_qlen).
+    /// Reads all messages, because some senders have exited. This covers the messages read ahead
+    /// and one turn's share of the socket's queue, which never holds more
+    /// (net.unix.max_dgram_qlen).
     pub(crate) fn hear_out(&mut self) {
         let now = self.now;
         let ahead = self.notify.as_deref().map_or(0, Notify::waiting);
@@ -83,7 +85,7 @@ impl Init {
         self.hear_by(most, |notify| notify.receive_at_once(now));
     }
 
-    /// `most`: datagrams, be they of use or not.
+    /// Reads up to `most` datagrams, including unusable ones.
     fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let (mut heard, mut read) = (Heard::default(), 0u64);
@@ -106,7 +108,7 @@ impl Init {
         fd::dropped(datagram.passed.len());
     }
 
-    /// With the run it speaks for. A datagram of no run is refused.
+    /// Assigns a datagram to its run. A datagram of no run is refused.
     fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) {
         let pid = datagram.pid;
         let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
@@ -126,7 +128,7 @@ impl Init {
         heard.said.push(Spoken { name, run, datagram, is_of_next });
     }
 
-    /// Puts what has been said to the runs by unit name.
+    /// Applies the statements, ordered by unit name.
     fn hear_each(&mut self, heard: Heard) {
         let mut said = heard.said;
         said.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
@@ -136,7 +138,7 @@ impl Init {
                 continue;
             }
             let passed = std::mem::take(&mut datagram.passed);
-            // What is not kept of them is closed here: what BARRIER=1 waits for.
+            // Closes descriptors that are not stored. BARRIER=1 waits for that.
             self.keep_descriptors(run, &datagram.statements, passed);
             for statement in &datagram.statements {
                 self.understand(run, statement);
@@ -168,9 +170,9 @@ impl Init {
             Statement::WatchdogTrigger => Event::WatchdogTrigger(run),
             Statement::WatchdogEvery(span) => Event::WatchdogEvery(run, *span),
             Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
-            // Its exit will say what went wrong.
+            // The exit of the process reports the failure.
             Statement::Errno(_) => return,
-            // Said of what came along, all together.
+            // `keep_descriptors` has applied these for the whole datagram.
             Statement::Store
             | Statement::StoreRemove
             | Statement::StoreName(_)

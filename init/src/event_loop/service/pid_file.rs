@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 impl Init {
-    /// What an earlier run has left is removed, then its first line is run.
+    /// Removes the pid file of an earlier run, then starts the first command.
     pub(crate) fn remove_pid_file(&mut self, run: RunId) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
@@ -50,7 +50,10 @@ impl Init {
         let name = running.name.clone();
         let path = running.pid_file.clone().unwrap_or_default();
         let error = Errno::from_raw(i32::from(status)).desc();
-        self.say(Level::Warning, format_args!("{name}: cannot remove the old {path}: {error}"));
+        self.say(
+            Level::Warning,
+            format_args!("{name}: cannot remove the stale pid file {path}: {error}"),
+        );
     }
 
     pub(crate) fn seek_pid_file(&mut self, run: RunId) {
@@ -64,19 +67,19 @@ impl Init {
         self.look_for_pid_file(run);
     }
 
-    /// One look.
+    /// Looks for the pid file once.
     pub(crate) fn look_for_pid_file(&mut self, run: RunId) {
         let until = self.now.after(limit::PID_FILE_ANSWER);
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(search) = &mut running.search else { return };
-        // When to look again is known when there is an answer.
+        // The answer determines the time of the next look.
         search.at = until;
         if let Some(said) = self.ask_pid_file(run, Question::First) {
             self.pid_file_says(run, said);
         }
     }
 
-    /// What it says to one that is looked for.
+    /// Handles the result of a look for the first main process.
     fn pid_file_says(&mut self, run: RunId, said: Said) {
         let now = self.now;
         let Some(running) = self.runs.get_mut(run) else { return };
@@ -90,16 +93,16 @@ impl Init {
                 self.advance(run, |_| vec![Effect::Look]);
                 return;
             }
-            Said::Wrong(how) => format!("its pid file {path} {how}"),
+            Said::Wrong(how) => format!("pid file {path} {how}"),
             Said::Pid(pid) => match self.adopt(run, pid) {
                 Ok(()) => {
                     self.advance(run, CommandSequence::main_found);
                     return;
                 }
-                Err(how) => format!("process {pid} of its pid file {path} {how}"),
+                Err(how) => format!("process {pid} in pid file {path} {how}"),
             },
         };
-        // A file that is being written may be wrong for a moment.
+        // A file that is being written may be invalid for a moment.
         let since = since.unwrap_or(now);
         let silent = said == Said::Wrong(Fault::Silent);
         if silent || now.since(since) >= limit::PID_FILE_WAIT {
@@ -112,12 +115,13 @@ impl Init {
         }
     }
 
-    /// The main process has ended. A daemon may have handed over to a new one, of a new binary of
-    /// itself say, and named that one in its pid file before: then the run goes on with it.
+    /// Handles the end of the main process. A daemon that re-executes itself may have written the
+    /// pid of its successor to the pid file; then the run continues with that process.
     pub(crate) fn main_has_ended(&mut self, run: RunId, exit: Exit) {
         let question = Question::Next(exit);
         if let Some(Look { question: Question::Reloaded(well), .. }) = self.runs.looks.get(&run) {
-            // The look for the next main process replaces the one of the reload, which would stay open.
+            // The look for the next main process replaces the look of the reload, so the reload is
+            // settled here.
             let well = *well;
             self.advance(run, |procedure| procedure.reload_settled(well));
         }
@@ -131,7 +135,7 @@ impl Init {
     fn goes_on_with(&mut self, run: RunId, said: Said, exit: Exit) {
         let Some(running) = self.runs.get(run) else { return };
         let has_moved = match said {
-            // Meanwhile another was named.
+            // Another main process was announced meanwhile.
             _ if running.main.is_some() => true,
             Said::Pid(pid) => self.adopt(run, pid).is_ok(),
             Said::Nothing | Said::Wrong(_) => false,
@@ -141,9 +145,10 @@ impl Init {
         }
     }
 
-    /// A reload has ended: the daemon may have replaced itself and named the new process.
+    /// Rereads the pid file after a reload: the daemon may have replaced its process.
     pub(crate) fn reread_pid_file(&mut self, run: RunId, well: bool) -> Vec<Effect> {
-        // A run has one look at a time. The one for the next main process answers this question too.
+        // A run has one look at a time. The look for the next main process answers this question
+        // too.
         if matches!(self.runs.looks.get(&run), Some(Look { question: Question::Next(_), .. })) {
             let running = self.runs.get_mut(run);
             return running.map(|of| of.procedure.reload_settled(well)).unwrap_or_default();
@@ -158,11 +163,11 @@ impl Init {
         let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
         let found = match said {
             Said::Nothing => Ok(false),
-            Said::Wrong(how) => Err(format!("its pid file {path} {how}")),
+            Said::Wrong(how) => Err(format!("pid file {path} {how}")),
             Said::Pid(pid) if main == Some(pid) => Ok(false),
             Said::Pid(pid) => match self.adopt(run, pid) {
                 Ok(()) => Ok(true),
-                Err(how) => Err(format!("process {pid} of its pid file {path} {how}")),
+                Err(how) => Err(format!("process {pid} in pid file {path} {how}")),
             },
         };
         if let Err(wrong) = &found {
@@ -177,7 +182,7 @@ impl Init {
         effects
     }
 
-    /// None: the answer will come.
+    /// Reads the pid file. Returns `None` if a child does it and the answer comes later.
     fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
         let path = self.runs.get(run)?.pid_file.clone()?;
         if mount_table::is_in_memory(&path) {
@@ -197,7 +202,7 @@ impl Init {
         }
     }
 
-    /// A process of the run has ended: what follows from its part.
+    /// Handles the end of a process of the run, according to the command that it was.
     pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: CommandKind, exit: Exit) {
         match (part, exit) {
             (CommandKind::Start(_), _) if self.runs.has_handed_on(run, part) => return,
@@ -225,7 +230,7 @@ impl Init {
                 let effects = self.main_after_reload(run, said, well);
                 self.advance(run, |_| effects);
             }
-            // What is left of one that is being ended is ended with it.
+            // The stop that is in progress ends the rest of the run too.
             Question::Next(exit) if self.runs.is_told_to_stop(run) => {
                 self.goes_on_with(run, Said::Nothing, exit);
             }
@@ -233,7 +238,7 @@ impl Init {
         }
     }
 
-    /// Those that take too long are not waited for any more.
+    /// Abandons looks that take too long.
     pub(crate) fn looks_due(&mut self) {
         let now = self.now;
         let late = self.runs.looks.iter().filter(|(_, look)| look.until <= now);
@@ -246,7 +251,8 @@ impl Init {
         }
     }
 
-    /// After a crash: asks again what was asked. The crashed image may have read the answer.
+    /// Repeats the looks in flight after a crash, because the crashed image may have read the
+    /// answers.
     pub(crate) fn look_at_pid_files_again(&mut self) {
         let looks = std::mem::take(&mut *self.runs.looks);
         for (run, look) in looks {
@@ -259,11 +265,11 @@ impl Init {
     }
 }
 
-/// Looks, says what it has seen, and ends.
+/// Forks a child that reads the pid file, writes the result to the returned pipe, and exits.
 fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let (answer, theirs) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let pid = process::fork(&[theirs.as_fd()], || {
-        // Nobody reads the answer of one whose parent is gone.
+        // The answer is useless once PID 1 is gone.
         let _ = process::die_with_parent(KILL);
         let mut bytes = [0; ANSWER];
         let said = postcard::to_slice(&look(path, By::Child), &mut bytes);

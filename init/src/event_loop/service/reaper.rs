@@ -1,6 +1,5 @@
-//! Children that have ended: reaped and at once taken out of the tables, for from that moment
-//! the pid may be somebody else's (nothing is cloned in between). Orphans that came to init are
-//! reaped like all others and belong to nobody.
+//! Reaps children that have exited. A reaped pid may be reused, so init removes it from all tables
+//! at once and clones no process in between. Init also reaps orphans, which belong to no run.
 
 use crate::base::limit;
 use crate::event_loop::Init;
@@ -13,13 +12,13 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
 
 impl Init {
-    /// Reaps children that have ended, and tells their runs.
+    /// Reaps children that have exited and reports the exits to their runs.
     pub(crate) fn reap(&mut self) {
         self.commit_clones();
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            // Without room for the end in the inbox the child waits for the next commit.
+            // Without room in the inbox the child stays a zombie until the next commit.
             if !inbox::has_room() {
                 break;
             }
@@ -39,14 +38,16 @@ impl Init {
         }
     }
 
-    /// Takes a process out of all tables. True: the process was a run's, and the run is told of the end.
+    /// Removes a process from all tables. Returns true if it belonged to a run; the run is told
+    /// later.
     fn let_go_of(&mut self, ended: Ended) -> bool {
         let is_runs = self.disown(&ended);
         self.child_ended(ended.pid, ended.exit);
         is_runs
     }
 
-    /// Takes a process out of the tables of runs, without a commit. True: the process was a run's.
+    /// Removes a process from the tables of runs, without a commit. Returns true if it belonged to
+    /// a run.
     pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
         self.tracker.ended(ended.pid);
         let owned = self.runs.reap(ended.pid, ended.exit);
@@ -55,7 +56,7 @@ impl Init {
         is_runs
     }
 
-    /// Tells runs the ends of their processes, in order of the units' names.
+    /// Reports exits to the runs, in the order of the unit names.
     fn tell_ends(&mut self) {
         if self.reaped.is_empty() {
             return;
@@ -65,19 +66,19 @@ impl Init {
         reaped.retain_mut(|one| self.was_executed(one));
         self.reaped = reaped.into();
         if !self.reaped.is_empty() {
-            // A message that a process sent before its end counts before the end.
+            // Messages that a process sent before its exit are handled before the exit.
             self.hear_out();
             self.settle();
         }
         while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) = self.reaped.pop_front()
         {
             self.runs.is_told(pid);
-            // The last message of the process may have named another main process.
+            // The last message of the process may have announced another main process.
             if has_handed_on || self.runs.has_handed_on(run, part) {
                 self.advance(run, |_| vec![Effect::Look]);
                 continue;
             }
-            // The kernel may have killed it for want of memory.
+            // The kernel's OOM killer may have killed it.
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed
                 && matches!(part, CommandKind::Start(_) | CommandKind::Main)
@@ -90,7 +91,7 @@ impl Init {
         }
     }
 
-    /// What its report says of its beginning is told first. False: it was not executed at all.
+    /// Reports the exec result first. Returns false if the process never executed its program.
     fn was_executed(&mut self, one: &mut Reaped) -> bool {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
@@ -106,16 +107,16 @@ impl Init {
         true
     }
 
-    /// Carries out effects in a burst of them: each start that is prepared holds descriptors. For loops whose rest
-    /// an image that goes on after a crash finds again.
+    /// Carries out effects when the queue is full, because each prepared start holds descriptors.
+    /// Only for loops whose remaining work a new image finds again after a crash.
     pub(crate) fn settle_if_full(&mut self) {
         if self.effects.is_full() {
             self.settle();
         }
     }
 
-    /// Runs that wait for their last process: where the kernel does not tell when a
-    /// cgroup empties, each reaped orphan may have been it.
+    /// Checks runs that wait for their last process. Where the kernel does not report an empty
+    /// cgroup, any reaped orphan may have been the last one.
     pub(crate) fn look_at_all(&mut self) {
         let waiting: Vec<RunId> = self
             .runs
@@ -129,7 +130,7 @@ impl Init {
         }
     }
 
-    /// Cgroups have emptied.
+    /// Handles cgroups that have become empty.
     pub(crate) fn emptied(&mut self) {
         if !self.tracker.may_have_news() {
             return;

@@ -1,4 +1,4 @@
-//! Carries out the orders of the machine about runs, and tells it what becomes of them.
+//! Carries out the machine's orders about runs and reports the outcome to the machine.
 
 use crate::base::retry::retry_now;
 use crate::base::{Level, limit};
@@ -66,7 +66,7 @@ impl Init {
         self.advance(run, CommandSequence::begin);
     }
 
-    /// Runs of this unit that are over, and were kept for a stop that never came.
+    /// Drops an earlier run of this unit that has ended and was kept for a stop that never came.
     fn forget_runs_of(&mut self, name: &Name) {
         let Some(run) = self.runs.latest(name) else { return };
         if self.runs.get(run).is_some_and(|running| running.procedure.has_ended()) {
@@ -74,7 +74,7 @@ impl Init {
         }
     }
 
-    /// Advances the command sequence of a run, and applies the effects that it gives.
+    /// Advances the command sequence of a run and applies the resulting effects.
     pub(crate) fn advance(
         &mut self,
         run: RunId,
@@ -87,8 +87,8 @@ impl Init {
         inbox::about(before);
     }
 
-    /// Applies these effects and those that they lead to. While one of the run waits for a commit, they queue
-    /// behind it.
+    /// Applies these effects and those that they lead to. While an effect of the run waits for a
+    /// commit, later ones queue behind it.
     pub(crate) fn follow(&mut self, run: RunId, effects: Vec<Effect>) {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
@@ -100,7 +100,7 @@ impl Init {
         }
     }
 
-    /// Applies one effect, and gives those that it leads to at once.
+    /// Applies one effect and returns the effects that it leads to at once.
     fn apply(&mut self, run: RunId, effect: Effect) -> Vec<Effect> {
         match effect {
             Effect::Spawn(CommandKind::Clean) => return self.clean_up(run),
@@ -133,7 +133,7 @@ impl Init {
         Vec::new()
     }
 
-    /// The run is over.
+    /// Forgets a run that is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
         self.idle.remove(&run);
         if self.runs.remove(run).is_some() {
@@ -154,7 +154,7 @@ impl Init {
         Vec::new()
     }
 
-    /// What the logger has said.
+    /// Handles the reports of the logger.
     pub(crate) fn logger_reports(&mut self) {
         let now = self.now;
         let logger = self.logger.as_mut().filter(|logger| logger.may_report());
@@ -170,19 +170,19 @@ impl Init {
                     *lost = lost.saturating_add(lines);
                 }
                 logger::Report::Trouble(unit, why) => {
-                    let text = format_args!("log files are not written (first {unit}'s): {why}");
+                    let text = format_args!("cannot write log files (first for {unit}): {why}");
                     self.say(Level::Warning, text);
                 }
                 logger::Report::Crowded(unit) => {
-                    let text = "somebody has the output of many ended runs still open";
-                    let then = "that of the oldest is closed";
-                    self.say(Level::Warning, format_args!("{unit}: {text}: {then}"));
+                    let text = "too many finished runs still have open output";
+                    let then = "closing the oldest";
+                    self.say(Level::Warning, format_args!("{unit}: {text}; {then}"));
                 }
             }
         }
     }
 
-    /// When it is time.
+    /// Handles the logger's deadline.
     pub(crate) fn logger_due(&mut self) {
         let now = self.now;
         let is_due = self.logger.as_ref().and_then(|logger| logger.deadline());
@@ -191,10 +191,10 @@ impl Init {
             Some(logger::Ticked::Started) => self.watch_logger(),
             Some(logger::Ticked::DoesNotEnd(pid)) => {
                 let dir = self.paths.log_dir(&self.machine.generation().settings);
-                let what = format!("the logger (pid {pid}) was killed and does not end");
+                let what = format!("the logger (pid {pid}) was killed and does not exit");
                 let why =
                     format!("the disk of {dir} may not answer: `cat /proc/{pid}/task/*/stack`");
-                let then = "until it ends nothing reads the output of services, and a service that fills its pipe waits";
+                let then = "until it exits, services with a full output pipe block";
                 self.say(Level::Error, format_args!("{what}: {why}; {then}"));
             }
             Some(logger::Ticked::Nothing) | None => {}
@@ -208,13 +208,13 @@ impl Init {
         self.advance(run, CommandSequence::drained);
     }
 
-    /// When a run has something due that the machine does not know of.
+    /// The earliest deadline of a run that the machine does not know.
     pub(crate) fn runs_deadline(&self) -> Option<Time> {
         let idle = self.nobody_is_before_the_idle().then_some(self.now);
         idle.or_else(|| self.runs.next_due())
     }
 
-    /// Does it.
+    /// Handles the deadlines of runs.
     pub(crate) fn runs_due(&mut self) {
         self.looks_due();
         let now = self.now;
@@ -234,14 +234,14 @@ impl Init {
         self.alarms_due();
     }
 
-    /// The machine tells a run to stop.
+    /// Stops a run.
     pub(crate) fn stop_run(&mut self, run: RunId, reason: &StopReason, nothing_left: bool) {
         if self.stop_trigger(run, nothing_left) {
             return;
         }
         if let Some(running) = self.runs.get_mut(run) {
             running.search = None;
-            // One that was being stopped already says nothing more: its end is the end of that.
+            // If the run was already being stopped, its end completes that stop.
             if !nothing_left && !running.procedure.is_told_to_stop() {
                 unsay_end(&mut self.facts, run);
             }
@@ -250,22 +250,22 @@ impl Init {
     }
 }
 
-/// That it has ended, or that nothing of a script is left, was not heard yet as it was decided to stop it.
-/// Heard now, it would be the end of the stop, beside which the next run could begin; the stop tells its
-/// own end, and with the last that is told of a run the run is forgotten.
+/// Removes a pending end of the run that arrived before the decision to stop it. Processed now, it
+/// would end the stop early and the next run could start beside it. The stop reports its own end.
 fn unsay_end(facts: &mut VecDeque<Event>, run: RunId) {
     facts.retain(|event| !matches!(event, Event::Ended(of, _) | Event::Gone(of) if *of == run));
 }
 
-// What runs wait for in time, and with each other: `ready-wait` before an exec-start-post,
-// the next ready-exec, run-timeout, a last signal's patience, start-idle. And the line a
-// program writes to its `ready-fd`.
+// Timers and readiness of runs
+//
+// `ready-wait`, the next `ready-exec`, run-timeout, the grace period after the last signal,
+// start-idle, and the line on a `ready-fd`.
 
-/// Bytes of a `ready-fd` that are read at a time.
+/// Read size for a `ready-fd`.
 const READ: usize = 1024;
 
 impl Init {
-    /// A crashed image had read the line by which the run is ready, and had not committed that.
+    /// Makes the run ready: the crashed image had read its readiness line but had not committed it.
     pub(crate) fn ready_before(&mut self, run: RunId) {
         let pipe = self.runs.get_mut(run).and_then(|running| running.ready_pipe.take());
         if let Some(pipe) = pipe {
@@ -285,7 +285,7 @@ impl Init {
         }
     }
 
-    /// Those that have come, and those that let others start first where none does any more.
+    /// Handles alarms that are due, and releases idle runs once no other run is starting.
     fn alarms_due(&mut self) {
         let now = self.now;
         let mut due = Vec::new();
@@ -307,7 +307,7 @@ impl Init {
         }
     }
 
-    /// Some run waits for others to start first, and none does any more.
+    /// Returns true if an idle run waits for other starts and none is in progress.
     fn nobody_is_before_the_idle(&self) -> bool {
         !self.idle_due().is_empty()
     }
@@ -322,12 +322,12 @@ impl Init {
         if idle.is_empty() || busy() { Vec::new() } else { idle }
     }
 
-    /// Something stands in the pipe of a ready-fd, or it was closed.
+    /// Handles data in a `ready-fd` pipe, or its end.
     pub(crate) fn ready_pipe(&mut self, token: usize) {
         let Some(run) = self.runs.watched(token) else { return };
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
-        // Before the line is gone from the pipe: the program writes it once.
+        // Recorded before the line leaves the pipe, because the program writes it only once.
         let is_stored = shows_line(&ready.pipe);
         if is_stored {
             inbox::ready(run);
@@ -340,10 +340,11 @@ impl Init {
                 self.runs.unwatch(token);
                 self.advance(run, CommandSequence::ready);
             }
-            // Closed without a line: it will never be ready by this, and its timeout tells.
+            // Closed without a line: the run cannot become ready by it, and its start timeout will
+            // report that.
             Some(false) => self.runs.unwatch(token),
             None => {
-                // Told anew of what was left in it; of nothing, if there is nothing.
+                // Registering again makes the poll report remaining data.
                 let source = &mut SourceFd(&ready.pipe.as_raw_fd());
                 let registry = self.poll.registry();
                 let _ = retry_now(|| registry.reregister(source, Token(token), Interest::READABLE));
@@ -353,7 +354,8 @@ impl Init {
     }
 }
 
-/// There is the end of a line in it, which nobody has read yet. False where that can not be told, too.
+/// Returns true if the pipe holds the end of a line that was not read yet. Returns false also if
+/// that cannot be checked.
 fn shows_line(pipe: &OwnedFd) -> bool {
     let Ok((copy, to)) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK) else { return false };
     let most = limit::READY_READS_A_TURN.saturating_mul(READ);
@@ -361,8 +363,9 @@ fn shows_line(pipe: &OwnedFd) -> bool {
     copied.is_ok() && line_in(&copy) == Some(true)
 }
 
-/// Whether there was the end of a line; None: not yet. The poll tells of each arrival once, so
-/// that what is there is read to its end, but for a share of a turn.
+/// Reads the pipe. Returns true for the end of a line, false for the end of the stream, and `None`
+/// if neither has arrived. The poll reports each arrival once, so the pipe is read until it is
+/// empty, up to a share of the turn.
 fn line_in(pipe: &OwnedFd) -> Option<bool> {
     let mut bytes = [0u8; READ];
     for _ in 0..limit::READY_READS_A_TURN {

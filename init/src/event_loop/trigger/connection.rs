@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 impl Init {
-    /// Somebody has connected: all who have are let in or turned away, each turn its share.
+    /// Accepts pending connections, up to the share of one turn.
     pub(crate) fn accept_connections(&mut self, listening: &mut Listening) {
         for fd in listening.fds.iter().map(Foreign::share).collect::<Vec<_>>() {
             for _ in 0..limit::ACCEPTS_A_TURN {
@@ -36,7 +36,8 @@ impl Init {
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // Gone again before it was accepted, or a signal: the next one.
+                    // The connection was closed before it was accepted, or a signal arrived: try
+                    // the next one.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -55,11 +56,11 @@ impl Init {
 
     fn say_flooded(&mut self, listening: &Listening) {
         let (unit, rest) = (&listening.unit, listening.flood.rest().as_secs());
-        let text = "too many connections come";
-        self.say(Level::Warning, format_args!("{unit}: {text}; it accepts none for {rest} s"));
+        let text = "too many connections";
+        self.say(Level::Warning, format_args!("{unit}: {text}; pausing accept for {rest} s"));
     }
 
-    /// Gives a connection its place, or says why it has none.
+    /// Assigns an instance to a connection, or returns the reason for rejecting it.
     fn admit(&mut self, listening: &Listening, connection: OwnedFd) -> Result<(), String> {
         let peer = Peer::of(&connection);
         let of_it = |one: &&Connection| one.socket == listening.unit;
@@ -67,11 +68,11 @@ impl Init {
         let all = &self.triggers.connections;
         let most = usize::try_from(listening.socket.max_per_source).unwrap_or(usize::MAX);
         if most > 0 && all.values().filter(of_peer).count() >= most {
-            return Err(format!("{peer} is turned away: {most} connections of its are open"));
+            return Err(format!("rejected {peer}: it has {most} open connections"));
         }
         let held = all.values().filter(|one| one.fd.is_some()).count();
         if held >= limit::CONNECTIONS_HELD {
-            return Err(format!("{peer} is turned away: too many connections wait for a start"));
+            return Err(format!("rejected {peer}: too many connections wait for a start"));
         }
         let generation = self.machine.generation();
         let place = generation.find_unit(listening.unit.as_str()).and_then(|socket| {
@@ -81,7 +82,7 @@ impl Init {
         });
         let Some(place) = place else {
             let open = all.values().filter(of_it).count();
-            return Err(format!("{peer} is turned away: {open} connections are open"));
+            return Err(format!("rejected {peer}: {open} connections are open"));
         };
         let fd_name = listening.socket.fd_name.clone();
         let one = Connection {
@@ -95,7 +96,7 @@ impl Init {
         Ok(())
     }
 
-    /// Connections whose unit does not run for them any more, or never will, are closed.
+    /// Closes connections whose unit does not run for them any more, or never will.
     pub(crate) fn forget_connections(&mut self) {
         let (machine, generation) = (&self.machine, self.machine.generation());
         let stays = |place: &Name| {
@@ -107,7 +108,7 @@ impl Init {
         }
     }
 
-    /// A unit has changed its state: a connection is broken off where its run failed.
+    /// Counts a connection as broken off if its run failed.
     pub(crate) fn connections_noted(&mut self, note: &Note) {
         let (State::Disabled, Some(reason)) = (note.to, &note.reason) else { return };
         let Some(one) = self.triggers.connections.get(&note.unit) else { return };
@@ -125,7 +126,7 @@ impl Init {
         }
     }
 
-    /// The unit runs for connections and nothing else.
+    /// Returns true if the unit exists only to serve a connection.
     pub(crate) fn is_place(&self, unit: &Name) -> bool {
         let unit = self.machine.generation().find_unit(unit.as_str());
         unit.is_some_and(|unit| self.machine.is_place(unit))

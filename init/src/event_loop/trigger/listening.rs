@@ -1,4 +1,4 @@
-//! Sockets of socket units: which are listened to, and what activity starts.
+//! Listening sockets of socket units: which ones init polls, and which units their activity starts.
 
 use crate::base::{Level, limit, token};
 use crate::event_loop::Init;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 impl Init {
-    /// Polls the sockets that are to be polled, and no others.
+    /// Polls the sockets whose activity would start a unit, and no others.
     pub(crate) fn attend(&mut self) {
         if !self.triggers.unsettled {
             return;
@@ -40,7 +40,8 @@ impl Init {
                 self.unwatch(&mut listening);
             } else if let Err(failure) = self.watch(&mut listening) {
                 if !failure.is_transient() {
-                    // The run is over with that: a service that opens them again finds no data.
+                    // This fails the run: a service that opened the sockets again would find no
+                    // data.
                     self.facts.push_back(Event::StartFailed(run, failure));
                     self.close_sockets(listening);
                     continue;
@@ -55,14 +56,14 @@ impl Init {
         self.attend_paths();
     }
 
-    /// A trigger that fired too often rests until then.
+    /// Schedules the end of a trigger's pause after too many firings.
     pub(crate) fn triggers_rest(&mut self, until: Time) {
         if self.triggers.is_first_to_rest(until) {
             self.triggers.rested_at = Some(until);
         }
     }
 
-    /// An error: none of them is polled.
+    /// Registers all sockets with the poll. On an error, none is registered.
     fn watch(&mut self, listening: &mut Listening) -> Result<(), ExecFailure> {
         if !listening.tokens.is_empty() {
             return Ok(());
@@ -91,8 +92,8 @@ impl Init {
         Ok(())
     }
 
-    /// A child of its own: what is read may be a device, or a file on a dead disk. None: there
-    /// is none, and what was left fires.
+    /// Reads stale data in a child, because the read may block on a device or on a dead disk.
+    /// Returns `None` if there is no child; then the stale data fires the trigger.
     fn flush(&mut self, listening: &Listening) -> Option<Pid> {
         let kept: Vec<_> = listening.fds.iter().map(|fd| fd.as_fd()).collect();
         let errand = process::fork(&kept, || {
@@ -106,7 +107,7 @@ impl Init {
             Ok(pid) => Some(pid),
             Err(error) => {
                 let unit = &listening.unit;
-                let text = "what its service left in its sockets stays there";
+                let text = "cannot discard stale data in its sockets";
                 self.say(Level::Warning, format_args!("{unit}: {text}: {error}"));
                 None
             }
@@ -116,12 +117,12 @@ impl Init {
     fn unwatch(&mut self, listening: &mut Listening) {
         for (token, fd) in std::mem::take(&mut listening.tokens).into_iter().zip(&listening.fds) {
             self.triggers.by_token.remove(&token);
-            // Closed by nobody but PID 1: it is registered.
+            // The descriptor stays registered in the poll while another process holds it open.
             let _ = self.poll.registry().deregister(&mut SourceFd(&fd.as_fd().as_raw_fd()));
         }
     }
 
-    /// Somebody has connected, or sent something.
+    /// Handles a connection or data on a listening socket.
     pub(crate) fn socket_fired(&mut self, run: RunId) {
         let Some(mut listening) = self.triggers.listening.remove(&run) else { return };
         self.unwatch(&mut listening);
@@ -136,14 +137,14 @@ impl Init {
             let rest = listening.flood.rest().as_secs();
             self.say(
                 Level::Warning,
-                format_args!("{unit}: fires too often: what it activates leaves connections or data waiting; it rests for {rest} s"),
+                format_args!("{unit}: fires too often: the activated service leaves connections or data waiting; pausing for {rest} s"),
             );
         }
         self.triggers.listening.insert(run, listening);
         self.facts.push_back(Event::Fire(unit));
     }
 
-    /// What a unit is handed when it is started, in order of the socket units' names.
+    /// The sockets passed to a unit at its start, in the order of the socket units' names.
     pub(crate) fn sockets_of(&mut self, name: &Name) -> Vec<(String, Rc<OwnedFd>)> {
         if let Some(connection) = self.triggers.connection_of(name) {
             return vec![connection];
@@ -174,10 +175,10 @@ impl Init {
         self.unwatch(&mut listening);
         let Listening { run, socket, fds, unit, flushing, .. } = listening;
         if let Some(pid) = flushing {
-            // It has ended already, or its end is about to be reaped.
+            // A failed kill means that the child has exited already.
             let _ = wait::kill_made(pid, 9);
         }
-        // Closed first: whoever is to bind the same path finds nobody there.
+        // Closed before the paths are removed, so that the next run can bind the same path.
         close_without_linger(|| drop(fds));
         if socket.remove {
             self.remove_paths(&unit, run, socket);

@@ -1,4 +1,4 @@
-//! Opens the sockets of socket units and answers for the children that do it.
+//! Opens the sockets of socket units in child processes and handles the results.
 
 use crate::base::{Level, clock, limit, token};
 use crate::event_loop::Init;
@@ -38,14 +38,14 @@ impl Init {
             }
         };
         let registry = self.poll.registry();
-        // Unwatched, the answer is taken with the child's end.
+        // Without a watch, init reads the answer when the child exits.
         let _ = token::watch(registry, &*opening.answers, opening.token);
         self.triggers.by_token.insert(opening.token, Subject::Opening(run));
         self.triggers.opening.insert(run, opening);
     }
 
-    /// `socket-remove`. After a crash in between nobody waits for who was at it, and it may remove what
-    /// the next run has made.
+    /// Removes the paths of a socket unit (`socket-remove`). The child dies with init: after a
+    /// crash the next run does not wait for it and may have created new paths.
     pub(crate) fn remove_paths(&mut self, unit: &Name, run: RunId, socket: Socket) {
         let begun = self.send_out(unit, socket, |_, socket| {
             open::remove(socket);
@@ -54,19 +54,19 @@ impl Init {
         match begun {
             Ok(mut remover) => {
                 remover.answered = true;
-                // Who opened them may be there still: the remover waits for it, and nobody else has to.
+                // The opener may still be running. The remover waits for it, so init need not.
                 if let Some(opener) = self.triggers.opening.insert(run, remover) {
                     self.triggers.by_token.remove(&opener.token);
                 }
             }
             Err(error) => self.say(
                 Level::Warning,
-                format_args!("{unit}: the paths of its sockets are not removed: {error}"),
+                format_args!("{unit}: cannot remove the paths of its sockets: {error}"),
             ),
         }
     }
 
-    /// A child that does this, once those before it have ended.
+    /// Forks a child that does `work` once earlier children for the same paths have exited.
     fn send_out(
         &mut self,
         unit: &Name,
@@ -81,7 +81,7 @@ impl Init {
             .collect();
         let kept: Vec<_> = before.iter().copied().chain([theirs.as_fd()]).collect();
         let pid = process::fork(&kept, || {
-            // Nobody has a use for what it does once its parent is gone.
+            // The work is useless once PID 1 is gone.
             let _ = process::die_with_parent(9);
             await_ends(&before);
             work(&theirs, &socket)
@@ -92,7 +92,7 @@ impl Init {
         Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })
     }
 
-    /// The child has answered, or closed its end.
+    /// Handles the answer of the child, or the end of its stream.
     pub(crate) fn sockets_opened(&mut self, run: RunId) {
         if !self.triggers.is_opening(run) {
             return;
@@ -146,27 +146,28 @@ impl Init {
     }
 }
 
-/// PID 1 accepts itself: it must never wait for a connection that is gone again.
+/// Makes a listening socket non-blocking: PID 1 accepts on it and must not wait for a connection
+/// that was closed meanwhile.
 fn never_waits(fd: &Foreign) -> bool {
     let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
     flags.is_ok_and(|flags| fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).is_ok())
 }
 
-/// Both have to do with the same.
+/// Returns true if both units use a common address or link.
 fn meet(one: &Socket, other: &Socket) -> bool {
     one.listen.iter().any(|it| other.listen.contains(it))
         || one.symlinks.iter().any(|link| other.symlinks.contains(link))
 }
 
-/// Until these have ended, but not for ever: one may wait for a dead disk, with which this one has
-/// nothing to do.
+/// Waits until these children have exited, up to a limit: one of them may be blocked on an
+/// unrelated dead disk.
 fn await_ends(before: &[BorrowedFd<'_>]) {
     let until = clock::now().after(limit::OPENER_PATIENCE);
     for fd in before {
         loop {
             let left = until.since(clock::now()).as_millis();
             let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-            // That the other end is closed is always told.
+            // poll(2) always reports that the other end was closed.
             let polled = poll(&mut [PollFd::new(*fd, PollFlags::empty())], left);
             if polled != Err(Errno::EINTR) {
                 break;
@@ -175,7 +176,7 @@ fn await_ends(before: &[BorrowedFd<'_>]) {
     }
 }
 
-/// What the child does that opens them.
+/// Runs in the child that opens the sockets.
 fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
     let (answer, opened) = match open::all(socket, ids) {
         Ok(opened) => (Answer::Opened, opened),
@@ -184,7 +185,8 @@ fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
     let Ok(bytes) = postcard::to_allocvec(&answer) else { return 1 };
     let fds: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
     let sent = raw::send(answers.as_fd(), &bytes, &fds);
-    // Before its end of the answers is: whoever has waited for that finds them closed.
+    // Closed before `answers`: when the reader sees the end of the stream, these copies are closed
+    // too.
     drop(opened);
     u8::from(sent.is_err())
 }

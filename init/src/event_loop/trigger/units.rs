@@ -1,4 +1,4 @@
-//! Starts and stops trigger units, and shows them.
+//! Starts, stops and shows trigger units.
 
 use crate::event_loop::Init;
 use crate::sys::Pid;
@@ -20,20 +20,20 @@ use groundstate_units::unit::generation::{Dependency, Unit, UnitId};
 use std::collections::BTreeMap;
 
 impl Init {
-    /// A trigger is to begin.
+    /// Starts a trigger unit.
     pub(crate) fn start_trigger(&mut self, unit: &Unit, run: RunId) {
         match Trigger::decode(&unit.run) {
             Some(Trigger::Socket(socket)) => self.open_sockets(&unit.name, run, *socket),
             Some(Trigger::Timer(timer)) => self.keep_timer(&unit.name, run, timer),
             Some(Trigger::Path(watch)) => self.watch_paths(&unit.name, run, watch),
-            // Of a set that was not made from unit files: there is nothing to wait for.
+            // A unit that was not made from unit files: it is ready at once.
             None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
             None => {}
         }
         self.triggers.unsettled = true;
     }
 
-    /// A trigger is to end. False: this run is no trigger's.
+    /// Stops a trigger unit. Returns false if the run belongs to no trigger.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
         if self.triggers.is_opening(run) {
             self.triggers.opener(run).into_iter().for_each(Opening::give_up);
@@ -51,14 +51,14 @@ impl Init {
         self.stop_watching(run)
     }
 
-    /// KILL to what is still being opened.
+    /// Kills the child that is still opening the sockets.
     pub(crate) fn kill_trigger(&mut self, run: RunId) {
         if self.triggers.is_opening(run) {
             self.triggers.opener(run).into_iter().for_each(Opening::give_up);
         }
     }
 
-    /// The poll says that this token is ready.
+    /// Handles a token that the poll reports as ready.
     pub(crate) fn trigger_ready(&mut self, token: usize) {
         match self.triggers.by_token.get(&token).copied() {
             Some(Subject::Opening(run)) => self.sockets_opened(run),
@@ -68,7 +68,7 @@ impl Init {
         }
     }
 
-    /// A child was reaped. False: it was not one of the triggers'.
+    /// Handles a reaped child. Returns false if it belonged to no trigger.
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
         let Some(run) = opening.map(|(run, _)| *run) else {
@@ -82,7 +82,7 @@ impl Init {
         true
     }
 
-    /// What is due by now.
+    /// Handles all deadlines of triggers.
     pub(crate) fn triggers_due(&mut self) {
         let now = self.now;
         if self.triggers.rested_at.is_some_and(|at| at <= now) {
@@ -104,7 +104,7 @@ fn wall(micros: i64) -> String {
     WallTime::from_millis(u64::try_from(micros / 1_000).unwrap_or(0)).to_string()
 }
 
-/// On the wall clock, the earlier of the two.
+/// The next firing on the wall clock: the earlier of the two deadlines.
 fn next(due: Due, facts: &Facts) -> Option<String> {
     let texts = [due.wall.map(wall), due.mono.map(|at| facts.wall_of(at))];
     texts.into_iter().flatten().min()
@@ -188,7 +188,7 @@ impl Init {
         for (place, peer) in self.triggers.peers() {
             let unit = self.machine.generation().find_unit(place.as_str());
             if let Some(run) = unit.and_then(|unit| self.machine.run(unit)) {
-                words.insert(run, format!("serves {peer}"));
+                words.insert(run, format!("serving {peer}"));
             }
         }
         for (run, watched) in &self.triggers.watched {
@@ -203,13 +203,13 @@ impl Init {
                     match (asked, watched.flood.rests_until(self.now)) {
                         (Some(asked), _) => {
                             let since = facts.wall_of(asked.at);
-                            format!("watches {paths}, which has not answered since {since}")
+                            format!("watching {paths}, no answer since {since}")
                         }
                         (None, Some(until)) => {
                             let until = facts.wall_of(until);
-                            format!("rests until {until}, watches {paths}")
+                            format!("paused until {until}, watching {paths}")
                         }
-                        (None, None) => format!("watches {paths}"),
+                        (None, None) => format!("watching {paths}"),
                     }
                 }
             };

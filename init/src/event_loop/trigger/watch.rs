@@ -1,4 +1,4 @@
-//! Paths and timers of trigger units: what is watched, and what a report fires.
+//! Paths and timers of trigger units: what the lookouts watch, and what a report fires.
 
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::event_loop::Init;
@@ -16,20 +16,20 @@ use groundstate_units::trigger::timer::{Due, History, micros};
 use groundstate_units::trigger::{Timer, Watch};
 
 impl Init {
-    /// Warns once of each path unit whose paths do not answer.
+    /// Warns once for each path unit whose paths do not answer.
     pub(crate) fn say_silent(&mut self) {
         if self.triggers.silent_at().is_none_or(|at| at > self.now) {
             return;
         }
         for (unit, paths) in self.triggers.newly_silent(self.now) {
-            let text = "whoever answers for that, a network or FUSE, may be gone";
+            let text = "its network or FUSE server may be down";
             self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
         }
     }
 
     pub(crate) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
         if self.mode == Mode::Container {
-            // The machine was booted long before the container was.
+            // The machine was booted long before the container.
             timer.startup.append(&mut timer.boot);
         }
         let machine = &self.machine;
@@ -60,13 +60,13 @@ impl Init {
 
     fn hand_to_lookout(&mut self, run: RunId, post: Post) {
         if !self.triggers.lookout(post).is_there() {
-            // That tells it of all there is.
+            // This sends all orders of the lookout, including this one.
             return self.start_lookout(post);
         }
         self.tell_of(run);
     }
 
-    /// The common lookout has dropped this run: it gets a lookout apart.
+    /// Moves a run to a lookout of its own, because the common lookout has dropped it.
     fn watch_apart(&mut self, run: RunId) {
         let free = self.triggers.free_apart();
         let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
@@ -91,7 +91,7 @@ impl Init {
         match self.triggers.start(post, now) {
             Ok(socket) => {
                 if token::watch_both(self.poll.registry(), socket, token).is_err() {
-                    // Nobody would hear it.
+                    // Without a watch, init would never read its reports.
                     self.triggers.lookout(post).give_up();
                 }
                 let all = &mut self.triggers.by_token;
@@ -110,7 +110,7 @@ impl Init {
         }
     }
 
-    /// Tells its lookout all about one of them.
+    /// Sends the complete order for one run to its lookout.
     fn tell_of(&mut self, run: RunId) {
         let seed = self.triggers.seed;
         let state_dir = self.paths.state_dir(&self.machine.generation().settings);
@@ -131,7 +131,7 @@ impl Init {
         self.order(post, run, &order);
     }
 
-    /// What can not be told its lookout is not watched: it has failed.
+    /// Sends an order. If it cannot be sent, the run fails, because the lookout would not watch it.
     fn order(&mut self, post: Post, run: RunId, order: &Order) {
         let by = match order {
             Order::Watch(_, _) => Some(By::Watch),
@@ -153,7 +153,7 @@ impl Init {
         self.trigger_failed(run, Stage::Listen, libc::E2BIG, unit);
     }
 
-    /// It ends. False: it is none of these.
+    /// Stops watching for a run. Returns false if no lookout serves it.
     pub(crate) fn stop_watching(&mut self, run: RunId) -> bool {
         if !self.triggers.watched.contains_key(&run) {
             return false;
@@ -168,7 +168,7 @@ impl Init {
         true
     }
 
-    /// The lookout has said something, or takes more.
+    /// Handles a readable or writable socket of a lookout.
     pub(crate) fn lookout_ready(&mut self, post: Post) {
         if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
             lookout.flush();
@@ -176,7 +176,7 @@ impl Init {
         self.hear_lookout(post, limit::REPORTS_A_TURN);
     }
 
-    /// Those that said more than a turn's share in the last turn.
+    /// Reads from lookouts that sent more than one turn's share.
     pub(crate) fn hear_lookouts(&mut self) {
         if !self.triggers.has_more() {
             return;
@@ -212,7 +212,7 @@ impl Init {
                     self.say(
                         Level::Warning,
                         format_args!(
-                            "{unit}: fires too often: what it activates leaves the reason in place; it rests for {rest} s"
+                            "{unit}: fires too often: the activated unit leaves the reason in place; pausing for {rest} s"
                         ),
                     );
                 }
@@ -241,7 +241,7 @@ impl Init {
         }
     }
 
-    /// A lookout has ended. False: it was none.
+    /// Handles a reaped child. Returns false if it was not a lookout.
     pub(crate) fn lookout_ended(&mut self, pid: Pid) -> bool {
         if self.triggers.leaving.contains_key(&pid.as_raw()) {
             self.triggers.leaving.remove(&pid.as_raw());
@@ -250,9 +250,9 @@ impl Init {
         let mut all = self.triggers.lookouts.iter();
         let found = all.find(|(_, lookout)| lookout.pid() == Some(pid)).map(|(post, _)| *post);
         let Some(post) = found else { return false };
-        // It says no more than its socket holds.
+        // At most one socket buffer of reports is left.
         self.hear_lookout(post, usize::MAX);
-        // What it said may have been the end of its last unit.
+        // A report may have ended its last unit, which dismissed the lookout.
         self.triggers.leaving.remove(&pid.as_raw());
         let lookout = self.triggers.lookouts.get_mut(&post);
         if let Some(lookout) = lookout.filter(|lookout| lookout.pid() == Some(pid)) {
@@ -269,7 +269,7 @@ impl Init {
         due.into_iter().for_each(|post| self.start_lookout(post));
     }
 
-    /// Paths are looked at while a firing counts, and no longer.
+    /// Lets the lookout watch paths only while a firing would start a unit.
     pub(crate) fn attend_paths(&mut self) {
         let now = self.now;
         let all: Vec<RunId> = self.triggers.watched.keys().copied().collect();
@@ -298,7 +298,7 @@ impl Init {
         }
     }
 
-    /// A unit has changed its state: timers count from that.
+    /// Updates timers that count from a change of their unit's state.
     pub(crate) fn timers_noted(&mut self, note: &Note) {
         let (was, is) = (is_up(note.from), is_up(note.to));
         if was == is || self.triggers.watched.is_empty() {

@@ -1,4 +1,4 @@
-//! `log.sock`: who may ask, and what they hear.
+//! Tests of `log.sock`: access and answers.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn lines_older_than_the_memory_come_from_the_files_and_a_follower_misses_none() 
     }
     init.until(&Report::Ended(RunId(1)));
     child.as_mut().unwrap().wait().unwrap();
-    // A new logger remembers nothing; the files do.
+    // A new logger has no tails, but reads the files.
     init.kill_logger();
     let mut client = init.ask(r#"{"v":1,"id":2,"verb":"logs","targets":["web"],"n":40000}"#);
     for n in 10_101..=50_100 {
@@ -77,14 +77,14 @@ fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
     let mut child = init.shell(1, "web", None, "seq 1 500000");
     init.until(&Report::Ended(RunId(1)));
     assert!(child.wait().unwrap().success());
-    // What it was sent before, then why there is no more, then the end.
+    // The lines sent before, then the reason, then the end.
     let heard: Vec<String> = deaf.lines().map(Result::unwrap).collect();
     assert!(heard.len() < 500_000 && heard.last().unwrap().contains(r#""kind":"slow""#));
     init.finish();
     assert_eq!(texts(&init.file("web")).len(), 500_000);
 }
 
-/// What another user gets to hear, by uid, gid and supplementary groups.
+/// Whether a user with this uid, gid and these groups may read logs.
 fn asks_as(init: &Init, uid: u32, gid: u32, groups: &[u32]) -> bool {
     let path = init.scratch.0.join("log.sock");
     let groups: Vec<_> = groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
@@ -114,7 +114,7 @@ fn asks_as(init: &Init, uid: u32, gid: u32, groups: &[u32]) -> bool {
 #[test]
 fn root_and_the_readers_group_may_read_logs_and_nobody_else() {
     if !nix::unistd::geteuid().is_root() {
-        // Becoming somebody else takes root; init's own uid is what the other tests ask as.
+        // Only root can change to another user; the other tests use init's own uid.
         return crate::not_run!("it takes root");
     }
     let mut init = Init::with_files(|_| {});

@@ -1,11 +1,11 @@
-//! Loggers that die, hang, or are many times replaced.
+//! Tests of loggers that die, hang, or are replaced many times.
 
 use super::*;
 
 #[test]
 fn a_service_outlives_ten_killed_loggers_and_is_still_heard() {
     let mut init = Init::with_files(|_| {});
-    // Ends at a SIGPIPE, with status 141 or by the signal.
+    // Killed by a SIGPIPE, with status 141 or by the signal.
     let script = "i=0; while [ ! -e $0/stop ]; do i=$((i+1)); echo $i; done; echo last";
     let out = init.pipe(1, "web", Some("^last$"));
     let mut writer = Command::new("/bin/sh")
@@ -18,7 +18,7 @@ fn a_service_outlives_ten_killed_loggers_and_is_still_heard() {
     let end = Instant::now() + DEADLINE;
     let mut heard = 0;
     for _ in 0..10 {
-        // Each of them gets as far as writing something new.
+        // Each logger runs until it has written something new.
         while fs::metadata(init.file("web")).map_or(0, |found| found.len()) <= heard {
             assert!(Instant::now() < end, "nothing new is heard");
             init.seen.extend(init.handle.reports(init.now()));
@@ -138,7 +138,7 @@ fn a_run_put_away_before_it_was_told_is_told_after_a_crash() {
     let mut out = File::from(init.pipe(1, "web", None));
     init.handle.flush(init.now());
     assert!(init.handle.untold.contains(&RunId(1)) && init.handle.fresh.is_empty());
-    // The state that is gone back to is of a moment before its pipe was passed on.
+    // The restored state is from a moment before its pipe was passed on.
     init.handle.untold.clear();
     init.handle.reconcile();
     sys::signal::kill(old, 18).unwrap();
@@ -157,7 +157,7 @@ fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
     let most = u64::try_from(limit::PIPES_OF_A_UNIT).unwrap();
     for run in 2..=4 * most {
         kept.push(init.pipe(run, "web", None));
-        // The logger has all of them when it is told to close some.
+        // The logger has all pipes when it is told to close some.
         assert!(init.handle.drain(RunId(run), init.now()));
         let said = init.until(&Report::Drained(RunId(run)));
         init.seen.extend(said.into_iter().filter(|report| !matches!(report, Report::Drained(_))));
@@ -212,7 +212,7 @@ fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
     assert!(init.handle.drain(RunId(1), init.now()));
     init.handle.flush(init.now());
     let link = init.handle.link.take().unwrap();
-    // Said, and read by nobody.
+    // Reported, but not read.
     let mut said = [nix::poll::PollFd::new(link.socket(), nix::poll::PollFlags::POLLIN)];
     assert_eq!(nix::poll::poll(&mut said, nix::poll::PollTimeout::from(10_000u16)), Ok(1));
     let old = link.pid;
@@ -241,7 +241,7 @@ fn last_reports_are_heard_before_the_end_of_the_socket() {
     }
 }
 
-/// A process that does nothing, until it is killed.
+/// A process that sleeps until it is killed.
 fn waits() -> Pid {
     let child = sys::process::fork(&[], || {
         loop {

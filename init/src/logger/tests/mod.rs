@@ -1,5 +1,4 @@
-//! The logger with real pipes and processes. Here is what stands where PID 1 does; the
-//! tests are in the files beside.
+//! Tests of the logger with real pipes and processes. This file has the stand-in for PID 1.
 
 mod asking;
 mod dying;
@@ -29,10 +28,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes; a test that gets here fails.
+/// Longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A directory of the test's own, gone with it.
+/// A directory of the test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,7 +47,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Left over only if somebody else put something there.
+        // A failure means that other files were left in it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -127,7 +126,7 @@ impl Init {
         child
     }
 
-    /// Takes what the logger says until this came; gives everything said since the last call.
+    /// Reads reports until this one; returns all reports since the last call.
     fn until(&mut self, wanted: &Report) -> Vec<Report> {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -144,7 +143,7 @@ impl Init {
         }
     }
 
-    /// kill -9, reap, start the next.
+    /// Kills and reaps the logger and starts the next one.
     fn kill_logger(&mut self) {
         let pid = self.handle.pid().unwrap();
         sys::signal::kill(pid, 9).unwrap();
@@ -153,7 +152,7 @@ impl Init {
 
     fn replace(&mut self, pid: Pid) {
         waitpid(pid, None).unwrap();
-        // What it said before it died.
+        // Its reports before its death.
         let said = self.handle.reports(self.now());
         self.seen.extend(said);
         assert!(self.handle.ended(pid, self.now()));

@@ -1,4 +1,4 @@
-//! What services write gets to where it should, and only there.
+//! Tests that output reaches its destinations and no others.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn write_larger_than_the_pipe_behind_an_unfinished_line_is_read_to_its_end() {
     let mut out = File::from(init.pipe(1, "web", None));
     for round in 0..20 {
         out.write_all(b"abc").unwrap();
-        // The logger has seen these bytes, and leaves them in the pipe.
+        // The logger has seen these bytes and left them in the pipe.
         assert!(init.handle.drain(RunId(1), init.now()));
         init.until(&Report::Drained(RunId(1)));
         let (mut copy, run) = (out.try_clone().unwrap(), RunId(100 + round));
@@ -136,8 +136,12 @@ fn nothing_is_made_before_files_may_be_opened_and_the_tail_follows_then() {
     let lines = stored(&init.file("early"));
     let (note, rest) = lines.split_first().unwrap();
     assert_eq!(note.0, None);
-    let lost: usize =
-        note.1.strip_suffix(" lines lost: no log directory yet").unwrap().parse().unwrap();
+    let lost: usize = note
+        .1
+        .strip_suffix(" lines lost: the log directory was not available yet")
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(lost > 0 && rest.len() > 100 && lost + rest.len() == 20_000);
     assert_eq!(rest.last().unwrap(), &(Some(1), "20000".to_string()));
 }
@@ -192,7 +196,7 @@ fn what_is_not_our_file_is_moved_aside_and_left_as_it_was() {
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
-/// Runs `work` in a forked process with mounts of its own; true: it came to its end.
+/// Runs `work` in a forked process with its own mount namespace. Returns true if it ended normally.
 fn with_own_mounts(work: impl FnOnce()) -> bool {
     use nix::mount::{MsFlags, mount};
     use nix::sched::{CloneFlags, unshare};
@@ -216,7 +220,7 @@ fn mount_small(path: &Path, size: &str, flags: nix::mount::MsFlags) {
 fn a_full_or_read_only_disk_loses_counted_lines_and_nothing_else() {
     use nix::mount::MsFlags;
     if !nix::unistd::geteuid().is_root() {
-        // Mounting takes root.
+        // Only root can mount.
         return crate::not_run!("it takes root");
     }
     let passed = with_own_mounts(|| {
@@ -230,7 +234,7 @@ fn a_full_or_read_only_disk_loses_counted_lines_and_nothing_else() {
         let mut tail = init.ask(r#"{"v":1,"id":1,"verb":"logs","targets":["web"],"n":1}"#);
         assert_eq!(next_line(&mut tail)["ok"]["line"], "30000");
         mount_small(&dir, "4m", MsFlags::MS_REMOUNT);
-        // Once there is room again the next lines say how many are missing.
+        // When there is room again, the next lines report the number of missing ones.
         let mut out = File::from(init.pipe(2, "web", None));
         let (end, mut said) = (Instant::now() + DEADLINE, 0);
         while !lossy(&fs::read(init.file("web")).unwrap()).ends_with("2 again\n") {

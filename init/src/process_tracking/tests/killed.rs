@@ -1,4 +1,4 @@
-//! Cgroups in which all were killed once, and who is begun there afterwards.
+//! Tests of cgroups in which all processes were killed, and of later starts in them.
 
 use super::*;
 use std::os::fd::AsFd;
@@ -55,7 +55,7 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
             assert!(tracker.is_empty(RunId(number)));
             verdict
         });
-        // By the first it is found out.
+        // The first child reveals it.
         assert_eq!(begun.last(), Some(ExecResult::Executed), "{way:?}");
     }
     goes_to(path.rsplit_once('/').unwrap().0);
@@ -75,13 +75,13 @@ fn child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed() {
     let script = "exec sleep 600";
     let first = run(&mut tracker, RUN, script);
     tracker.kill(RUN);
-    // The next image knows the cgroup by its name alone.
+    // The next image knows only the name of the cgroup.
     let name = tracker.runs.remove(&RUN).unwrap().cgroup.unwrap();
     let tracked = tracker.runs.get_or_default(RUN);
     (tracked.cgroup, tracked.entered, tracked.killed) = (Some(name), true, true);
     let second = run(&mut tracker, RUN, script);
     assert!(wait::peek_one(second.pid).unwrap().is_none());
-    // A run whose number an earlier init has given to a run that it has killed.
+    // A run with the id of an earlier init's killed run.
     let third = run(&mut tracker, RunId(8), script);
     tracker.kill(RunId(8));
     let name = tracker.runs.remove(&RunId(8)).unwrap().cgroup.unwrap();

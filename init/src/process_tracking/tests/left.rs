@@ -1,4 +1,4 @@
-//! Cgroups of runs that are over, more than are remembered.
+//! Tests of more leftover cgroups than are remembered.
 
 use super::{RUN, run};
 use crate::process_tracking::cgroup_root::LEFTOVERS;

@@ -1,4 +1,4 @@
-//! Who bears the mark of a run, or of another one than it seems.
+//! Tests of processes with a mark, or with the mark of another run.
 
 use super::{RUN, end, run, until};
 use crate::base::procfs::stat;
@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, setrlimit};
 const OTHER: RunId = RunId(8);
 const OVER: RunId = RunId(9);
 
-/// What begins this, marked as that run, and ends after it.
+/// A command that starts this, marked as that run, and exits after it.
 fn marked(of: RunId, rest: &str) -> String {
     let mark = process_tree::of(of).expect("nobody has a limit of locks").hard;
     format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")
@@ -45,7 +45,7 @@ fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one
     assert_eq!(tracker.whose(in_session), Some(RUN));
     assert!(!tracker.is_empty(RUN), "its end is waited for");
     kill(&mut tracker, in_session);
-    // In a session of its own it is what that one has spared.
+    // With its own session it would be assigned to the run that has just lost a process.
     let second = run(&mut tracker, RUN, &marked(OVER, "setsid setsid sleep 600 &"));
     end(&mut tracker, second);
     let spared = left(OVER);

@@ -1,4 +1,4 @@
-//! Cgroups get the settings of their units, and tell about their memory.
+//! Applies the settings of units to their cgroups, and counts OOM kills.
 
 use crate::process_tracking::controller::{Wish, available, enable, hand_over, kills, needed, set};
 use crate::process_tracking::group;
@@ -11,13 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
-// What a new cgroup gets of what its unit wishes, and what the kernel tells of its memory.
-
-/// Complaints kept until somebody asks.
+/// Complaints kept until they are read.
 const COMPLAINTS: usize = 256;
 
 impl Tracker {
-    /// Gives a new cgroup what the unit wishes of it.
+    /// Applies the unit's settings to a new cgroup.
     pub(in crate::process_tracking) fn furnish(
         &mut self,
         run: RunId,
@@ -31,7 +29,7 @@ impl Tracker {
         let mut failed = Vec::new();
         let all = if wish.delegates() { available(base) } else { BTreeSet::new() };
         for one in &all {
-            // What can not be switched on is not there for the unit.
+            // A controller that cannot be enabled is unavailable to the unit.
             let _ = enable(base, own, wish.slice(), one);
         }
         for one in needed(&settings) {
@@ -63,7 +61,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Something could not be set: a failure, or for an imported unit a complaint.
+    /// Handles a setting that could not be applied: a failure, or for an imported unit a complaint.
     pub(in crate::process_tracking) fn refuse(
         &mut self,
         wish: Wish<'_>,
@@ -75,18 +73,18 @@ impl Tracker {
         if !wish.is_lenient() {
             return Err(ExecFailure { stage: Stage::Controller, errno, path: file.to_string() });
         }
-        self.complain(format!("{unit}: runs weaker than asked: {file} can not be set: {error}"));
+        self.complain(format!("{unit}: runs weaker than asked: cannot set {file}: {error}"));
         Ok(())
     }
 
-    /// Init says so after the start.
+    /// Queues a complaint, which init logs after the start.
     pub(in crate::process_tracking) fn complain(&mut self, text: String) {
         if self.complaints.len() < COMPLAINTS {
             self.complaints.push(text);
         }
     }
 
-    /// The processes of a run, as they are now.
+    /// The present processes of a run.
     pub(crate) fn processes(&mut self, run: RunId) -> BTreeSet<i32> {
         let Some(tracked) = self.runs.get_mut(&run) else { return BTreeSet::new() };
         match (&self.hierarchy, &tracked.cgroup) {
@@ -99,7 +97,7 @@ impl Tracker {
         }
     }
 
-    /// What was complained of since the last time.
+    /// The complaints since the last call.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
     }
@@ -115,7 +113,7 @@ impl Tracker {
         }
     }
 
-    /// Takes over the runs and processes that an earlier image of init has recorded.
+    /// Takes over the runs and processes that an earlier image has recorded.
     pub(crate) fn know_again(
         &mut self,
         runs: BTreeMap<RunId, Tracked>,
@@ -127,8 +125,7 @@ impl Tracker {
         (self.runs, self.families) = (Table::of(runs), Table::of(families));
     }
 
-    /// After this init has gone on as another image: what the kernel was asked to tell is asked
-    /// anew, and what was waited for is looked at.
+    /// Sets up all watches again in a new image, and checks the awaited runs.
     pub(crate) fn rewatch(&mut self) {
         if let Some(hierarchy) = &mut self.hierarchy {
             hierarchy.is_ours = true;
@@ -148,13 +145,14 @@ impl Tracker {
         self.look_again = true;
     }
 
-    /// Runs in which the kernel has killed for want of memory since the last time.
+    /// Runs in which the OOM killer has killed a process since the last call.
     pub(crate) fn short_of_memory(&mut self) -> Vec<RunId> {
         let touched = std::mem::take(&mut self.short);
         touched.into_iter().filter(|run| self.has_killed(*run)).collect()
     }
 
-    /// The kernel has killed a process of this run for want of memory since the last call. Needs cgroup v2.
+    /// Returns true if the OOM killer has killed a process of this run since the last call. Needs
+    /// cgroup v2.
     pub(crate) fn has_killed(&mut self, run: RunId) -> bool {
         let (Some(hierarchy), Some(tracked)) = (&self.hierarchy, self.runs.get_mut(&run)) else {
             return false;

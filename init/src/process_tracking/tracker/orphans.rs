@@ -1,4 +1,4 @@
-//! Processes without cgroups: which run a child or an orphan is of.
+//! Assigns children and orphans to runs without cgroups.
 
 use crate::base::procfs::{self, Stat};
 use crate::process_tracking::process_tree::{ProcessTree, of, on};
@@ -10,26 +10,27 @@ use groundstate_units::spec::ResourceLimit;
 use std::collections::BTreeSet;
 
 impl Tracker {
-    /// What programs of this run are given to bear, where there are no cgroups. None where its unit has asked for
-    /// that limit itself: what it asks for may be above the mark, and out of reach behind it.
+    /// The mark for programs of this run without cgroups. `None` if its unit sets that limit
+    /// itself: its value may be above the mark, and the mark would make it unreachable.
     pub(crate) fn mark(&self, run: RunId, asked: &[ResourceLimit]) -> Option<Limit> {
         let mark = self.hierarchy.is_none().then(|| of(run))??;
         asked.iter().all(|limit| u32::from(limit.resource) != mark.resource).then_some(mark)
     }
 
-    /// A child was cloned for this run: whatever had its pid before is gone.
+    /// Notes that a child was cloned for this run, so that its pid no longer belongs to an earlier
+    /// process.
     pub(in crate::process_tracking) fn has_begun(&mut self, run: RunId, pid: Pid) {
         if self.hierarchy.is_some() {
             return;
         }
-        // What is begun after a kill, an exec-stop-post, is not killed.
+        // A process started after a kill, such as an exec-stop-post, must not be killed.
         self.killed.remove(&run);
         let had = |(of, family): &(&RunId, &ProcessTree)| **of != run && family.names(pid.as_raw());
         let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
         for of in before {
             self.families.get_mut(&of).into_iter().for_each(|family| family.not_ours(pid));
         }
-        // Or it is one that had been started, and is known.
+        // Otherwise the child was started earlier and is known.
         if wait::is_made(pid) {
             let family = self.families.get_or_default(run);
             family.not_ours(pid);
@@ -37,12 +38,13 @@ impl Tracker {
         }
     }
 
-    /// As another image, without cgroups: what was killed is killed again, with what it has begun meanwhile.
+    /// Kills killed runs again in a new image without cgroups, because they may have forked
+    /// meanwhile.
     pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
         if self.hierarchy.is_some() {
             return;
         }
-        // An exec-stop-post is begun after the kill.
+        // A run with children may be running an exec-stop-post, which starts after the kill.
         let is_alone = |tracked: &Tracked| tracked.children.is_empty();
         for run in killed {
             if self.runs.get(&run).is_some_and(is_alone) {
@@ -51,10 +53,10 @@ impl Tracker {
         }
     }
 
-    /// After all of [`Tracker::ended`] and before any question about a run: finds the runs of processes that
-    /// have become children of init by that. It is one look at all children.
+    /// Finds the runs of orphans that have become children of init, by one look at all children.
+    /// Called after all calls of [`Tracker::ended`] and before any query about a run.
     pub(crate) fn adopt_left(&mut self) {
-        // Runs whose processes have just ended, and when these began.
+        // Runs of processes that have just exited, with their start times.
         let parted = std::mem::take(&mut self.parted);
         let reaped = std::mem::take(&mut self.reaped);
         if self.hierarchy.is_some() {
@@ -72,7 +74,8 @@ impl Tracker {
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
             let mark = on(pid);
             let marked = mark.filter(|run| self.families.contains_key(run));
-            // With the mark of a run that is over it was left by that, whoever ends now.
+            // An orphan with the mark of an ended run belongs to that run, not to the one whose
+            // process exited now.
             let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
             if let Some(family) = run.and_then(|run| self.families.get_mut(&run)) {
                 family.add(pid);
@@ -81,12 +84,12 @@ impl Tracker {
         self.kill_on(&parted);
     }
 
-    /// The run it is of by its session, or as one of those init had begun.
+    /// The run of a process by its session or group, or as a known child.
     pub(in crate::process_tracking) fn family_of(&self, stat: &Stat) -> Option<RunId> {
         self.families.iter().find(|(_, family)| family.has(stat)).map(|(run, _)| *run)
     }
 
-    /// What multiplies as it is killed has begun more meanwhile.
+    /// Kills again: runs that fork while they are killed have new processes.
     fn kill_on(&self, parted: &[(RunId, u64)]) {
         let killed: BTreeSet<RunId> =
             parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
@@ -97,8 +100,9 @@ impl Tracker {
 }
 
 impl Tracker {
-    /// Whose it is by the mark of the child of init that it is, or descends from: one that was left without anybody's
-    /// end that init has seen, and is looked for at the next ([`Tracker::adopt_left`]).
+    /// The run of a process by the mark of the child of init that it is or descends from. That
+    /// child is an orphan whose parent's exit init has not handled; the next call of
+    /// [`Tracker::adopt_left`] finds it.
     pub(in crate::process_tracking) fn lost(&self, pid: Pid) -> Option<RunId> {
         let own = nix::unistd::getpid();
         let line = [pid].into_iter().chain(procfs::ancestors(pid));

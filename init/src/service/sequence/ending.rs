@@ -1,8 +1,12 @@
-//! How a run is ended: exec-stop where the run has been ready and there is one, else the
-//! stop signal to the main process; when that has ended, TERM to the rest of the cgroup;
-//! KILL when the machine says so (`kill-mode`, `kill-final` and `stop-final-signal` change
-//! who and by what). An exec-stop that fails is followed by the signal. When no process
-//! is left, exec-stop-post is run, and what the unit leaves is removed.
+//! The end of a run.
+//!
+//! 1. exec-stop, if the run was ready and has one; otherwise, or if it fails, the stop signal to
+//!   the main process.
+//! 2. After the exit of the main process, TERM to the rest of the cgroup.
+//! 3. KILL when the machine orders it.
+//! 4. When no process is left, exec-stop-post and the removal of the unit's files.
+//!
+//! `kill-mode`, `kill-final` and `stop-final-signal` change the receivers and the signals.
 
 use super::{Alarm, CommandKind, CommandSequence, Effect, Effects, Step, Whom};
 use groundstate_units::machine::action::StopReason;
@@ -12,21 +16,18 @@ use groundstate_units::spec::{
     DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
 };
 
-/// SIGHUP.
 const HUP: u8 = 1;
-/// SIGABRT, for a watchdog.
 const ABRT: u8 = 6;
-/// SIGKILL.
 const KILL: u8 = 9;
-/// SIGTERM, for the rest.
+/// The signal for the rest of the cgroup.
 const TERM: u8 = 15;
-/// Of an end that nobody has seen.
+/// Exit status when no exit was observed.
 const UNKNOWN: Exit = Exit::Code(255);
 
-/// `$SERVICE_RESULT` where nothing has failed.
+/// `$SERVICE_RESULT` of a run without a failure.
 const SUCCESS: &str = "success";
 
-/// `$SERVICE_RESULT` of a process that failed so.
+/// `$SERVICE_RESULT` of a process that failed like this.
 pub(crate) fn result_of(exit: Exit) -> &'static str {
     match exit {
         Exit::Code(_) => "exit-code",
@@ -35,12 +36,12 @@ pub(crate) fn result_of(exit: Exit) -> &'static str {
     }
 }
 
-/// How a run ended, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
+/// The outcome of a run, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// `$SERVICE_RESULT`.
     pub(crate) result: &'static str,
-    /// Of the main process, if one ended: `$EXIT_CODE` and `$EXIT_STATUS`.
+    /// The exit of the main process, if it ran: `$EXIT_CODE` and `$EXIT_STATUS`.
     pub(crate) exit: Option<Exit>,
 }
 
@@ -49,7 +50,7 @@ impl CommandSequence {
         self.particular().map(|p| p.ending).unwrap_or_default()
     }
 
-    /// Stop it.
+    /// Starts to stop the run.
     pub(crate) fn stop(&mut self, reason: &StopReason, nothing_left: bool) -> Effects {
         if nothing_left {
             return vec![Effect::Forget];
@@ -99,7 +100,8 @@ impl CommandSequence {
                 | StopReason::RunTimeout
                 | StopReason::Watchdog
         );
-        // Its stop was a part of its start, and is over with that, heard or not.
+        // A stop is part of the run of a oneshot without `remain`, and it is done when the exit is
+        // reported.
         let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
         effects.extend(match self.was_ready && !broken && !is_undone {
             true => self.stop_lines(),
@@ -108,7 +110,7 @@ impl CommandSequence {
         effects
     }
 
-    /// exec-stop, where there is one.
+    /// Runs exec-stop, if the unit has one; otherwise sends the stop signal.
     pub(super) fn stop_lines(&mut self) -> Effects {
         if !self.plan.has(CommandKind::Stop(0)) {
             return self.stop_by_signal();
@@ -117,7 +119,7 @@ impl CommandSequence {
         vec![Effect::Spawn(CommandKind::Stop(0))]
     }
 
-    /// A watchdog stops by ABRT, and gives time for a core to be written.
+    /// Sends ABRT after a watchdog timeout and allows time for a core dump.
     fn abort(&mut self) -> Effects {
         self.stop_signal = ABRT;
         match self.ending().abort_timeout {
@@ -129,9 +131,9 @@ impl CommandSequence {
         }
     }
 
-    /// In kill-mode none nobody is signalled, whatever lives.
+    /// Sends the stop signal to the main process. Kill-mode `none` never gets here.
     pub(super) fn signal_main(&self) -> Effects {
-        // systemd.kill(5): in the mode control-group everything is asked to end at once.
+        // systemd.kill(5): in the mode control-group all processes get the signal at once.
         let is_group = self.ending().mode == KillMode::Group && self.was_ready;
         let at_once = is_group && self.particular().is_some_and(|p| p.lenient);
         self.signal(if at_once { Whom::All } else { Whom::Main })
@@ -163,14 +165,14 @@ impl CommandSequence {
         if self.ending().mode == KillMode::Process {
             return self.abandon();
         }
-        // No main process is known: all are asked the way the unit wants to be asked.
+        // No main process is known: all processes get the unit's stop signal.
         self.step = Step::StopRest;
         let mut effects = self.signal(Whom::All);
         effects.push(Effect::Look);
         effects
     }
 
-    /// What lives on does so without init.
+    /// Stops tracking the remaining processes, which keep running.
     fn abandon(&mut self) -> Effects {
         self.abandoned = true;
         self.step = Step::StopRest;
@@ -200,14 +202,14 @@ impl CommandSequence {
             return self.stop_by_signal();
         }
         if self.main_alive {
-            // It was told to end; the machine's stop-timeout watches over it.
+            // The exec-stop has told it to exit; the machine's stop timeout applies.
             self.step = Step::StopMain;
             return Vec::new();
         }
         self.stop_rest()
     }
 
-    /// A command of the stop has failed: those after it are skipped, and the run has failed.
+    /// Handles a failed command of the stop: later commands are skipped and the run has failed.
     pub(super) fn stop_command_failed(
         &mut self,
         part: CommandKind,
@@ -218,7 +220,7 @@ impl CommandSequence {
             self.result = Some(result);
         }
         if let (true, Reason::Exit(exit)) = (self.closing, &reason) {
-            // The machine has not heard how it ended: it hears that.
+            // The machine has not got the exit yet; it will get this one.
             self.exit = Some(*exit);
         }
         let mut effects = vec![Effect::Tell(Event::StopFailed(self.run, reason))];
@@ -236,17 +238,18 @@ impl CommandSequence {
         let ending = self.ending();
         match ending.mode {
             KillMode::Group => vec![Effect::Signal(Whom::All, TERM), Effect::Look],
-            // What may not be killed is waited for.
+            // Processes that may not be killed are waited for.
             KillMode::Mixed if !ending.kill => vec![Effect::Look],
             KillMode::Mixed => self.end_all(),
             KillMode::Process | KillMode::None => self.abandon(),
         }
     }
 
-    /// Kill it.
+    /// Kills the run.
     pub(crate) fn kill(&mut self) -> Effects {
         self.stopping = true;
-        // The commands after the end are still run, but for one under way and where time presses.
+        // The commands after the end still run, unless one is in progress or the stop must be
+        // prompt.
         if self.step == Step::Last || self.live.stop_promptly {
             self.last = usize::MAX;
         }
@@ -262,13 +265,13 @@ impl CommandSequence {
         if ending.mode == KillMode::None { self.abandon() } else { self.end_all() }
     }
 
-    /// A process of it that outlives the stop may be killed, whichever it is.
+    /// Returns true if any process that survives the stop may be killed.
     pub(crate) fn may_kill_all(&self) -> bool {
         let ending = self.ending();
         ending.kill && matches!(ending.mode, KillMode::Group | KillMode::Mixed)
     }
 
-    /// KILL, or the last signal first, for those that the mode names.
+    /// Sends KILL, or the final signal first, to the processes that the kill mode names.
     fn end_all(&mut self) -> Effects {
         let ending = self.ending();
         self.abandoned |= ending.mode == KillMode::Process;
@@ -284,8 +287,8 @@ impl CommandSequence {
         if self.ending().mode == KillMode::Process { Effect::KillMain } else { Effect::Kill }
     }
 
-    /// The stop timeout has passed, and nothing may be killed: the run holds its place until what
-    /// lives of it has ended. A stop command that does not end is asked to.
+    /// Handles a stop timeout when processes may not be killed: the run stays until they have
+    /// exited. A stop command that still runs gets the stop signal.
     fn outlive(&mut self) -> Effects {
         let mut effects = Vec::new();
         if matches!(self.step, Step::StopLine(_)) {
@@ -298,7 +301,7 @@ impl CommandSequence {
         effects
     }
 
-    /// The kernel has killed a process of the run for want of memory.
+    /// Handles an OOM kill of a process of the run.
     pub(crate) fn out_of_memory(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
             return Vec::new();
@@ -311,7 +314,7 @@ impl CommandSequence {
         effects
     }
 
-    /// The main process was killed for want of memory.
+    /// Handles an OOM kill of the main process.
     pub(crate) fn main_out_of_memory(&mut self) -> Effects {
         if self.stopping || self.exit_told {
             return Vec::new();
@@ -320,22 +323,22 @@ impl CommandSequence {
         vec![Effect::Tell(Event::OutOfMemory(self.run))]
     }
 
-    /// How it ended, as far as is known.
+    /// The outcome, as far as it is known.
     pub(crate) fn outcome(&self) -> Outcome {
         let by_exit = match self.exit {
             None if self.failure.is_some() => "resources",
             None | Some(Exit::Code(0)) => SUCCESS,
             Some(exit) if self.live.success_status.lists(exit) => SUCCESS,
-            // Asked to end, it ended by that.
+            // It exited by the stop signal.
             Some(Exit::Signal { signal: HUP | 2 | 13 | TERM, .. }) if self.stopping => SUCCESS,
             Some(exit) => result_of(exit),
         };
-        // A command before the main process has no say in how that ended.
+        // The exit of a command before the main process does not count as the main process's exit.
         let exit = self.exit.filter(|_| self.executed_told);
         Outcome { result: self.result.unwrap_or(by_exit), exit }
     }
 
-    /// What is done when nothing is left, one after another.
+    /// The next command to run when no process is left.
     fn next_last(&mut self) -> Option<CommandKind> {
         let part = CommandKind::StopPost(self.last);
         if self.plan.has(part) {
@@ -362,7 +365,7 @@ impl CommandSequence {
         exit == Exit::Code(0) || self.live.success_status.lists(exit)
     }
 
-    /// Its end in success is followed by its exec-stop.
+    /// Returns true if exec-stop follows a successful end.
     fn has_stop_when_over(&self) -> bool {
         !self.plan.remain && self.plan.has(CommandKind::Stop(0))
     }
@@ -371,23 +374,23 @@ impl CommandSequence {
         self.plan.has(CommandKind::StopPost(0)) || self.has_something_to_clean()
     }
 
-    /// What a look at the cgroup gave: something, or nothing, is left. `lines`: a process
-    /// init started for the run has not been reaped yet.
+    /// Handles a check of the cgroup. `something` means that processes are left. `lines` means that
+    /// init has not reaped all processes that it started for the run.
     pub(crate) fn looked(&mut self, something: bool, lines: bool) -> Effects {
         let ending = self.ending();
         let unwaited = ending.mode == KillMode::None;
         let left = match self.abandoned {
-            // The last lines are waited for in any case.
+            // The commands after the end are always awaited.
             true if self.step == Step::Last => lines && !self.main_alive,
             true => lines && !unwaited,
             false => something || lines,
         };
         if let Some(exit) = self.ended.take() {
-            // A script that has done its work is up until it is stopped; all others end now, and
-            // what there is to do then is done while the machine waits for it.
+            // A successful script stays up until it is stopped; every other run ends now, and the
+            // machine waits for its final commands.
             let well = self.is_success(exit) && !self.stopping;
             let stays = self.is_script() && well;
-            // Without `remain` a success is stopped like any other run.
+            // Without `remain`, a successful run is stopped like any other.
             let stops = well && !stays && !self.closing && self.has_stop_when_over();
             self.gone_told = !left && (stays || !self.has_last_work() && !stops);
             if self.gone_told {
@@ -402,18 +405,17 @@ impl CommandSequence {
         }
         if self.step == Step::Seeking {
             return self.main_not_found(
-                "its launcher ended, no process of it is left, and there is no pid file"
-                    .to_string(),
+                "the launcher exited, no process is left, and there is no pid file".to_string(),
             );
         }
         if self.headless && !self.exit_told && !self.stopping {
-            // Of a script that had not ended before nobody has seen how it did.
+            // The exit status of a script that was still running is unknown.
             return self.told_exit(if self.is_script() { UNKNOWN } else { Exit::Code(0) });
         }
         self.nothing_left()
     }
 
-    /// No process is left.
+    /// Handles a run without processes.
     fn nothing_left(&mut self) -> Effects {
         let waits = matches!(self.step, Step::StopLine(_) | Step::Line(_) | Step::Draining(_));
         let unbegun = self.failure.is_some() || self.skipped.is_some();
@@ -428,13 +430,13 @@ impl CommandSequence {
             }
             let well = self.exit.is_some_and(|exit| self.is_success(exit));
             let once = self.plan.kind == Kind::Oneshot;
-            // One that stays up without a process, until it is stopped, is told Gone twice: as it
-            // was left by its last, and as its stop was done.
+            // A run that stays up without a process reports Gone twice: after its last process, and
+            // after its stop.
             if once && well && self.plan.has_stop_work {
                 self.gone_told = true;
                 return vec![Effect::Tell(Event::Gone(self.run))];
             }
-            // The machine tells it to stop, and what there is to do is done then.
+            // The machine orders a stop; the final commands run then.
             let fails = self.plan.kind == Kind::BackgroundScripted && well;
             let stops = well && self.has_stop_when_over();
             if (self.has_last_work() || stops) && !fails {
@@ -443,7 +445,7 @@ impl CommandSequence {
         }
         if let Some(part) = self.next_last() {
             self.step = Step::Last;
-            // The machine's own timeout has passed before.
+            // The machine's own stop timeout has passed already.
             let limit = self.live.stop_timeout.unwrap_or(Ending::FINAL_PATIENCE);
             let late = self.killed.then_some(Effect::Wake(Alarm::Kill, limit));
             return late.into_iter().chain([Effect::Spawn(part)]).collect();

@@ -1,15 +1,16 @@
-//! The command sequence of one run: which command is started when, and what its exit means. It is pure: facts
-//! come in, effects go out, and [`crate::event_loop`] applies them. [`start`] begins a run, [`ending`] ends it.
+//! The command sequence of one run: which command runs when, and what its exit means. It is pure:
+//! facts come in, effects go out, and [`crate::event_loop`] applies them. [`start`] starts a run,
+//! [`ending`] ends it.
 //!
-//! | type | the lines | main process | told ready by |
+//! | type | commands | main process | ready by |
 //! |---|---|---|---|
-//! | foreground-* | condition…, pre…, start, post… | the start line | READY=1, a line, a descriptor, ready-exec, the exec, a time (the last two by the machine, where no post follows) |
-//! | background-pidfile | condition…, pre…, start, post… | the pid in the file, once accepted; or the one that is left | that |
-//! | background-scripted | condition…, pre…, start, post… | none | the end of the last (by the machine) |
-//! | oneshot | condition…, pre…, start… in order, post… | none to speak of | the end of the last (by the machine) |
+//! | foreground-* | condition…, pre…, start, post… | the start command | READY=1, a line, a descriptor, ready-exec, the exec, a time (the machine handles the last two if no post follows) |
+//! | background-pidfile | condition…, pre…, start, post… | the accepted pid in the file, or the only process left | the main process being known |
+//! | background-scripted | condition…, pre…, start, post… | none | the end of the last command (by the machine) |
+//! | oneshot | condition…, pre…, start… in order, post… | none | the end of the last command (by the machine) |
 //!
-//! `Gone` is told once, after the exit was told and when no process is left; `Ended` is
-//! both in one. Before either, what the unit wants done at the very end is done.
+//! `Gone` is reported once, after the exit and when no process is left. `Ended` is both in one. The
+//! final commands of the unit run before either.
 
 mod ending;
 mod start;
@@ -24,84 +25,84 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One of a known few.
+/// A word of a fixed set.
 type Word = &'static str;
 
-/// Where it is.
+/// The current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Step {
-    /// Others start first.
+    /// Waiting for other starts.
     Idle,
-    /// A line of the start is running.
+    /// A command of the start is running.
     Line(CommandKind),
-    /// The launcher has ended well; its pid file is looked for.
+    /// The launcher has exited successfully; its pid file is awaited.
     Seeking,
-    /// The main process has ended; its last lines may still make it ready.
+    /// The main process has exited; its last lines may still make the run ready.
     Draining(Exit),
-    /// Started, as far as init's part goes; or ended.
+    /// The start is finished as far as init is concerned, or the run has ended.
     Up,
     /// exec-stop is running.
     StopLine(usize),
-    /// Waiting for the main process (or the line under way) to end.
+    /// Waiting for the main process or the current command to exit.
     StopMain,
-    /// Waiting for the rest.
+    /// Waiting for the other processes.
     StopRest,
-    /// What is done when nothing is left.
+    /// Running the final commands, when no process is left.
     Last,
 }
 
-/// The course of one run.
+/// The command sequence of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommandSequence {
     run: RunId,
     plan: Plan,
     stop_signal: u8,
-    /// As at its start.
+    /// The live settings at the start.
     live: Arc<Live>,
     step: Step,
     main_alive: bool,
-    /// It is up without a main process.
+    /// Up without a main process.
     headless: bool,
     reloading: bool,
-    /// Commands of reloads that have not ended.
+    /// Reload commands that have not ended.
     reloads: u8,
-    /// The main process has ended during a reload, which may name another one.
+    /// The main process has exited during a reload, which may name another one.
     ended_in_reload: Option<Exit>,
     was_ready: bool,
-    /// exec-start-post has begun.
+    /// exec-start-post has started.
     posted: bool,
     executed_told: bool,
     exit_told: bool,
     gone_told: bool,
     stopping: bool,
     failure: Option<Box<ExecFailure>>,
-    /// Why it is skipped.
+    /// The condition that skips the run.
     skipped: Option<Box<str>>,
-    /// The main process has ended; whether it left something is being looked at.
+    /// The exit of the main process, until the check for other processes.
     ended: Option<Exit>,
-    /// How the main process ended, for those who ask at the very end.
+    /// The exit of the main process, for the final commands.
     exit: Option<Exit>,
-    /// Why it ended, where its exit does not tell.
+    /// The result, if it differs from the exit.
     #[serde(deserialize_with = "carried::word::maybe")]
     result: Option<Word>,
-    /// A oneshot that does not remain has done its work, and is ending by itself.
+    /// A oneshot without `remain` has done its work and is ending by itself.
     closing: bool,
-    /// What lives on is none of its business any more.
+    /// Remaining processes are not tracked any more.
     abandoned: bool,
-    /// Lines of exec-stop-post that were begun.
+    /// Number of exec-stop-post commands started.
     last: usize,
-    /// What the unit leaves has been removed.
+    /// The files of the unit have been removed.
     cleaned: bool,
-    /// It is started again after this stop.
+    /// The unit is started again after this stop.
     again: bool,
-    /// Its stop has taken too long.
+    /// The stop has taken too long.
     killed: bool,
 }
 
 type Effects = Vec<Effect>;
 
 impl CommandSequence {
-    /// Of a unit with a process.
+    /// The sequence of a unit with a process.
     pub(crate) fn new(run: RunId, spec: &Run, live: &Arc<Live>) -> Self {
         CommandSequence {
             run,
@@ -138,27 +139,27 @@ impl CommandSequence {
         self.plan.particular.as_deref()
     }
 
-    /// The exit of the main process was told.
+    /// Returns true if the exit of the main process was reported.
     pub(crate) fn has_ended(&self) -> bool {
         self.exit_told
     }
 
-    /// The machine wants it to end.
+    /// Returns true if the machine has ordered a stop.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         self.stopping
     }
 
-    /// It is on its way to being ready.
+    /// Returns true while the run is becoming ready.
     pub(crate) fn is_starting(&self) -> bool {
         !self.was_ready && !self.exit_told && !self.stopping && self.step != Step::Idle
     }
 
-    /// It lets others start first.
+    /// Returns true while the run waits for other starts.
     pub(crate) fn is_idle(&self) -> bool {
         self.step == Step::Idle
     }
 
-    /// It may be over as soon as its last process has ended.
+    /// Returns true if the run may be over once its last process has exited.
     pub(crate) fn waits_for_the_last(&self) -> bool {
         let ends = self.exit_told
             || self.stopping
@@ -166,7 +167,7 @@ impl CommandSequence {
             || self.failure.is_some()
             || self.skipped.is_some()
             || self.headless;
-        // One that stayed up though nothing was left of it is over once more as it is stopped.
+        // A run that stayed up without processes ends again when it is stopped.
         (ends && (!self.gone_told || self.stopping)) || self.step == Step::Seeking
     }
 
@@ -184,7 +185,7 @@ impl CommandSequence {
         self.told_exit(exit)
     }
 
-    /// The logger has read the last lines of a run that has ended, or did not in time.
+    /// Handles the end of draining: the logger has read the last lines, or timed out.
     pub(crate) fn drained(&mut self) -> Effects {
         if let Step::Draining(exit) = self.step { self.told_exit(exit) } else { Vec::new() }
     }
@@ -199,12 +200,12 @@ impl CommandSequence {
             self.ended = Some(exit);
             self.exit = Some(exit);
         }
-        // After a start that failed beside it, the exit is still that of the main process.
+        // After a start command that failed beside it, the exit is still that of the main process.
         self.exit = self.exit.or(Some(exit).filter(|_| self.executed_told));
         if self.step == Step::StopMain { self.stop_rest() } else { vec![Effect::Look] }
     }
 
-    /// It has no main process that anything waits for.
+    /// Returns true for a kind without a main process that init waits for.
     pub(crate) fn is_script(&self) -> bool {
         matches!(self.plan.kind, Kind::Oneshot | Kind::BackgroundScripted)
     }
@@ -216,7 +217,7 @@ impl CommandSequence {
         vec![Effect::Tell(Event::Protocol(self.run, message)), Effect::Look]
     }
 
-    /// The pid file holds this run's main process; it is watched from now on.
+    /// Handles a main process found through the pid file; it is watched from now on.
     pub(crate) fn main_found(&mut self) -> Effects {
         if self.step != Step::Seeking {
             return Vec::new();
@@ -228,7 +229,7 @@ impl CommandSequence {
         effects
     }
 
-    /// There is no telling which process is the main one: it is up as long as any is.
+    /// Handles an unknown main process: the run is up as long as it has any process.
     pub(crate) fn main_unknown(&mut self) -> Effects {
         if self.step != Step::Seeking {
             return Vec::new();
@@ -240,12 +241,12 @@ impl CommandSequence {
         effects
     }
 
-    /// There will be no acceptable pid file.
+    /// Handles a search that found no acceptable pid file.
     pub(crate) fn main_not_found(&mut self, message: String) -> Effects {
         if self.step == Step::Seeking { self.protocol(message) } else { Vec::new() }
     }
 
-    /// Told ready by what the run said or wrote.
+    /// Handles a readiness message or line of the run.
     pub(crate) fn ready(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
@@ -259,7 +260,8 @@ impl CommandSequence {
         vec![self.line(CommandKind::Post(0))]
     }
 
-    /// Whatever it says: by the end of its last line, or once its main process is known.
+    /// Returns true if messages cannot make it ready: it is ready after its last command, or once
+    /// its main process is known.
     fn is_ready_by_itself(&self) -> bool {
         let is_launched = matches!(self.step, Step::Line(_) | Step::Seeking);
         self.is_script() || (self.plan.kind == Kind::BackgroundPidfile && is_launched)
@@ -271,12 +273,12 @@ impl CommandSequence {
         vec![Effect::Tell(Event::Ready(self.run))]
     }
 
-    /// The machine counts it as active: by its exec, by time.
+    /// Notes that the machine counts the run as active, by its exec or by time.
     pub(crate) fn counts_as_ready(&mut self) {
         self.was_ready = true;
     }
 
-    /// What it waited for has come.
+    /// Handles a timer of the run.
     pub(crate) fn alarm(&mut self, alarm: Alarm) -> Effects {
         match alarm {
             Alarm::Idle if self.step == Step::Idle => self.go(),
@@ -291,7 +293,7 @@ impl CommandSequence {
         }
     }
 
-    /// RELOADING=1 came.
+    /// Handles RELOADING=1.
     pub(crate) fn reloading(&mut self) -> Effects {
         if self.stopping || self.exit_told || self.is_ready_by_itself() {
             return Vec::new();
@@ -300,7 +302,7 @@ impl CommandSequence {
         vec![Effect::Tell(Event::Reloading(self.run))]
     }
 
-    /// A new main process has been named.
+    /// Handles a newly announced main process.
     pub(crate) fn main_changed(&mut self) -> Effects {
         if self.is_script() {
             return Vec::new();
@@ -309,20 +311,20 @@ impl CommandSequence {
         self.headless = false;
         self.ended_in_reload = None;
         if self.stopping && self.step == Step::StopMain {
-            // The one before it was told to stop, and this one was not.
+            // The stop signal went to the previous main process, so the new one gets it now.
             return self.signal_main();
         }
-        // There is nothing to look for any more.
+        // The search for a pid file is over.
         self.main_found()
     }
 
-    /// Let it reload its own configuration.
+    /// Reloads the service's own configuration.
     pub(crate) fn reload(&mut self) -> Effects {
         let told = |well| vec![Effect::Tell(Event::Reloaded(self.run, well))];
         if self.stopping {
             return told(false);
         }
-        // The machine may have given up one that was announced.
+        // The machine may have given up an earlier announced reload.
         self.reloading = false;
         if self.plan.has(CommandKind::Reload(0)) {
             self.reloads = self.reloads.saturating_add(1);
@@ -332,14 +334,14 @@ impl CommandSequence {
             return told(false);
         };
         let mut effects = vec![Effect::Signal(Whom::Main, signal)];
-        // Who speaks says RELOADING=1, and READY=1 at the end; the others say nothing.
+        // A notifying service sends RELOADING=1 and then READY=1; other kinds report nothing.
         if self.plan.kind != Kind::ForegroundNotified {
             effects.extend(told(true));
         }
         effects
     }
 
-    /// The last command of a reload has ended. The daemon may have replaced itself meanwhile.
+    /// Handles the end of the last reload command. The daemon may have replaced its process.
     fn reload_commands_ended(&mut self, well: bool) -> Effects {
         self.reloads = self.reloads.saturating_sub(1);
         let names_main = self.plan.has_pid_file && !self.stopping && !self.exit_told;
@@ -349,7 +351,7 @@ impl CommandSequence {
         }
     }
 
-    /// Which process is the main one after a reload is known. Without any, the run has ended.
+    /// Handles the known main process after a reload. Without one, the run has ended.
     pub(crate) fn reload_settled(&mut self, well: bool) -> Effects {
         let ended = self.ended_in_reload.filter(|_| self.reloads == 0);
         let mut effects = self.reload_ended(well && ended.is_none());
@@ -362,7 +364,8 @@ impl CommandSequence {
         effects
     }
 
-    /// A run that said RELOADING=1 by itself will say READY=1 too: that ends the reload.
+    /// Reports the end of a reload, unless the run announced RELOADING=1: then its READY=1 ends the
+    /// reload.
     fn reload_ended(&mut self, well: bool) -> Effects {
         if self.stopping || (well && self.reloading) {
             return Vec::new();
@@ -372,39 +375,31 @@ impl CommandSequence {
     }
 }
 
-// The words of a run's course: its lines, what it waits for in time, what is to be done.
+// Commands, timers and effects of a run
 
-/// Which line of the unit a process runs. Counted from 0.
+/// The command of the unit that a process runs, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum CommandKind {
-    /// exec-condition.
     Condition(usize),
-    /// exec-start-pre.
     Pre(usize),
-    /// exec-start.
     Start(usize),
-    /// ready-exec.
     Ready,
-    /// exec-start-post.
     Post(usize),
-    /// exec-stop.
     Stop(usize),
-    /// exec-stop-post.
     StopPost(usize),
-    /// exec-reload.
     Reload(usize),
-    /// No line: init's own child removes what the unit leaves.
+    /// A child of init that removes the unit's files.
     Clean,
-    /// No line: a main process that init did not start itself.
+    /// A main process that init did not start.
     Main,
-    /// No line: init's own child removes the pid file of an earlier run.
+    /// A child of init that removes the pid file of an earlier run.
     Unlink,
-    /// No line: init's own child looks at the pid file.
+    /// A child of init that reads the pid file.
     Look,
 }
 
 impl CommandKind {
-    /// Its line of the unit.
+    /// The command line in the unit's definition.
     pub(crate) fn of(self, spec: &Run) -> Option<&ExecLine> {
         match self {
             CommandKind::Condition(n) => spec.exec_condition.get(n),
@@ -421,7 +416,8 @@ impl CommandKind {
         }
     }
 
-    /// A command beside the main process, whose cgroup may have become one for other cgroups only.
+    /// Returns true for a command beside the main process. The main process's cgroup may allow only
+    /// child cgroups by then.
     pub(crate) fn is_helper(self) -> bool {
         matches!(
             self,
@@ -433,7 +429,7 @@ impl CommandKind {
         )
     }
 
-    /// The word of its key.
+    /// The key of the unit file.
     pub(crate) fn key(self) -> &'static str {
         match self {
             CommandKind::Condition(_) => "exec-condition",
@@ -450,79 +446,78 @@ impl CommandKind {
     }
 }
 
-/// Whom a signal is for.
+/// The receivers of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Whom {
-    /// The main process; while starting, the process of the line under way.
+    /// The main process, or the process of the current command during the start.
     Main,
     /// Every process of the run.
     All,
 }
 
-/// What a run waits for in time, besides what the machine waits for.
+/// A timer of a run, besides those of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Alarm {
-    /// Others start first.
+    /// The longest wait for other starts.
     Idle,
     /// `ready-wait` before an exec-start-post.
     ReadyWait,
     /// The next ready-exec.
     ReadyAgain,
-    /// `abort-timeout`, or the end of what survived another last signal than KILL.
+    /// `abort-timeout`, or the kill after a final signal other than KILL.
     Kill,
-    /// The main process has ended during a reload that does not end.
+    /// The reload takes too long after the main process has exited.
     Reload,
 }
 
-/// What the event loop is to do for a run.
+/// An action for the event loop on behalf of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Effect {
-    /// Start this line.
+    /// Start this command.
     Spawn(CommandKind),
-    /// Send this signal, and CONT after it: a stopped process can not end.
+    /// Send this signal, then CONT, because a stopped process cannot exit.
     Signal(Whom, u8),
-    /// SIGKILL to everything, however often.
+    /// Send SIGKILL to all processes; may be repeated.
     Kill,
-    /// SIGKILL to the main process and the lines under way alone.
+    /// Send SIGKILL to the main process and the current commands only.
     KillMain,
     /// Report to the machine.
     Tell(Event),
-    /// Remove the pid file of an earlier run, then go on as after a line.
+    /// Remove the pid file of an earlier run, then continue as after a command.
     RemovePidFile,
-    /// Look for the pid file, now and again until told a verdict.
+    /// Look for the pid file until there is a result.
     SeekPidFile,
-    /// A reload has ended, well or not: read the pid file once more, then call
-    /// [`CommandSequence::reload_settled`].
+    /// Read the pid file again after a reload, then call [`CommandSequence::reload_settled`].
     RereadPidFile(bool),
-    /// Look which process the launcher has left, then say so.
+    /// Find the only process that the launcher has left, then report it.
     GuessMain,
     /// Let the logger read the last lines, then call [`CommandSequence::drained`].
     Drain,
-    /// Look whether anything is left, then call [`CommandSequence::looked`].
+    /// Check whether a process is left, then call [`CommandSequence::looked`].
     Look,
-    /// Call [`CommandSequence::alarm`] after that long.
+    /// Call [`CommandSequence::alarm`] after that time.
     Wake(Alarm, Duration),
-    /// The run is over; forget it.
+    /// Forget the run, which is over.
     Forget,
 }
 
-// What a run's course has to know of its unit while the run is up: a few numbers, so that
-// the whole definition need not be kept.
+// The parts of a definition that the sequence needs while the run is up, so that init need not keep
+// the whole definition.
 
-/// Lines of each key, counted; and what hangs on them.
+/// The number of commands for each key, and related settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
     kind: Kind,
-    /// A oneshot's stop waits until it is stopped.
+    /// A oneshot stays up after its last command until it is stopped.
     remain: bool,
     has_grep: bool,
     has_pid_file: bool,
     /// [`Run::has_stop_work`].
     has_stop_work: bool,
     lines: [u16; 7],
-    /// Lines whose failure counts as success.
+    /// Commands whose failure counts as success.
     forgiven: Box<[CommandKind]>,
-    /// What few units ask for.
+    /// Rarely used settings.
     particular: Option<Box<Particular>>,
 }
 
@@ -563,7 +558,7 @@ impl Plan {
         }
     }
 
-    /// The line is there.
+    /// Returns true if the unit has this command.
     fn has(&self, part: CommandKind) -> bool {
         let [condition, pre, start, post, stop, stop_post, reload] = self.lines;
         let (n, count) = match part {
@@ -584,7 +579,7 @@ impl Plan {
         n < usize::from(count)
     }
 
-    /// A failure of the line is none.
+    /// Returns true if a failure of the command counts as success.
     fn forgives(&self, part: CommandKind) -> bool {
         self.forgiven.contains(&part)
     }

@@ -1,4 +1,4 @@
-//! The start of a run: its lines one after another, until it is ready or has ended.
+//! The start of a run: its commands one after another, until it is ready or has ended.
 
 use super::ending::result_of;
 use super::{Alarm, CommandKind, CommandSequence, Effect, Effects, Step};
@@ -7,13 +7,13 @@ use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{Exit, Kind, MainPid};
 use std::time::Duration;
 
-/// The pause before the second ready-exec and all after it.
+/// The pause before each ready-exec except the first.
 const READY_PAUSE: Duration = Duration::from_millis(250);
-/// The longest a unit with start-idle waits for others.
+/// The longest time that a unit with start-idle waits for others.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl CommandSequence {
-    /// The beginning.
+    /// Starts the sequence.
     pub(crate) fn begin(&mut self) -> Effects {
         if self.particular().is_some_and(|p| p.start_idle) {
             self.step = Step::Idle;
@@ -22,7 +22,7 @@ impl CommandSequence {
         self.go()
     }
 
-    /// The first line.
+    /// Starts the first command.
     pub(crate) fn go(&mut self) -> Effects {
         if self.plan.has_pid_file {
             self.step = Step::Line(CommandKind::Unlink);
@@ -31,7 +31,7 @@ impl CommandSequence {
         self.next(None)
     }
 
-    /// The line of the start after this one.
+    /// The command of the start after this one.
     fn next(&mut self, part: Option<CommandKind>) -> Effects {
         let candidates = match part {
             None | Some(CommandKind::Unlink) => {
@@ -48,7 +48,7 @@ impl CommandSequence {
         };
         match candidates.into_iter().find(|part| self.plan.has(*part)) {
             Some(part) => vec![self.line(part)],
-            // A oneshot that only stops something.
+            // A oneshot that has only stop commands.
             None => self.script_ended(Exit::Code(0)),
         }
     }
@@ -58,12 +58,12 @@ impl CommandSequence {
         Effect::Spawn(part)
     }
 
-    /// With a `-` before the line a failure is none.
+    /// Turns the failure of a command with a `-` prefix into success.
     fn forgive(&self, part: CommandKind, exit: Exit) -> Exit {
         if self.plan.forgives(part) { Exit::Code(0) } else { exit }
     }
 
-    /// The line's program was executed.
+    /// Handles the exec of a command.
     pub(crate) fn executed(&mut self, part: CommandKind) -> Effects {
         let main = matches!(part, CommandKind::Start(_));
         if !main || std::mem::replace(&mut self.executed_told, true) {
@@ -86,7 +86,7 @@ impl CommandSequence {
         Some(Effect::Tell(Event::WatchdogEvery(self.run, every)))
     }
 
-    /// What makes a unit ready that does not say so itself, and is not left to the machine.
+    /// Starts the readiness check of a unit that sends no READY=1 and is not left to the machine.
     fn await_readiness(&mut self) -> Effects {
         let particular = self.particular();
         if let Some(span) = particular.and_then(|p| p.ready_wait) {
@@ -99,12 +99,12 @@ impl CommandSequence {
         if tells || !self.plan.has(CommandKind::Post(0)) { Vec::new() } else { self.ready() }
     }
 
-    /// The process of its start line is its main process.
+    /// Returns true if the start command is the main process.
     pub(crate) fn is_foreground(&self) -> bool {
         matches!(self.plan.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised)
     }
 
-    /// The line's program could not be executed. Its process, if any, has ended.
+    /// Handles a command that could not be executed. Its process, if any, has exited.
     pub(crate) fn not_executed(&mut self, part: CommandKind, failure: ExecFailure) -> Effects {
         if failure.stage == Stage::Condition {
             self.skipped = Some(failure.path.into());
@@ -119,7 +119,7 @@ impl CommandSequence {
             CommandKind::Condition(_) | CommandKind::Pre(_) | CommandKind::Start(_)
                 if self.executed_told =>
             {
-                // A later line of a oneshot: the run had begun, so it ends.
+                // A later command of a oneshot: the run had started, so it ends.
                 self.protocol(format!("{}: {}", failure.stage.as_str(), failure.path))
             }
             CommandKind::Condition(_) | CommandKind::Pre(_) | CommandKind::Start(_) => {
@@ -141,7 +141,7 @@ impl CommandSequence {
         }
     }
 
-    /// The line's process has ended.
+    /// Handles the exit of a command.
     pub(crate) fn exited(&mut self, part: CommandKind, exit: Exit) -> Effects {
         let exit = self.forgive(part, exit);
         let well = exit == Exit::Code(0);
@@ -191,9 +191,9 @@ impl CommandSequence {
                 self.step = Step::Up;
                 vec![Effect::Look]
             }
-            // The lists are about the main process: its exit is not that of this command.
+            // The status lists are about the main process, and this command is not.
             _ if self.is_listed(exit) => {
-                self.protocol(format!("{} ended with {exit:?}", part.key()))
+                self.protocol(format!("{} exited with {exit:?}", part.key()))
             }
             _ => self.told_exit(exit),
         }
@@ -222,7 +222,7 @@ impl CommandSequence {
         }
     }
 
-    /// The last line of a script has ended well.
+    /// Handles the successful end of the last command of a script.
     fn script_ended(&mut self, exit: Exit) -> Effects {
         if self.stopping || !self.plan.has(CommandKind::Post(0)) {
             return self.script_done(exit);
@@ -232,7 +232,7 @@ impl CommandSequence {
         vec![self.line(CommandKind::Post(0))]
     }
 
-    /// A oneshot that leaves nothing behind takes back what it did before it tells its end.
+    /// Ends a script. A oneshot without `remain` runs its stop commands before it reports its end.
     fn script_done(&mut self, exit: Exit) -> Effects {
         if self.plan.kind != Kind::Oneshot || self.plan.remain || self.stopping {
             return self.told_exit(exit);
@@ -247,7 +247,7 @@ impl CommandSequence {
         }
         if exit != Exit::Code(0) {
             self.result.get_or_insert(result_of(exit));
-            return self.post_failed(CommandKind::Post(n), &format!("ended with {}", words(exit)));
+            return self.post_failed(CommandKind::Post(n), &format!("exited with {}", words(exit)));
         }
         let next = CommandKind::Post(n + 1);
         if self.plan.has(next) {
@@ -268,7 +268,8 @@ impl CommandSequence {
         self.protocol(format!("{} {how}", part.key()))
     }
 
-    /// The launcher has ended well: which process is the main one? A message (MAINPID=) may have named it.
+    /// Finds the main process after the launcher has exited successfully. MAINPID= may have
+    /// announced it.
     pub(super) fn seek(&mut self) -> Effects {
         self.step = Step::Seeking;
         if self.main_alive {
@@ -281,7 +282,7 @@ impl CommandSequence {
         }
     }
 
-    /// Where there is no main process it was the line under way that the stop has waited for.
+    /// Without a main process, the stop has waited for this command.
     fn stopped_beside_post(&mut self) -> Effects {
         let was_awaited = self.step == Step::StopMain && !self.main_alive;
         if was_awaited { self.stop_rest() } else { vec![Effect::Look] }

@@ -1,4 +1,4 @@
-//! The course of a run, played without a process: each test is one story.
+//! Tests of the command sequence without processes.
 
 use super::*;
 use groundstate_units::machine::action::StopReason;
@@ -10,7 +10,7 @@ use groundstate_units::unit::settings::Settings;
 const RUN: RunId = RunId(7);
 const WELL: Exit = Exit::Code(0);
 
-/// A unit of this kind with that many lines before, at start, at stop, at reload.
+/// A unit of this kind with that many commands before the start, at start, at stop and at reload.
 fn unit(kind: Kind, [pre, start, stop, reload]: [usize; 4]) -> Run {
     let lines = |count| vec![ExecLine::default(); count];
     let pid_file = (kind == Kind::BackgroundPidfile).then(|| "/run/x.pid".to_string());
@@ -32,7 +32,7 @@ fn course(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     CommandSequence::new(RUN, &unit(kind, lines), &live(kind))
 }
 
-/// One whose line at start is under way, and that has one after it.
+/// A run whose start command is running and has a post command.
 fn with_post(kind: Kind) -> CommandSequence {
     let spec = Run { exec_start_post: vec![ExecLine::default()], ..unit(kind, [0, 1, 0, 0]) };
     let mut run = CommandSequence::new(RUN, &spec, &live(kind));
@@ -44,7 +44,7 @@ fn with_post(kind: Kind) -> CommandSequence {
     run
 }
 
-/// One whose only line runs and counts as ready.
+/// A run whose only command is running and counts as ready.
 fn running(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     let mut run = course(kind, lines);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
@@ -280,7 +280,7 @@ fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
 fn a_reload_that_was_announced_and_given_up_is_not_awaited_in_the_next() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 1]);
     assert_eq!(run.reloading(), [Effect::Tell(Event::Reloading(RUN))]);
-    // It never says READY=1, and the machine has waited long enough.
+    // It never sends READY=1, and the machine's timeout has passed.
     assert_eq!(run.reload(), [Effect::Spawn(CommandKind::Reload(0))]);
     let done = [Effect::Tell(Event::Reloaded(RUN, true))];
     assert_eq!(run.exited(CommandKind::Reload(0), WELL), done);
@@ -294,7 +294,7 @@ fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Post(0))]);
     assert_eq!(run.exited(CommandKind::Post(0), WELL), [Effect::Tell(Event::Ready(RUN))]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
-    // And one that is named while its pid file is looked for.
+    // A main process announced during the search for the pid file.
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::SeekPidFile]);
     assert_eq!(run.ready(), [], "nobody knows yet which one it is");

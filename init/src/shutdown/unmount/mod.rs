@@ -1,11 +1,11 @@
-//! The last of the file systems: everything is written, swap spaces are given up, each mount is
-//! taken away as soon as nothing is upon it, loop and mapped devices are let go, until nothing more goes.
-//! What is busy then is made read-only. First all that is of this machine, then what others answer for.
+//! The final unmount. It syncs, disables swap, unmounts each mount once nothing is mounted on it,
+//! and releases loop and mapped devices, until nothing more can be released. Busy file systems are
+//! then remounted read-only. File systems of this machine come first, then remote ones.
 //!
-//! All of it in children of a child of PID 1 ([`rounds`]), beside each other. Others go on after
-//! [`limit::UNMOUNT_ONE`] without one that has not come back, but it is waited for once nothing else is left to do:
-//! as long as anything moves (a disk that is slow has much to write), all in all for [`limit::UNMOUNT_LONGEST`].
-//! Who is not back then is named, and left.
+//! Children of a child of PID 1 do this in parallel ([`rounds`]). The work continues after
+//! [`limit::UNMOUNT_ONE`] without a child that has not returned. At the end it waits for such
+//! children while something moves (a slow disk may have much to write), in total up to
+//! [`limit::UNMOUNT_LONGEST`]. It reports those that have not returned.
 
 mod rounds;
 
@@ -24,17 +24,17 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// What the end itself stands on, with what the kernel has mounted below it.
+/// Mount points that the end itself needs, with the kernel's mounts below them.
 const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
-/// The initramfs's own, who takes it apart itself.
+/// Mounts of the initramfs, which releases them itself.
 const INITRAMFS: &str = "/run/initramfs";
 
-/// Between two looks.
+/// Pauses between two checks.
 fn pause() {
     clock::pause(limit::UNMOUNT_PAUSE);
 }
 
-/// Does it all in a child, each step of which has its own limit.
+/// Does all of it in a child, with a limit for each step.
 pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
     let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
     let until = clock::now().after(limit::FINAL_LONGEST);
@@ -50,12 +50,12 @@ pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
     console("not all file systems could be synced in time");
 }
 
-/// No process is to be had: workers of the kernel write everything and make it read-only, and
-/// nobody waits but for time. See sysrq.rst of the kernel.
+/// Without a child, lets kernel workers sync and remount read-only, and waits for a limited time.
+/// See sysrq.rst of the kernel.
 fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
     for key in ["s", "u"] {
         if let Err(error) = fs::write("/proc/sysrq-trigger", key) {
-            console(&format!("file systems can not be synced: {error}"));
+            console(&format!("cannot sync file systems: {error}"));
         }
     }
     let until = clock::now().after(limit::FINAL_STILL);
@@ -67,7 +67,7 @@ fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
     }
 }
 
-/// KiB that are not on their disks yet.
+/// KiB that are not written yet.
 fn unwritten() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
@@ -76,10 +76,10 @@ fn unwritten() -> u64 {
     those.filter_map(number).sum()
 }
 
-/// As the kernel tells it.
+/// Reads progress indicators from the kernel.
 fn reading() -> Reading {
     let text = fs::read_to_string("/proc/diskstats").unwrap_or_default();
-    // Requests that were read, and written: those that only wait are none. See iostats.rst of the kernel.
+    // Counts finished reads and writes, but no waiting requests. See iostats.rst of the kernel.
     let done = text.lines().map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (reads, writes) = (fields.nth(3), fields.nth(3));
@@ -89,8 +89,8 @@ fn reading() -> Reading {
     Reading { unwritten: unwritten(), done: done.fold(0, u64::wrapping_add) }
 }
 
-/// The whole work; the status of the child. What is of this machine is done with first: whoever
-/// does not answer after that takes nothing with it.
+/// Runs in the child; returns its exit status. File systems of this machine are handled first, so
+/// that unresponsive remote ones do not affect them.
 fn all() -> u8 {
     let rounds = &mut Rounds::begin(Patience::USUAL, reading);
     rounds.go_on(sync, |rounds| rounds.moves() && rounds.age() < limit::FINAL_SYNC_LONGEST);
@@ -101,7 +101,7 @@ fn all() -> u8 {
     take_away(rounds, false, is_new);
     take_away(rounds, true, is_new);
     for of in rounds.left() {
-        console(&format!("{of} is waited for"));
+        console(&format!("waiting for {of}"));
     }
     take_away(rounds, true, Rounds::moves);
     tell_of_the_left(rounds);
@@ -120,17 +120,17 @@ fn sync() -> Vec<Task> {
         nix::unistd::sync();
         false
     };
-    vec![Task { id: SYNC.into(), of: "the sync".into(), work: Box::new(work) }]
+    vec![Task { id: SYNC.into(), of: "sync".into(), work: Box::new(work) }]
 }
 
-/// As many as can be; the rest is made read-only.
+/// Releases as much as possible and remounts the rest read-only.
 fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
     rounds.go_on(|| departures(of_others), waits);
     let left = || points(of_others).into_iter().filter(|point| !point.is_read_only);
     let made = |point: Point| {
         let at = point.at.clone();
         let work = move || {
-            // Nothing has gone by that.
+            // A remount releases nothing.
             let _ = read_only(&at);
             false
         };
@@ -139,7 +139,7 @@ fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bo
     rounds.go_on(|| left().map(made).collect(), Rounds::has_young);
 }
 
-/// Disks of this machine that are still written to, as far as they answer.
+/// Writable disks of this machine, as far as they respond.
 fn busy_disks(rounds: &Rounds) -> Vec<Point> {
     let mut disks = points(false);
     disks.retain(|it| it.is_disk && !it.is_read_only && !rounds.is_under_way(&it.id));
@@ -148,7 +148,7 @@ fn busy_disks(rounds: &Rounds) -> Vec<Point> {
 
 fn tell_of_the_left(rounds: &Rounds) {
     for of in rounds.left() {
-        console(&format!("{of} does not answer"));
+        console(&format!("{of} does not respond"));
     }
     let is_said = |it: &Point| rounds.is_under_way(&it.id) || (it.is_read_only && it.at == "/");
     for point in points(true).into_iter().filter(|point| !is_said(point)) {
@@ -157,8 +157,8 @@ fn tell_of_the_left(rounds: &Rounds) {
     }
 }
 
-/// The last that can be done for a disk to which somebody who can not be killed writes: a worker of the
-/// kernel makes all of them read-only, whoever has what open. See sysrq.rst of the kernel.
+/// Last resort for a disk that an unkillable process writes to: a kernel worker remounts all file
+/// systems read-only. See sysrq.rst of the kernel.
 fn read_only_by_force(rounds: &mut Rounds) {
     if busy_disks(rounds).is_empty() || fs::write("/proc/sysrq-trigger", "u").is_err() {
         return;
@@ -166,7 +166,7 @@ fn read_only_by_force(rounds: &mut Rounds) {
     let until = clock::now().after(limit::UNMOUNT_ONE);
     rounds.go_on(Vec::new, |rounds| clock::now() < until && !busy_disks(rounds).is_empty());
     if busy_disks(rounds).is_empty() {
-        console("what was busy has been made read-only");
+        console("busy file systems were remounted read-only");
     }
 }
 
@@ -176,14 +176,14 @@ fn read_only(point: &OsStr) -> bool {
     mount(none, point, none, flags, none).is_ok()
 }
 
-/// What may go now: mounts with nothing upon them, and what has no mount. What is in use is refused, until
-/// something has gone.
+/// The work that is possible now: mounts without mounts on them, and devices. A busy one is refused
+/// until something else is released.
 fn departures(of_others: bool) -> Vec<Task> {
     let table = mount_table::table().unwrap_or_default();
     let is_laid_over = mount_table::is_laid_over(&table);
     let away = |point: Point| {
         let at = point.at.clone();
-        // What another one is made of has no mount afterwards, and is in use all the same.
+        // A layer of an overlay that is unmounted is still in use.
         let is_read_only_first = is_laid_over && point.is_disk && !point.is_read_only;
         point.task(move || {
             let is_fit = !is_read_only_first || read_only(&at);
@@ -203,7 +203,7 @@ fn departures(of_others: bool) -> Vec<Task> {
         let work = Box::new(move || {
             let device = open(path.as_str(), OFlag::O_CLOEXEC, Mode::empty());
             let is_let_go = device.is_ok_and(|device| device::loop_clear(device).is_ok());
-            // One that is in use goes with its last user: that is no progress yet.
+            // A device in use is released by its last user, so there is no progress yet.
             is_let_go && !mark.exists()
         });
         Task { id: name.clone(), of: name, work }
@@ -219,7 +219,7 @@ fn departures(of_others: bool) -> Vec<Task> {
     tasks
 }
 
-/// Block devices whose name begins so and that have this file, with what stands in it.
+/// Block devices with this name prefix and this file, with the file's content.
 fn blocks(prefix: &str, mark: &str) -> Vec<(String, String, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
@@ -234,13 +234,13 @@ fn blocks(prefix: &str, mark: &str) -> Vec<(String, String, PathBuf)> {
     found
 }
 
-/// A mount, as far as it matters here.
+/// The relevant properties of a mount.
 struct Point {
     id: String,
     at: OsString,
     is_disk: bool,
     is_read_only: bool,
-    /// No other is upon it: with one it could not go.
+    /// True if nothing is mounted on it.
     is_bare: bool,
 }
 
@@ -250,14 +250,14 @@ impl Point {
     }
 }
 
-/// The last one mounted first: those of this machine, or all.
+/// Mounts of this machine, or all, the last one mounted first.
 fn points(of_others: bool) -> Vec<Point> {
     points_of(&mount_table::table().unwrap_or_default(), of_others)
 }
 
 fn points_of(table: &[u8], of_others: bool) -> Vec<Point> {
     let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
-    // A disk somebody has plugged in is below /run too.
+    // A user may have mounted a disk below /run too.
     let is_kept = |point: &OsStr, holds_data: bool| {
         let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
         KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)

@@ -1,8 +1,8 @@
-//! Work that may wait in the kernel for ever, each piece in a child of its own. Here is who is under
-//! way, since when, and whether anything moves. Who does not come back is begun a second time by nobody and
-//! holds up no other; it is collected whenever it comes, however late.
+//! Runs tasks that may block in the kernel for ever, each in a child of its own. It tracks the
+//! running children and whether anything moves. A blocked task is not started twice and delays no
+//! other; its child is reaped whenever it exits.
 //!
-//! What the work is: [`super`].
+//! The tasks are defined in [`super`].
 
 use crate::base::{clock, limit};
 use crate::sys::{Pid, process, signal, wait};
@@ -13,47 +13,47 @@ use std::time::Duration;
 
 const KILL: u8 = 9;
 
-/// What one child is to do.
+/// The task of one child.
 pub(super) struct Task {
-    /// What it is done to: by this id nothing is begun beside it.
+    /// The id of its object: two tasks with one id never run at the same time.
     pub(super) id: String,
-    /// The same, as people are told of it.
+    /// The name of its object in messages.
     pub(super) of: String,
-    /// True: something has gone away, so that something else may now.
+    /// Returns true if it has released something, so that other tasks may now succeed.
     pub(super) work: Box<dyn FnOnce() -> bool>,
 }
 
-/// Who does it.
+/// A running child.
 struct Child {
     pid: Pid,
     since: Time,
     of: String,
 }
 
-/// What can be seen of whether anything moves.
+/// Indicators of progress.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
-    /// It is written when there is less of it than ever.
+    /// Progress if it is lower than ever before.
     pub(super) unwritten: u64,
-    /// Disks have done something when it is another than before.
+    /// Progress if it differs from the previous value.
     pub(super) done: u64,
 }
 
-/// How long what is waited for.
+/// Time limits.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// A child keeps others from being begun for so long …
+    /// A running child counts against the parallel limit for this long …
     pub(super) least: Duration,
-    /// … and from being gone on from for so long.
+    /// … and is waited for before the next step for this long.
     pub(super) own: Duration,
-    /// Nothing is waited for any more when nothing has moved for so long …
+    /// The whole work ends when nothing has moved for this long …
     pub(super) still: Duration,
-    /// … nor after all of it has taken so long.
+    /// … or after this total time.
     pub(super) longest: Duration,
 }
 
 impl Patience {
-    /// Of a machine.
+    /// The limits of a machine.
     pub(super) const USUAL: Patience = Patience {
         least: limit::UNMOUNT_LEAST,
         own: limit::UNMOUNT_ONE,
@@ -62,12 +62,12 @@ impl Patience {
     };
 }
 
-/// All of it.
+/// The whole work.
 pub(super) struct Rounds {
     patience: Patience,
     begun: Time,
     under_way: BTreeMap<String, Child>,
-    /// Begun since something went away last: what was refused would be refused again.
+    /// Tasks started since something was last released: a repeat would fail again.
     tried: BTreeSet<String>,
     read: Box<dyn Fn() -> Reading>,
     reading: Reading,
@@ -75,7 +75,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// From now on.
+    /// Starts the clock.
     pub(super) fn begin(patience: Patience, read: impl Fn() -> Reading + 'static) -> Rounds {
         let (reading, now) = (read(), clock::now());
         Rounds {
@@ -89,14 +89,14 @@ impl Rounds {
         }
     }
 
-    /// Begins what there is to do and is not under way, collects who has ended, and looks anew for what there is to do
-    /// whenever something has gone, for as long as `waits` says.
+    /// Starts all tasks that are not running and reaps finished ones. Asks for tasks again whenever
+    /// one has released something, as long as `waits` returns true.
     pub(super) fn go_on(&mut self, tasks: impl Fn() -> Vec<Task>, waits: impl Fn(&Rounds) -> bool) {
         self.tried.clear();
         let mut is_due = true;
         loop {
             is_due |= self.collect();
-            // Not for each of many.
+            // Not for each of many small changes.
             if is_due && self.room() > limit::UNMOUNT_AT_ONCE / 2 {
                 is_due = self.begin_some(tasks());
             }
@@ -107,7 +107,7 @@ impl Rounds {
         }
     }
 
-    /// True: there was no room for all.
+    /// Starts tasks. Returns true if there was no room for all.
     fn begin_some(&mut self, mut tasks: Vec<Task>) -> bool {
         tasks.retain(|task| !self.tried.contains(&task.id) && !self.is_under_way(&task.id));
         let room = self.room();
@@ -121,7 +121,7 @@ impl Rounds {
         is_too_many
     }
 
-    /// True: somebody has ended.
+    /// Reaps children. Returns true if one has exited.
     fn collect(&mut self) -> bool {
         let (before, now) = (self.under_way.len(), clock::now());
         let mut has_gone = false;
@@ -149,39 +149,40 @@ impl Rounds {
         self.under_way.values().filter(|child| now.since(child.since) < age).count()
     }
 
-    /// As many more may be begun.
+    /// The number of tasks that may be started.
     fn room(&self) -> usize {
         limit::UNMOUNT_AT_ONCE.saturating_sub(self.younger_than(self.patience.least))
     }
 
-    /// Somebody is under way who has not had its time; once all of it has, that is a moment.
+    /// Returns true if a child has not used up its time, which is short once the total time is
+    /// over.
     pub(super) fn has_young(&self) -> bool {
         let own = if self.is_over() { self.patience.least } else { self.patience.own };
         self.younger_than(own) > 0
     }
 
-    /// All of it has had its time.
+    /// Returns true if the total time is over.
     pub(super) fn is_over(&self) -> bool {
         self.age() >= self.patience.longest
     }
 
-    /// How long it has taken.
+    /// The time since the start.
     pub(super) fn age(&self) -> Duration {
         clock::now().since(self.begun)
     }
 
-    /// Somebody is under way, and it is worth while to wait.
+    /// Returns true if a child is running and waiting for it is worthwhile.
     pub(super) fn moves(&self) -> bool {
         let is_still = clock::now().since(self.moved) >= self.patience.still;
         !self.under_way.is_empty() && !is_still && !self.is_over()
     }
 
-    /// Somebody has been begun for that, and has not come back.
+    /// Returns true if the task with this id is running.
     pub(super) fn is_under_way(&self, id: &str) -> bool {
         self.under_way.contains_key(id)
     }
 
-    /// For what those are who have not come back.
+    /// The objects of running tasks.
     pub(super) fn left(&self) -> impl Iterator<Item = &str> {
         self.under_way.values().map(|child| child.of.as_str())
     }
@@ -208,7 +209,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Instant;
 
-    /// A folder in which each file is something that is there still; gone with the value.
+    /// A directory whose files stand for objects; removed at the end.
     struct Place(PathBuf);
 
     impl Place {
@@ -223,13 +224,13 @@ mod tests {
             self.0.join(name).exists()
         }
 
-        /// One for each of these that is there, which takes it away if `work` says so.
+        /// A task for each of these files, which removes it if `work` returns true.
         fn tasks(&self, names: &[String], work: fn(&Path, &str) -> bool) -> Vec<Task> {
             let task = |name: &String| {
                 let (place, name) = (self.0.clone(), name.clone());
                 let (id, of) = (name.clone(), name.clone());
                 let goes = move || {
-                    // Of a test that fails nobody is left.
+                    // A failing test leaves no child behind.
                     process::die_with_parent(KILL).unwrap();
                     work(&place, &name) && fs::remove_file(place.join(&name)).is_ok()
                 };
@@ -268,10 +269,10 @@ mod tests {
         let is_last = last.clone();
         let read = move || {
             looks.set(looks.get() + 1);
-            // It is waited for by then.
+            // Its child is awaited by then.
             if last.get().is_some_and(|begun: Instant| begun.elapsed() > SHORT * 2) {
                 last.take();
-                // Both ends: nobody is waited for.
+                // Both ends, so that no open blocks.
                 opened.set(Some(File::options().read(true).write(true).open(&gate).unwrap()));
             }
             Reading { unwritten: 0, done: looks.get() }
@@ -298,7 +299,7 @@ mod tests {
             let looks = Cell::new(0);
             let read = move || {
                 looks.set(looks.get() + 1);
-                // More that is not written is no progress; what moves ends with the whole time.
+                // More unwritten data is no progress; constant movement ends with the total time.
                 let done = if longest < still { looks.get() } else { 7 };
                 Reading { unwritten: looks.get(), done }
             };
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn however_many_hang_none_takes_the_time_of_another() {
-        // Each fork copies the tables of all that the tests beside it have in memory.
+        // Each fork copies the page tables of all parallel tests.
         let own =
             "shutdown::unmount::rounds::tests::however_many_hang_none_takes_the_time_of_another";
         if !is_alone(own) {

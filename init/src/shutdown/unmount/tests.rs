@@ -1,6 +1,5 @@
-//! The end of a machine in miniature: a root of its own in mounts of its own, with what a test
-//! has mounted there, and nothing of the machine that it runs on. The doors by which the whole
-//! kernel would be told (SysRq, the table of swap spaces) are files.
+//! Tests of the final unmount in a mount namespace with a root of its own, apart from the machine's
+//! mounts. Files replace the interfaces to the whole kernel (SysRq, the table of swap spaces).
 
 use super::{all, points_of};
 use crate::spawn::tests::is_alone;
@@ -19,10 +18,10 @@ use std::time::{Duration, Instant};
 
 const KILL: u8 = 9;
 const NONE: Option<&str> = None;
-/// The status of one in which nothing can be mounted.
+/// Exit status if mounting is impossible.
 const UNFIT: u8 = 2;
 
-/// Where the roots are; gone with the value.
+/// The directory of the roots; removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -49,7 +48,7 @@ fn memory(at: &Path) -> nix::Result<()> {
     mount(Some("memory"), at, Some("tmpfs"), MsFlags::empty(), NONE)
 }
 
-/// A root in memory, which becomes this process's alone once `furnish` has mounted in it.
+/// Enters a root in memory, once `furnish` has mounted file systems in it.
 fn enter<T>(place: &Path, furnish: impl FnOnce(&Path) -> nix::Result<T>) -> nix::Result<T> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
@@ -59,7 +58,7 @@ fn enter<T>(place: &Path, furnish: impl FnOnce(&Path) -> nix::Result<T>) -> nix:
     for door in ["sysrq-trigger", "swaps"] {
         let file = place.join(door);
         File::create(&file).unwrap();
-        // A kernel may be without the first.
+        // The kernel may lack the first.
         match mount(Some(&file), &proc.join(door), NONE, MsFlags::MS_BIND, NONE) {
             Err(Errno::ENOENT) => {}
             mounted => mounted?,
@@ -72,7 +71,7 @@ fn enter<T>(place: &Path, furnish: impl FnOnce(&Path) -> nix::Result<T>) -> nix:
     Ok(furnished)
 }
 
-/// A process in such a root, which goes through the end, and then looks at what is left.
+/// A process in such a root that runs the final unmount and then checks what is left.
 fn machine<T>(
     place: &Place,
     furnish: impl FnOnce(&Path) -> nix::Result<T>,
@@ -87,14 +86,14 @@ fn machine<T>(
     process::fork(&[], work).unwrap()
 }
 
-/// Where something is mounted in the root of that process.
+/// The mount points in the root of that process.
 fn mounted(pid: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()
 }
 
 #[test]
 fn mounts_upon_mounts_are_taken_away_however_many_there_are() {
-    // Each fork copies the tables of all that the tests beside it have in memory.
+    // Each fork copies the page tables of all parallel tests.
     let own = "shutdown::unmount::tests::mounts_upon_mounts_are_taken_away_however_many_there_are";
     if !is_alone(own) {
         return;
@@ -128,7 +127,7 @@ fn disk(top: &Path, name: &str) -> nix::Result<()> {
     if is_made { Ok(()) } else { Err(Errno::ENODEV) }
 }
 
-/// Sees what is mounted now for as long as it is there, whatever is taken away from this process.
+/// A process that keeps the present mounts visible after this process has unmounted them.
 fn witness() -> Pid {
     let (mut ready, says) = std::io::pipe().unwrap();
     let sees = || {
@@ -145,7 +144,7 @@ fn witness() -> Pid {
 
 #[test]
 fn what_an_overlay_that_is_left_is_made_of_is_read_only_or_stays_mounted() {
-    // What is only read lets all be made read-only, what is written to does not.
+    // A file that is open for reading allows a remount read-only, one open for writing does not.
     for writes in [false, true] {
         let place = Place::new("laid-over");
         let furnish = |top: &Path| {
@@ -175,7 +174,7 @@ fn what_an_overlay_that_is_left_is_made_of_is_read_only_or_stays_mounted() {
     }
 }
 
-/// A file system whose server answers nobody, not even its first question.
+/// A file system whose server never responds, not even to its first request.
 fn mute(at: &Path) -> nix::Result<File> {
     let Ok(server) = File::options().read(true).write(true).open("/dev/fuse") else {
         return Err(Errno::ENODEV);

@@ -1,4 +1,4 @@
-//! Variables and words, as the program finds them.
+//! Tests of variables and words in the started program.
 
 use super::*;
 use groundstate_units::spec::EnvFile;
@@ -154,7 +154,7 @@ fn a_bare_name_is_looked_for_in_path() {
     for way in ways() {
         let failure = refused(way, &run, &["echo", "x"]);
         assert_eq!((failure.errno, failure.path.as_str()), (libc::ENOENT, "echo"));
-        // Found, but no program: that is told, not that it is missing.
+        // Found but not executable: the failure says so.
         let failure = refused(way, &run, &["passwd"]);
         assert_eq!((failure.errno, failure.path.as_str()), (libc::EACCES, "passwd"));
     }

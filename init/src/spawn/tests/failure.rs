@@ -1,4 +1,4 @@
-//! Every step that can fail, made to: the right stage is told, and the program never runs.
+//! Tests of each failing step: the failure has the right stage, and the program never runs.
 
 use super::*;
 use groundstate_units::machine::event::Stage;
@@ -89,7 +89,7 @@ fn a_directory_that_can_not_be_entered_is_told() {
 fn a_limit_that_can_not_be_set_is_told_by_its_name() {
     let mut run = plain();
     let good = ResourceLimit { resource: 7, soft: Some(10), hard: Some(10) };
-    // Soft above hard: refused to everybody.
+    // Soft above hard: always refused.
     run.limits = vec![good, ResourceLimit { resource: 6, soft: Some(2), hard: Some(1) }];
     for way in ways() {
         fails(way, &run, "/usr/bin/touch", (Stage::Limits, libc::EINVAL, "limit nproc"));
@@ -115,7 +115,7 @@ fn an_id_that_means_leave_it_is_refused() {
     let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { unreachable!() };
     (ids.gid, ids.groups) = (None, None);
     for way in ways() {
-        // -1 means "leave as it is" to setresuid: it must not be taken for a user.
+        // -1 means "leave unchanged" to setresuid: it must not be taken for a user.
         fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EINVAL, "somebody"));
     }
 }
@@ -123,7 +123,7 @@ fn an_id_that_means_leave_it_is_refused() {
 #[test]
 fn a_terminal_that_is_none_is_told() {
     for way in ways() {
-        // A terminal is asked for where there is none.
+        // A terminal is requested where none exists.
         let mut running =
             start(way, &plain(), &["/bin/true"], |request| request.take_terminal = true).unwrap();
         let ExecResult::Failed(failure) = running.verdict() else { panic!() };
@@ -190,7 +190,7 @@ fn what_an_unprivileged_init_may_not_do_fails_in_its_stage() {
         ids.gid = None;
         fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EPERM, "somebody"));
         if place.is_some() {
-            // Made by root: not ours to put a process into.
+            // A cgroup created by root: this process may not join it.
             let failure = start(way, &plain(), &["/bin/true"], |r| r.place = place.clone());
             let failure = failure.err().unwrap();
             assert_eq!((failure.stage, failure.errno), (Stage::Cgroup, libc::EACCES), "{way:?}");

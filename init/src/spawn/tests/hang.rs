@@ -1,4 +1,4 @@
-//! Nothing a child waits for makes init wait: init spawns, looks, and goes on.
+//! Tests that a blocked child never blocks init.
 
 use super::*;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Drop for Fifo {
 #[test]
 fn children_that_hang_before_their_exec_hold_up_nobody() {
     let fifo = Fifo::new("hang-env");
-    // A FIFO is refused as program itself; opening it as an env-file waits for a writer.
+    // The kernel refuses a FIFO as a program; opening it as an env-file waits for a writer.
     let mut hung = plain();
     hung.env_file =
         vec![groundstate_units::spec::EnvFile { path: fifo.path().to_string(), optional: false }];
@@ -42,11 +42,11 @@ fn children_that_hang_before_their_exec_hold_up_nobody() {
     }
 }
 
-/// A uid may stop what runs as it, at any moment: between becoming the user and the exec too.
+/// A user may stop its own processes at any moment, also between setuid and the exec.
 #[test]
 fn a_user_that_stops_everything_of_its_own_holds_up_nobody() {
     if !nix::unistd::geteuid().is_root() {
-        // Only root starts processes of others.
+        // Only root can start processes of other users.
         return crate::not_run!("it takes root");
     }
     let own = 1_000_000 + std::process::id();
@@ -57,7 +57,8 @@ fn a_user_that_stops_everything_of_its_own_holds_up_nobody() {
         let mut stopper = start(way, &run, &["/bin/sh", "-c", stop], |_| {}).unwrap();
         assert_eq!(stopper.verdict(), ExecResult::Executed);
         let began = Instant::now();
-        // None of these waits for its child; whether one was stopped on its way is chance.
+        // init does not wait for any of these children; whether one is stopped before its exec
+        // depends on timing.
         let children: Vec<Running> =
             (0..300).map(|_| start(way, &run, &["/bin/sleep", "600"], |_| {}).unwrap()).collect();
         assert!(began.elapsed() < PATIENCE, "{way:?}");

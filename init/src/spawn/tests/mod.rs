@@ -1,4 +1,4 @@
-//! Real children, every test both ways: with PID 1's memory shared and with a copy of it.
+//! Tests with real children, each with shared and with copied memory.
 
 mod environment;
 mod failure;
@@ -18,22 +18,22 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a loaded machine.
+/// Longer than any step takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the test in a process of its own: what it does to itself it does to nobody else, and
-/// all that is left to that process is the test's. True in that process.
+/// Runs the test in a process of its own, so that its side effects reach no other test. Returns
+/// true in that process.
 pub(crate) fn is_alone(test: &str) -> bool {
     is_alone_under(&[], test)
 }
 
-/// The same where this system call is not there, and is asked for. None: strace(1) is not there.
+/// The same with this system call failing as missing. Returns `None` without strace(1).
 fn is_alone_without(call: &str, test: &str) -> Option<bool> {
     std::process::Command::new("strace").arg("-V").output().ok()?;
     let name = format!("groundstate-without-{call}-{}", std::process::id());
     let lines = std::env::temp_dir().join(name);
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOSYS"));
-    // Who makes no such call is not stopped at any.
+    // strace stops only at this call, because of --seccomp-bpf.
     let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", lines.to_str()?];
     let alone = is_alone_under(&[&words[..], &["-e", &trace, "-e", &inject]].concat(), test);
     if !alone {
@@ -58,7 +58,7 @@ fn is_alone_under(wrapper: &[&str], test: &str) -> bool {
     false
 }
 
-/// The ways there are here.
+/// The ways that this kernel supports.
 pub(crate) fn ways() -> impl Iterator<Item = Way> {
     [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
         Way::Copied => true,
@@ -66,7 +66,7 @@ pub(crate) fn ways() -> impl Iterator<Item = Way> {
     })
 }
 
-/// A unit with nothing set.
+/// A unit with default settings.
 pub(crate) fn plain() -> Run {
     Run { notify_access: NotifyAccess::Main, log: Log::Null, ..Run::of(Kind::ForegroundSupervised) }
 }
@@ -89,7 +89,7 @@ pub(crate) fn line(words: &[&str]) -> ExecLine {
     ExecLine { words, ..ExecLine::default() }
 }
 
-/// One child under test, killed and reaped at the end whatever happens.
+/// A child under test, killed and reaped at the end.
 pub(crate) struct Running {
     pub(crate) pid: Pid,
     pub(crate) report: Report,
@@ -131,7 +131,7 @@ impl Running {
     }
 }
 
-/// Starts `words` as `run` says; `shape` may change the request.
+/// Starts `words` with the settings of `run`; `shape` may change the request.
 pub(crate) fn start(
     way: Way,
     run: &Run,
@@ -161,7 +161,7 @@ pub(crate) fn start(
     Ok(Running { pid, report, reaped: false })
 }
 
-/// The same, with everything it prints; it must end with status 0.
+/// The same, with the child's output; the child must exit with status 0.
 pub(crate) fn output(
     way: Way,
     run: &Run,
@@ -182,7 +182,7 @@ pub(crate) fn output(
     text
 }
 
-/// The failure a start ends with, at whichever of the three places it shows.
+/// The failure of a start, from any of the three places where it may appear.
 #[track_caller]
 fn refused(way: Way, run: &Run, words: &[&str]) -> ExecFailure {
     match start(way, run, words, |_| {}) {

@@ -1,4 +1,4 @@
-//! What a program finds around it, read from outside while it sleeps.
+//! Tests of a program's surroundings, read from outside while it sleeps.
 
 use super::*;
 use crate::spawn::extent::turns;
@@ -16,8 +16,8 @@ fn sleeping(way: Way, run: &Run, shape: impl FnOnce(&mut Request<'_>)) -> Runnin
     running
 }
 
-/// What it was begun with: nothing, for the moment in which it has given up the image before and
-/// its own is not yet laid out.
+/// The environment it was executed with. Empty for a moment during the exec, until the kernel has
+/// set up the new memory.
 fn environment(pid: Pid) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -29,7 +29,7 @@ fn environment(pid: Pid) -> String {
     }
 }
 
-/// What is open once the program's loader has closed what it opened itself.
+/// The open descriptors, once the dynamic linker has closed its own.
 fn descriptors(pid: Pid) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -133,7 +133,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
 #[test]
 fn a_user_is_taken_with_all_ids_and_only_its_groups() {
     if !nix::unistd::geteuid().is_root() {
-        // Only root can become somebody else; refusal is tested where failures are.
+        // Only root can change to another user; refusal is tested in `failure`.
         return crate::not_run!("it takes root");
     }
     let mut run = plain();
@@ -182,15 +182,15 @@ fn descriptors_of_init_below_three_can_be_given_in_any_order() {
     }
 }
 
-/// A descriptor that is not closed at an exec by itself.
+/// A descriptor without close-on-exec.
 fn careless() -> std::io::PipeReader {
     let (read, _) = std::io::pipe().unwrap();
     nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
     read
 }
 
-/// Starts so many children each way while others open and close descriptors, some of which every exec
-/// leaves open. Some lie at both ends of the table meanwhile.
+/// Starts `count` children each way while threads open and close descriptors, some without
+/// close-on-exec and some at both ends of the table.
 fn nothing_leaks(count: usize) {
     use std::sync::atomic::{AtomicBool, Ordering};
     struct Stop<'a>(&'a AtomicBool);
@@ -227,7 +227,7 @@ fn nothing_leaks(count: usize) {
 
 #[test]
 fn no_descriptor_leaks_while_others_are_opened_and_closed() {
-    // What is opened here without care must be no other test's.
+    // Descriptors opened here without close-on-exec must not leak into other tests.
     if is_alone("spawn::tests::probe::no_descriptor_leaks_while_others_are_opened_and_closed") {
         nothing_leaks(turns(500, 10_000));
     }

@@ -1,4 +1,4 @@
-//! Where init has an OOM score of its own, its children have theirs, and init keeps its.
+//! Tests that children get their own OOM score if init has changed its own.
 
 use super::*;
 use groundstate_units::machine::event::Stage;
@@ -9,12 +9,12 @@ fn score(pid: Pid) -> i16 {
     text.trim().parse().unwrap()
 }
 
-/// What every process of every unit gets: this score.
+/// Settings that give every process this score.
 fn base(score: i16) -> &'static Base {
     Box::leak(Box::new(Base { score: Some(score), ..Base::default() }))
 }
 
-/// Children whose words are known, and those that still look for them.
+/// A run that PID 1 prepares, and one that the child finishes.
 fn runs() -> [Run; 2] {
     let mut thinking = plain();
     thinking.env_file = vec![EnvFile { path: "/nowhere/env".to_string(), optional: true }];
@@ -40,7 +40,7 @@ fn a_child_has_the_score_of_children_and_init_its_own() {
     }
 }
 
-/// Lower than this process may set it: as that of init would stay the child's.
+/// A score below what this process may set: the child must not keep init's score.
 #[test]
 fn a_child_that_can_not_have_its_score_never_becomes_its_program() {
     let test = "spawn::tests::score::a_child_that_can_not_have_its_score_never_becomes_its_program";

@@ -1,11 +1,11 @@
-//! A child's plan, read as the kernel reads it, and under Miri all of its way: a pretended kernel
-//! answers, and what would end the process unwinds.
+//! Tests of a child's plan, read as the kernel reads it. Under Miri they run the whole child: a
+//! simulated kernel answers, and exits unwind.
 
 use super::super::child_setup::Rights;
 use super::*;
 use std::ffi::CStr;
 
-/// Something of everything.
+/// A frame that uses every setting.
 pub(in crate::sys) fn frame() -> Frame {
     Frame {
         cgroup: Some(20),
@@ -19,7 +19,7 @@ pub(in crate::sys) fn frame() -> Frame {
     }
 }
 
-/// The same.
+/// Orders that use every setting.
 pub(in crate::sys) fn orders() -> Orders {
     let strings = |words: &[&str]| words.iter().map(|word| CString::new(*word).unwrap()).collect();
     Orders {
@@ -45,7 +45,7 @@ pub(in crate::sys) fn orders() -> Orders {
 /// Programs, words and environment of a plan.
 ///
 /// # Safety
-/// It is valid, and nobody writes to it.
+/// It is valid and not written to.
 pub(in crate::sys) unsafe fn words(plan: *const Plan) -> [Vec<String>; 3] {
     // SAFETY: by the contract of this function; the lists end in null.
     unsafe {
@@ -79,7 +79,7 @@ fn lists_of_words_end_where_there_is_none() {
     assert_eq!(words, [vec!["/a/b".to_owned(), "/c/b".to_owned()], vec![], vec![]]);
 }
 
-/// What a child with this plan calls until it ends.
+/// The calls of a child with this plan until it exits.
 ///
 /// # Safety
 /// As [`run`].
@@ -99,7 +99,7 @@ pub(in crate::sys) unsafe fn pretended(plan: *mut Plan) -> Vec<raw::pretended::C
                 programs += 1;
                 if programs == 1 { libc::EACCES } else { libc::ENOENT }
             }
-            // The root, its /, and the directory, which is not there.
+            // The root, its `/`, and the missing directory.
             libc::SYS_chdir if told.borrow().iter().filter(|it| it.0 == call.0).count() == 2 => {
                 libc::ENOENT
             }
