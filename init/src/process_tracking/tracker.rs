@@ -442,44 +442,21 @@ impl Tracking {
 }
 
 impl Tracker {
-    /// Recreates init's cgroup directory if it was removed, or falls back to tracking without
-    /// cgroups. Returns false if the directory exists.
+    /// Recreates init's cgroup directory if it was removed. Returns false if the start cannot be
+    /// repeated: the directory exists, or cannot be created.
     pub(super) fn replaces_directory(&mut self) -> bool {
         let Some(hierarchy) = self.hierarchy.as_mut().filter(|hierarchy| hierarchy.is_gone())
         else {
             return false;
         };
         let path = hierarchy.path.clone();
-        match hierarchy.make_again() {
-            Ok(()) => self.complain(format!("{path} was removed: created it again")),
-            Err(why) => {
-                self.complain(format!(
-                    "{path} was removed and {why}: now tracking processes by descent instead of cgroups"
-                ));
-                self.do_without_cgroups();
-            }
-        }
-        true
-    }
-
-    /// Tracks present runs by their known children.
-    fn do_without_cgroups(&mut self) {
-        if let Some(mut hierarchy) = self.hierarchy.take() {
-            hierarchy.is_ours = false;
-        }
-        self.inotify = None;
-        self.watches.clear();
-        self.memory_watches.clear();
-        self.leftovers.clear();
-        for (_, tracked) in self.runs.iter_mut() {
-            (tracked.cgroup, tracked.entered, tracked.counts_memory) = (None, false, false);
-        }
-        let children: Vec<(i32, RunId)> =
-            self.children.iter().map(|(pid, run)| (*pid, *run)).collect();
-        for (pid, run) in children {
-            self.has_begun(run, Pid::from_raw(pid));
-        }
-        self.look_again = true;
+        let again = hierarchy.make_again();
+        let is_made = again.is_ok();
+        self.complain(match again {
+            Ok(()) => format!("{path} was removed: created it again"),
+            Err(why) => format!("{path} was removed, and cannot be created again: {why}"),
+        });
+        is_made
     }
 }
 
