@@ -122,8 +122,6 @@ pub(crate) struct Init {
     pub(crate) dropped: Dropped,
     /// Number of turns of the loop.
     pub(crate) wakeups: u64,
-    /// Turns left after which init releases the program pages that only the boot needed.
-    pub(crate) boot_turns: u8,
     /// The last system state reported to the outer manager.
     pub(crate) said: Option<System>,
     pub(crate) shell: EmergencyShell,
@@ -133,8 +131,6 @@ pub(crate) struct Init {
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// True if this turn handled nothing but exits of helpers.
-    pub(crate) undisturbed: bool,
     /// Fed in each turn of the loop.
     pub(crate) watchdog: Watch,
 }
@@ -182,7 +178,7 @@ impl Init {
             || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);
-        let polled = self.poll_or_prepare(events, timeout);
+        let polled = self.poll.poll(events, timeout);
         signal::children_are_told(false);
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
@@ -191,9 +187,6 @@ impl Init {
             // Avoids spinning: the kernel is probably out of memory for a moment.
             clock::pause(Duration::from_millis(10));
         }
-        let quiet = !more && deadline.is_none_or(|at| at > clock::now());
-        self.undisturbed =
-            quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
     }
 
     /// The earliest deadline of all components.
@@ -215,23 +208,6 @@ impl Init {
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
-    }
-
-    /// Waits for events. While there is time, prepares cgroups that are needed next.
-    fn poll_or_prepare(
-        &mut self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        let idle = timeout.is_none_or(|timeout| timeout > limit::IDLE_MOMENT);
-        while idle && self.tracker.has_work_ahead() {
-            self.poll.poll(events, Some(Duration::ZERO))?;
-            if !events.is_empty() {
-                return Ok(());
-            }
-            self.tracker.work_ahead();
-        }
-        self.poll.poll(events, timeout)
     }
 
     /// Marks the sources that are ready. Nothing is read yet.
@@ -270,7 +246,6 @@ impl Init {
     /// Runs one turn. The order of the steps determines the decisions.
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
-        self.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
         self.settle();
         self.hear();
         self.settle();
@@ -334,12 +309,6 @@ impl Init {
             let _ = record.flush();
         }
         self.tell_outside();
-        let boots = self.said.is_some() && self.boot_turns > 0;
-        if (boots || self.undisturbed) && !self.ending.is_under_way() {
-            // Releases program pages that only the boot or a burst of work needed.
-            self.boot_turns = self.boot_turns.saturating_sub(1);
-            memory::forget_program();
-        }
         self.outer.flush();
     }
 

@@ -307,14 +307,12 @@ impl Init {
             helper_outputs: head.helper_outputs,
             dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
             wakeups: pending.wakeups,
-            boot_turns: limit::BOOT_TURNS,
             said: head.said,
             shell: EmergencyShell::of(head.shell, head.shell_again),
             kernel_target: head.kernel_target.into_owned(),
             watchdog: Watch::default(),
             images,
             suspects: suspects.into(),
-            undisturbed: false,
             options,
         };
         init.images.upgraded = head.upgraded;

@@ -103,13 +103,11 @@ impl Init {
             helper_outputs: u64::MAX,
             dropped: Dropped::default(),
             wakeups: 0,
-            boot_turns: limit::BOOT_TURNS,
             said: None,
             shell: EmergencyShell::default(),
             kernel_target: kernel.target,
             images,
             suspects: Watched::default(),
-            undisturbed: false,
             watchdog: Watch::default(),
             options,
         };

@@ -230,13 +230,13 @@ impl Loader {
             return Next::Wait(purpose);
         }
         let death = Death::of(exit, killed, patience);
-        let files = parcel.files_at_work();
-        let why = death.of_load(&files);
+        let file = parcel.file_at_work();
+        let why = death.of_load(file.as_deref());
         if let Purpose::Put { source, .. } = &purpose {
             if !matches!(death, Death::Other(_)) {
                 self.slow.add(source, now);
             }
-        } else if self.left_out.learn(&death, files) {
+        } else if self.left_out.learn(&death, file) {
             return Next::Again(purpose, why);
         }
         Next::GiveUp(purpose, why)

@@ -81,28 +81,10 @@ pub(super) fn make_for(
     Err(last)
 }
 
-/// What the end of a cgroup's name says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
-    /// It was made for this run.
-    Run(RunId),
-    /// It was made ahead, as the one of that number.
-    Ahead(u64),
-}
-
-/// The number in such a name.
-pub(super) fn number_of(name: &str) -> Option<Number> {
+/// The run that a cgroup of this name was made for.
+pub(super) fn run_of(name: &str) -> Option<RunId> {
     let (_, end) = name.rsplit_once('.')?;
-    match end.strip_prefix('a') {
-        Some(number) => number.parse().ok().map(Number::Ahead),
-        None => end.split('-').next()?.parse().ok().map(|run| Number::Run(RunId(run))),
-    }
-}
-
-/// The name of one that is made ahead.
-pub(super) fn name_ahead(unit: &str, number: u64) -> String {
-    let unit = short(unit);
-    format!("{unit}.a{number}")
+    end.split('-').next()?.parse().ok().map(RunId)
 }
 
 /// Opens a cgroup so that a process can be cloned into it.

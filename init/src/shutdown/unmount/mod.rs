@@ -15,11 +15,9 @@ use crate::base::{clock, limit, mount_table};
 use crate::shutdown::console;
 use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{device, process, wait};
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
-use nix::sys::statvfs::statvfs;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -101,9 +99,6 @@ fn all() -> u8 {
     }
     let is_new = |rounds: &Rounds| rounds.has_young() && !rounds.is_over();
     take_away(rounds, false, is_new);
-    if !busy_disks(rounds).is_empty() && let_waiters_go(rounds) {
-        take_away(rounds, false, is_new);
-    }
     take_away(rounds, true, is_new);
     for of in rounds.left() {
         console(&format!("waiting for {of}"));
@@ -114,7 +109,7 @@ fn all() -> u8 {
     let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
     rounds.go_on(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
     let is_done = rounds.left().next().is_none();
-    rounds.give_up(|_| true);
+    rounds.give_up();
     u8::from(!is_done)
 }
 
@@ -160,41 +155,6 @@ fn tell_of_the_left(rounds: &Rounds) {
         let how = if point.is_read_only { "made read-only" } else { "busy" };
         console(&format!("{} stays mounted: {how}", point.at.display()));
     }
-}
-
-/// Who waits for a server that is gone can not be killed, and keeps what it has open on disks of this machine.
-/// Such a server is not waited for any more: see MNT_FORCE of umount(2). True: there was one.
-fn let_waiters_go(rounds: &mut Rounds) -> bool {
-    let asking = |id: &str| format!("ask {id}");
-    let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
-    let asked = |point: &Point| {
-        let at = point.at.clone();
-        let work = move || {
-            let _ = statvfs(at.as_os_str());
-            false
-        };
-        Task { id: asking(&point.id), ..point.clone().task(work) }
-    };
-    rounds.go_on(|| far.iter().map(asked).collect(), Rounds::has_young);
-    far.retain(|point| rounds.is_under_way(&asking(&point.id)));
-    rounds.give_up(|id| far.iter().any(|point| id == asking(&point.id)));
-    for point in &far {
-        console(&format!("{} does not answer: nobody waits for it any more", point.at.display()));
-    }
-    let forced = |point: &Point| {
-        let at = point.at.clone();
-        // Whoever has failed with one question asks the next before it ends.
-        let work = move || loop {
-            match umount2(at.as_os_str(), MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
-                Err(Errno::EBUSY) => pause(),
-                went => return went.is_ok(),
-            }
-        };
-        point.clone().task(work)
-    };
-    rounds.go_on(|| far.iter().map(forced).collect(), Rounds::has_young);
-    rounds.give_up(|id| far.iter().any(|point| id == point.id));
-    !far.is_empty()
 }
 
 /// Last resort for a disk that an unkillable process writes to: a kernel worker remounts all file
@@ -275,7 +235,6 @@ fn blocks(prefix: &str, mark: &str) -> Vec<(String, String, PathBuf)> {
 }
 
 /// The relevant properties of a mount.
-#[derive(Clone)]
 struct Point {
     id: String,
     at: OsString,
@@ -297,22 +256,15 @@ fn points(of_others: bool) -> Vec<Point> {
 }
 
 fn points_of(table: &[u8], of_others: bool) -> Vec<Point> {
-    chosen(table, |mount| of_others || mount.is_of_here())
-}
-
-/// The same of those of this kind.
-fn points_that(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
-    chosen(&mount_table::table().unwrap_or_default(), is_meant)
-}
-
-fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
     let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
     // A user may have mounted a disk below /run too.
     let is_kept = |point: &OsStr, holds_data: bool| {
         let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
         KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
     };
-    let is_chosen = |mount: &Mount<'_>| is_meant(mount) && !is_kept(&mount.at, mount.holds_data());
+    let is_chosen = |mount: &Mount<'_>| {
+        (of_others || mount.is_of_here()) && !is_kept(&mount.at, mount.holds_data())
+    };
     let below: BTreeSet<&str> = mount_table::mounts(table).map(|mount| mount.parent).collect();
     let point = |mount: Mount<'_>| Point {
         is_disk: mount.is_disk(),

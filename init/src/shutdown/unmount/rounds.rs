@@ -187,15 +187,12 @@ impl Rounds {
         self.under_way.values().map(|child| child.of.as_str())
     }
 
-    /// Who has been begun for those is not waited for any more.
-    pub(super) fn give_up(&mut self, is_meant: impl Fn(&str) -> bool) {
-        self.under_way.retain(|id, child| {
-            if is_meant(id) {
-                // One that can not be killed is left.
-                let _ = signal::kill(child.pid, KILL);
-            }
-            !is_meant(id)
-        });
+    /// Who is under way is not waited for any more.
+    pub(super) fn give_up(&mut self) {
+        for child in std::mem::take(&mut self.under_way).into_values() {
+            // One that can not be killed is left.
+            let _ = signal::kill(child.pid, KILL);
+        }
     }
 }
 
@@ -315,7 +312,7 @@ mod tests {
             rounds.go_on(|| place.tasks(&names, hangs), Rounds::moves);
             assert!(begun.elapsed() >= SHORT && begun.elapsed() < LONG);
             assert!(rounds.left().eq(["hung"]));
-            rounds.give_up(|_| true);
+            rounds.give_up();
             assert_eq!(rounds.left().next(), None);
         }
     }
@@ -335,7 +332,7 @@ mod tests {
         rounds.go_on(|| place.tasks(&names, hangs), Rounds::has_young);
         assert!(begun.elapsed() >= SHORT && begun.elapsed() < own, "{:?}", begun.elapsed());
         assert!(rounds.left().eq(["late"]));
-        rounds.give_up(|_| true);
+        rounds.give_up();
     }
 
     #[test]
@@ -362,6 +359,6 @@ mod tests {
         assert!(names.iter().all(|name| place.holds(name) == is_even(name)));
         assert!(begun.elapsed() >= SHORT * 2, "each has its moment: {:?}", begun.elapsed());
         assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
-        rounds.give_up(|_| true);
+        rounds.give_up();
     }
 }
