@@ -4,7 +4,7 @@
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{Level, Mode, limit, token};
-use crate::control::request::instances_of;
+use crate::control::instances_of;
 use crate::event_loop::Init;
 use crate::loader::boot_load::send_without;
 use crate::loader::child::{LoadRequest, Part};

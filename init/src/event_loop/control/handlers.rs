@@ -2,9 +2,9 @@
 //! machine; changes are events, which the machine decides.
 
 use crate::base::Level;
-use crate::control::answer::{Answered, failed, line, now, refused, stopping};
+use crate::control;
 use crate::control::client::{Caller, Client};
-use crate::control::request::{self, instances_of};
+use crate::control::{Answered, failed, instances_of, line, now, refused, stopping};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
@@ -54,7 +54,7 @@ impl Init {
         let settings = &self.machine.generation().settings;
         let may = match verb.role() {
             Role::Read => true,
-            Role::Source => caller.trusted || request::is_owner(settings, caller, verb),
+            Role::Source => caller.trusted || control::is_owner(settings, caller, verb),
             Role::Logs | Role::Control => caller.trusted,
         };
         if may {

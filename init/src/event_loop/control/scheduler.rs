@@ -1,12 +1,12 @@
 //! Takes requests from clients: how many in a turn, and in which order.
 
 use crate::base::{clock, limit};
-use crate::control::answer::failed;
 use crate::control::client::Line as Input;
-use crate::control::request;
+use crate::control::failed;
 use crate::event_loop::Init;
-use crate::fd::{self, Foreign};
+use crate::fd::Foreign;
 use crate::loader::Asker;
+use crate::{control, fd};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::request::{Malformed, Request};
 
@@ -69,7 +69,7 @@ impl Init {
     fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
         let Some(caller) = self.caller(number) else { return };
         let request = Request::parse(text);
-        request::count_unused(&request, &passed);
+        control::count_unused(&request, &passed);
         let answer = match request {
             Err(Malformed { id, kind, message, hint }) => {
                 Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))

@@ -3,8 +3,8 @@
 //! returns.
 
 use crate::base::Level;
-use crate::control::answer::{Answered, failed, line, refused};
 use crate::control::client::Caller;
+use crate::control::{Answered, failed, line, refused};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};

@@ -1,8 +1,9 @@
 //! Answers that are sent later or do not end: followed events, and `wait`.
 
 use crate::base::{clock, limit};
-use crate::control::answer::{self, Answered, line, now};
+use crate::control;
 use crate::control::client::Client;
+use crate::control::{Answered, line, now};
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use groundstate_units::control::answer::{End, Line, Settled};
@@ -37,7 +38,7 @@ impl Init {
         let facts = self.shown_by();
         let mut lines = Vec::new();
         for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, answer::event(&entry, &facts))));
+            lines.extend(line(&Line::ok(id, control::event(&entry, &facts))));
         }
         lines
     }
