@@ -4,8 +4,7 @@ use crate::base::{Level, limit, token};
 use crate::event_loop::Init;
 use crate::logger;
 use crate::process_tracking::{Place, Wish};
-use crate::service::effects::Queued;
-use crate::service::run_table::{Main, ReadyPipe, Started, exit_words};
+use crate::service::run_table::{Main, Queued, ReadyPipe, Started, exit_words};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::spawn::{Child, ExecResult, Prepared, Request};
 use crate::sys::inbox_layout::unit;
@@ -453,7 +452,7 @@ impl Init {
     }
 }
 
-// Carries out effects after the commit that asks for them ([`crate::service::effects`]).
+// Carries out effects after the commit that asks for them ([`crate::service::run_table`]).
 
 impl Init {
     /// Commits if children were cloned. A crash loses the exit of a child that the committed state
