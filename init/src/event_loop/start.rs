@@ -10,7 +10,6 @@ use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
 use crate::event_loop::Init;
-use crate::loader::boot_load;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
@@ -26,7 +25,7 @@ use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Images;
-use crate::{boot, control};
+use crate::{boot, control, loader};
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -51,7 +50,7 @@ impl Init {
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = boot_load::send_first(poll.registry(), &paths, mode, targets);
+        let loading = loader::send_first(poll.registry(), &paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = retry_with_backoff(listen)?;
         complaints
