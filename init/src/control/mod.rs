@@ -12,9 +12,8 @@ use crate::fd::Foreign;
 use crate::output::event_log::Entry;
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::peer::Peer;
-use crate::sys::socket::accept_stream;
-use crate::sys::{memory, peer};
+use crate::sys::socket::{Peer, accept_stream};
+use crate::sys::{shared_memory, socket};
 use groundstate_units::control::answer::{Event as Shown, Failure, Line};
 use groundstate_units::control::request::{Malformed, Request, Verb};
 use groundstate_units::control::view;
@@ -296,7 +295,7 @@ impl Control {
     /// The caller's rights, decided once at connect: a connection passed to another process keeps
     /// the rights of the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
-        let Peer { uid, pid, .. } = peer::of(stream)?;
+        let Peer { uid, pid, .. } = socket::of(stream)?;
         let is_proven = credentials::shares_user_namespace(stream, pid, uid);
         let trusted = is_proven && (uid == 0 || uid == self.own_uid);
         Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
@@ -336,7 +335,7 @@ impl Control {
         if is_read || have_gone {
             self.much_was_unread &= !is_read;
             self.most_clients = clients;
-            memory::give_back();
+            shared_memory::give_back();
         }
     }
 }

@@ -42,8 +42,8 @@ use crate::spawn::{Base, Null, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
-use crate::sys::signal_pipe::SignalPipe;
-use crate::sys::{memory, signal};
+use crate::sys::signal::SignalPipe;
+use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::images::Images;
 use crate::{fd, logger};
@@ -345,7 +345,7 @@ impl Init {
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         self.facts.shrink_to_fit();
         self.spawner.give_back();
-        memory::give_back();
+        shared_memory::give_back();
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

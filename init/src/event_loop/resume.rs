@@ -24,11 +24,11 @@ use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
 use crate::state::event_in_progress;
 use crate::state::table::Watched;
-use crate::sys::inbox_layout::{Inbox, Input};
+use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::signal_pipe::SignalPipe;
+use crate::sys::signal::SignalPipe;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process, wait};
+use crate::sys::{Pid, fault, inbox, inherit, process, wait};
 use crate::upgrade::cannot;
 use crate::upgrade::images::{Begins, Crashed, Images, gives_way_to};
 use crate::{boot, fd};
@@ -53,7 +53,7 @@ fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::
 
 /// Reads the inbox file. The result is shorter than the inbox if the inbox was never filled.
 fn bytes_of(inbox: &File) -> Vec<u8> {
-    let mut bytes = vec![0; form::BYTES];
+    let mut bytes = vec![0; inbox::BYTES];
     let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(length);
     bytes

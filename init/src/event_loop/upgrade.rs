@@ -10,7 +10,7 @@ use crate::fd;
 use crate::loader::Asker;
 use crate::output::console_log;
 use crate::state::store::Store;
-use crate::sys::signal_pipe::SignalPipe;
+use crate::sys::signal::SignalPipe;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal};
 use crate::upgrade::images::Begins;
 use crate::upgrade::switch_root::empty;

@@ -9,7 +9,7 @@ use crate::spawn::environment::{Environment, Passed};
 use crate::spawn::{condition, descriptor, directory, environment};
 use crate::sys::child::WITHOUT_INTERPRETER;
 use crate::sys::child_setup::{Limit, Orders, Rights, Step};
-use crate::sys::{Pid, login, schedule};
+use crate::sys::{Pid, device, process};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{
     EnvFile, ExecLine, Ids, Particular, Piece, Prefixes, ResourceLimit, Run, Stdio,
@@ -346,7 +346,7 @@ impl ChildSetup {
             .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
         self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
         if self.particular.ignore_sigpipe {
-            schedule::ignore_sigpipe();
+            process::ignore_sigpipe();
         }
         record_login(&self.particular.stdio, true, nix::unistd::getpid().as_raw());
         Ok(())
@@ -384,16 +384,16 @@ impl ChildSetup {
             }
         }
         if let Some(nice) = schedule.nice {
-            schedule::set_nice(nice).map_err(|e| (e, 1))?;
+            process::set_nice(nice).map_err(|e| (e, 1))?;
         }
         if let Some(priority) = schedule.io_priority {
-            schedule::set_io_priority(priority).map_err(|e| (e, 2))?;
+            process::set_io_priority(priority).map_err(|e| (e, 2))?;
         }
         if let Some((policy, priority)) = schedule.cpu_policy {
-            schedule::set_policy(policy, priority).map_err(|e| (e, 3))?;
+            process::set_policy(policy, priority).map_err(|e| (e, 3))?;
         }
         if !schedule.cpu_affinity.is_empty() {
-            schedule::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
+            process::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
         }
         Ok(())
     }
@@ -411,7 +411,7 @@ fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
 fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
     if !stdio.utmp_id.is_empty() {
         let line = stdio.tty.path.strip_prefix("/dev/").unwrap_or(&stdio.utmp_id);
-        login::record(&stdio.utmp_id, line, pid, begins);
+        device::record(&stdio.utmp_id, line, pid, begins);
     }
 }
 

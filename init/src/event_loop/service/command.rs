@@ -7,7 +7,7 @@ use crate::process_tracking::{Place, Wish};
 use crate::service::run_table::{Main, Queued, ReadyPipe, Started, exit_words};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::spawn::{Child, ExecResult, Prepared, Request};
-use crate::sys::inbox_layout::unit;
+use crate::sys::inbox::unit;
 use crate::sys::{Pid, inbox};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};

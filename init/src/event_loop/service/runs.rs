@@ -7,7 +7,7 @@ use crate::logger;
 use crate::service::run_table::{LastEnd, Running, exit_words};
 use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Effect, Outcome, result_of};
 use crate::sys::inbox;
-use crate::sys::inbox_layout::unit;
+use crate::sys::inbox::unit;
 use groundstate_units::machine::action::StopReason;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::machine::reason::{Reason, State};
