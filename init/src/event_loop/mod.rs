@@ -45,7 +45,7 @@ use crate::sys::fault::FAULTS;
 use crate::sys::signal::SignalPipe;
 use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Images;
+use crate::upgrade::Images;
 use crate::{fd, logger};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;

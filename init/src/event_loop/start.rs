@@ -24,7 +24,7 @@ use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Images;
+use crate::upgrade::Images;
 use crate::{boot, control, loader};
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
