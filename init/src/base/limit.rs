@@ -58,7 +58,7 @@ pub(crate) const NOTIFY_REST: Duration = Duration::from_millis(10);
 /// Starts between two reads of the notify socket in a burst of starts.
 pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 /// Bytes of one datagram; longer ones are dropped.
-pub(crate) const NOTIFICATION: usize = crate::sys::inbox_layout::MESSAGE_ROOM;
+pub(crate) const NOTIFICATION: usize = crate::sys::inbox::MESSAGE_ROOM;
 /// Bytes of a STATUS= text that are kept.
 pub(crate) const STATUS_TEXT: usize = 1024;
 /// Inotify events of cgroups read in one turn: the kernel's default queue size.
