@@ -46,7 +46,8 @@ pub(crate) fn wall_at(then: Time) -> Duration {
 /// The monotonic clock on the wall. The difference of the two is kept: read anew each time
 /// it would vary with what passes between the readings, and the same point would be shown
 /// a millisecond sooner or later.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct OnTheWall {
     difference: Cell<Duration>,
 }

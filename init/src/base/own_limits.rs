@@ -36,6 +36,7 @@ pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
 
 /// What init was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct OwnLimits {
     /// Those that were too low.
     pub(crate) given: Vec<Given>,

@@ -6,6 +6,7 @@ use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
+use groundstate_units::text::fields::bytes;
 use groundstate_units::text::time::Time;
 use mio::net::UnixStream;
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,13 @@ pub(crate) struct Caller {
     /// Effective uid.
     pub(crate) uid: u32,
     /// In init's pid namespace; 0 when it is of another.
+    #[serde(default)]
     pub(crate) pid: i32,
     /// The uid is that user's in init's own user namespace ([`crate::base::credentials`]).
+    #[serde(default)]
     pub(crate) is_proven: bool,
     /// Root or init's own uid, proven.
+    #[serde(default)]
     pub(crate) trusted: bool,
 }
 
@@ -43,28 +47,42 @@ pub(crate) enum Line {
     None,
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// One connection.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
     stream: KeptFd<UnixStream>,
     /// Who.
     pub(crate) caller: Caller,
+    #[serde(default, with = "bytes")]
     input: Vec<u8>,
     /// Bytes taken out of `input` so far.
+    #[serde(default)]
     taken: u64,
     /// Descriptors that came, each with the place in the stream of its message's last byte.
+    #[serde(default)]
     passed: VecDeque<(u64, Foreign)>,
+    #[serde(default, with = "bytes")]
     output: Vec<u8>,
+    #[serde(default)]
     sent: usize,
     /// When the client last did something: sent bytes or read some.
+    #[serde(default)]
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet.
+    #[serde(default = "yes")]
     pub(super) readable: bool,
     /// The client will send no more.
+    #[serde(default)]
     ended: bool,
     /// No more is read; what is queued is sent, then the connection is closed.
+    #[serde(default)]
     closing: bool,
     /// To be dropped at the end of the turn.
+    #[serde(default)]
     pub(crate) dead: bool,
     /// To be cut off then.
     #[serde(skip)]
@@ -75,8 +93,10 @@ pub(crate) struct Client {
     /// Stream of events: the id asked with, and the last number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// Requests the loader works on.
+    #[serde(default)]
     pub(crate) pending: Vec<u64>,
     /// Requests answered once nothing is under way.
+    #[serde(default)]
     pub(crate) waits: Vec<u64>,
 }
 

@@ -37,6 +37,14 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
     to.collect_map(recorded)
 }
 
+fn yes() -> bool {
+    true
+}
+
+fn first() -> usize {
+    token::CLIENTS
+}
+
 /// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
@@ -47,7 +55,9 @@ pub(crate) struct Control {
     path: String,
     /// Connections by token.
     #[serde(serialize_with = "recorded")]
+    #[serde(default)]
     pub(crate) clients: BTreeMap<usize, Client>,
+    #[serde(default = "first")]
     next: usize,
     /// Of those that are not root, who was served last.
     #[serde(skip)]
@@ -61,6 +71,7 @@ pub(crate) struct Control {
     /// The most clients since what they took was last given back.
     #[serde(skip)]
     most_clients: usize,
+    #[serde(default = "yes")]
     ready: bool,
     /// That nobody waits has to be said twice.
     #[serde(skip)]
@@ -71,6 +82,7 @@ pub(crate) struct Control {
     rests_until: Option<Time>,
     own_uid: u32,
     /// Connections there was no room for, and those that have made room.
+    #[serde(default)]
     pub(crate) turned_away: u64,
     /// Those nobody could go on with.
     #[serde(skip)]

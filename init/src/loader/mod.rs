@@ -42,6 +42,7 @@ pub(crate) struct Working {
     parcel: Parcel,
     deadline: Time,
     purpose: Purpose,
+    #[serde(default)]
     killed: bool,
     /// Root asked for another load meanwhile: killed, this one waits behind it.
     #[serde(skip)]
@@ -50,6 +51,7 @@ pub(crate) struct Working {
 
 /// At most one at work, and those that wait.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Loader {
     working: Option<Working>,
     waiting: Queue,

@@ -34,6 +34,7 @@ impl Rank {
 
 /// See the module.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Queue {
     waiting: VecDeque<(Rank, Purpose)>,
 }
@@ -100,6 +101,7 @@ pub(crate) enum Purpose {
     /// A new generation, to be taken.
     Reload {
         /// Changed units keep their run.
+        #[serde(default)]
         no_restart: bool,
         /// Nobody, where a signal asked.
         asker: Option<Asker>,
@@ -116,6 +118,7 @@ pub(crate) enum Purpose {
         /// Which.
         source: Name,
         /// The plan is to be answered too.
+        #[serde(default)]
         plan: bool,
         /// The sealed memfd; None: it is to hold nothing.
         body: Option<Foreign>,
@@ -127,6 +130,7 @@ pub(crate) enum Purpose {
         /// Granted or refused once they are there.
         wish: Box<Event>,
         /// It is only planned.
+        #[serde(default)]
         dry: bool,
     },
 }

@@ -8,6 +8,7 @@ use crate::state::carried::KeptFd;
 use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
+use groundstate_units::text::fields::{self, bytes};
 use groundstate_units::unit::generation::Generation;
 use mio::Registry;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -36,9 +37,12 @@ pub(crate) struct LoadResult {
 /// The same on its way; the generation has an encoding of its own, with a proof.
 #[derive(Serialize, Deserialize)]
 struct Wire {
+    #[serde(default)]
     notes: Vec<String>,
+    #[serde(default)]
     refused: bool,
     refusal: Option<Refusal>,
+    #[serde(with = "bytes")]
     generation: Vec<u8>,
 }
 
@@ -52,6 +56,7 @@ pub(crate) enum Parcel {
         /// Non-blocking.
         from: KeptFd<File>,
         /// Read so far.
+        #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
 }
@@ -125,11 +130,7 @@ pub(crate) fn unwrap(memory: OwnedFd) -> Result<LoadResult, String> {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
-    let (wire, rest) =
-        postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
-    if !rest.is_empty() {
-        return Err("it is longer than it says".to_string());
-    }
+    let wire: Wire = fields::decode(bytes)?;
     let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
     generation.pack();
     let Wire { notes, refused, refusal, .. } = wire;
@@ -171,7 +172,7 @@ impl Transport {
             refusal: delivery.refusal.clone(),
             generation: delivery.generation.encode(),
         };
-        let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
+        let bytes = fields::encode(&wire).map_err(io::Error::other)?;
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
         match self {
             Transport::Memory(memory) => {
@@ -200,6 +201,7 @@ struct Sealed {
 
 /// Of the generation in force, and of the latest delivery, which may be taken or not.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,

@@ -9,11 +9,14 @@ use crate::sys::{Pid, inbox, socket, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Run;
 use groundstate_units::spec::{Log, LogPriority};
+use groundstate_units::text::fields;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::settings::Echo;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
@@ -27,12 +30,15 @@ pub(crate) struct Link {
     #[serde(with = "carried::pid")]
     pub(crate) pid: Pid,
     /// When it was started.
+    #[serde(default)]
     pub(crate) started: Time,
     socket: KeptFd<OwnedFd>,
     /// When the ping was sent that has no answer yet.
     asked: Option<Time>,
+    #[serde(default)]
     pings: u64,
     /// Something was said since the last ping.
+    #[serde(default)]
     said: bool,
     /// Its end of the socket is closed: it has ended, or is about to.
     #[serde(skip)]
@@ -41,6 +47,7 @@ pub(crate) struct Link {
     #[serde(skip)]
     killed: u32,
     /// Orders it did not take yet, encoded.
+    #[serde(default)]
     unsent: VecDeque<Vec<u8>>,
 }
 
@@ -188,7 +195,7 @@ impl Link {
     }
 }
 
-// What PID 1 and the logger say to each other: one postcard value a SOCK_SEQPACKET
+// What PID 1 and the logger say to each other: one value a SOCK_SEQPACKET
 // message, descriptors beside it. Neither side waits for the other.
 
 /// What the logger has to know about one run.
@@ -199,16 +206,22 @@ pub(crate) struct RunLog {
     /// Its unit.
     pub(crate) unit: Name,
     /// Its targets, the one shown by echo first.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) targets: Arc<[Name]>,
     /// Where its output goes: file, kmsg, syslog or console.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log: Log,
     /// The name its lines bear in the system's log and the kernel's; empty: its unit's.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tag: String,
     /// The level and facility of its lines.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) priority: LogPriority,
     /// Waits for as long as its place of output stands still; else lines are dropped.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) blocks: bool,
     /// Ready at a line that matches this. None: nobody asks, or it was found already.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) ready_grep: Option<String>,
 }
 
@@ -295,7 +308,7 @@ pub(crate) enum Report {
 
 /// The bytes of a message.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    let bytes = fields::encode(message).map_err(io::Error::other)?;
     if bytes.len() > limit::MESSAGE {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -303,12 +316,8 @@ pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// The message in these bytes: all of them, nothing over.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((message, [])) => Ok(message),
-        Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidData)),
-        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-    }
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    fields::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// What is not taken now stays.

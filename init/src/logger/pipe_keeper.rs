@@ -41,14 +41,17 @@ pub(crate) struct Stash {
     into: KeptFd<OwnedFd>,
     out: KeptFd<OwnedFd>,
     /// Messages in it.
+    #[serde(default)]
     messages: usize,
     /// Read ends in it, dead ones too.
+    #[serde(default)]
     held: usize,
     /// The most to hold. The kernel refuses further descriptors once a user has more than
     /// RLIMIT_NOFILE under way (unix(7), ETOOMANYREFS), and those for the logger go that way too.
     most: usize,
     /// What the kernel did not take (more under way than RLIMIT_NOFILE allows a user, or no
     /// socket memory left): these stay in the table.
+    #[serde(default)]
     table: Vec<ReadEnd>,
 }
 

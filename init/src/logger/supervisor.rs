@@ -20,6 +20,7 @@ use crate::sys;
 use crate::sys::{Pid, wait};
 use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -29,10 +30,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+fn delay() -> Duration {
+    limit::RESTART_DELAY
+}
+
 /// PID 1's side of the logger.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
+    #[serde(default)]
     pub(super) files_open: bool,
     listener: Option<KeptFd<OwnedFd>>,
     /// The present logger has not been given it.
@@ -45,6 +51,7 @@ pub(crate) struct Handle {
     /// When to start the next one, if none is there.
     pub(super) start_at: Option<Time>,
     /// The pause before the next start.
+    #[serde(default = "delay")]
     delay: Duration,
     pub(super) stash: Stash,
     /// What a logger has taken and not yet written.
@@ -53,16 +60,20 @@ pub(crate) struct Handle {
     #[serde(skip)]
     pub(crate) runs: Table<RunId, Box<RunLog>>,
     /// Those of them the present logger has not been told.
+    #[serde(default)]
     pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
+    #[serde(default)]
     pub(super) fresh: Vec<ReadEnd>,
     /// The last of them, which no commit knows yet.
     #[serde(skip)]
     uncommitted: usize,
     /// Ends seen since the stash was last packed.
+    #[serde(default)]
     pub(super) dead: usize,
     #[serde(skip)]
     pub(super) crowd: Crowd,
+    #[serde(default)]
     pub(super) finishing: bool,
 }
 
@@ -455,11 +466,9 @@ fn tell(
     told
 }
 
-/// Bytes this run takes in a message, or a little more.
+/// Bytes this run takes in a message.
 fn size(log: &RunLog) -> usize {
-    let targets: usize = log.targets.iter().map(|target| target.as_str().len() + 2).sum();
-    let pattern = log.ready_grep.as_ref().map_or(0, String::len);
-    log.unit.as_str().len() + targets + pattern + 32
+    fields::encode(log).map_or(0, |bytes| bytes.len())
 }
 
 // Pipes of runs that are over and that somebody still has open: a process that was left, or one that was

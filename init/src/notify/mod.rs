@@ -34,10 +34,13 @@ use std::time::Duration;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Datagram {
     /// The sender's pid as the kernel saw it; 0: of another pid namespace.
+    #[serde(default)]
     pub(crate) pid: i32,
     /// What it says.
+    #[serde(default)]
     pub(crate) statements: Vec<Statement>,
     /// What came along and may be kept.
+    #[serde(default)]
     pub(crate) passed: Vec<Foreign>,
 }
 
@@ -53,8 +56,10 @@ pub(crate) struct Notify {
     #[serde(skip)]
     pub(crate) ready: bool,
     /// Datagrams that said nothing usable: too long, without credentials.
+    #[serde(default)]
     pub(crate) dropped: u64,
     /// Read and not heard yet, at most a turn's worth.
+    #[serde(default)]
     waiting: VecDeque<Datagram>,
     /// How often `waiting` was added to or taken from.
     #[serde(skip)]

@@ -6,6 +6,7 @@ use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::reason::{Reason, State};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
@@ -14,11 +15,16 @@ use serde::{Deserialize, Serialize};
 /// One start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
+    #[serde(default, skip_serializing_if = "is_default")]
     waited_from: Time,
+    #[serde(default, skip_serializing_if = "is_default")]
     started: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     ready: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     after: Option<Name>,
     /// When it had failed so that what waits for it went on, before it was ever ready.
+    #[serde(default, skip_serializing_if = "is_default")]
     failed: Option<Time>,
 }
 

@@ -10,6 +10,7 @@ use crate::state::table::Table;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::reason::{Reason, State};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -38,9 +39,11 @@ pub(crate) struct Entry {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Nanoseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
     wall: u64,
     at: Time,
     /// 0: none.
+    #[serde(default, skip_serializing_if = "is_default")]
     cause: u64,
     said: Said,
 }
@@ -53,7 +56,17 @@ pub(crate) enum Said {
     /// init itself was concerned.
     Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
     /// A unit was. The run is 0 where none is meant.
-    Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
+    Unit {
+        name: Name,
+        #[serde(default, skip_serializing_if = "is_default")]
+        run: u64,
+        #[serde(default)]
+        from: State,
+        #[serde(default)]
+        to: State,
+        #[serde(default, skip_serializing_if = "is_default")]
+        reason: Option<Box<Reason>>,
+    },
     /// A trigger fired, and something came of it.
     Fired(Name),
 }
@@ -99,6 +112,7 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 
 /// The last [`limit::EVENTS`] lines.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct History {
     #[serde(skip)]
     pub(crate) kept: Table<u64, Kept>,

@@ -17,6 +17,7 @@ use crate::process_tracking::Place;
 use crate::state::table::Table;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
@@ -29,20 +30,26 @@ use std::rc::Rc;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tracked {
     /// Its cgroup, below ours; none where there are no cgroups.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) cgroup: Option<Box<str>>,
     /// A process was put into it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) entered: bool,
     /// All in it may have been killed by cgroup.kill, so the kernel may kill a child that is cloned
     /// into it. Of a run that an image before this one had, this is not known.
     #[serde(skip, default = "unknown")]
     pub(super) killed: bool,
     /// Somebody waits for it to empty.
+    #[serde(default, skip_serializing_if = "is_default")]
     waited_for: bool,
     /// How often the kernel has killed in it for want of memory, as far as was told.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) kills: u64,
     /// It is told of what happens to its memory.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) counts_memory: bool,
     /// Children of ours, not reaped.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) children: Vec<i32>,
 }
 
@@ -74,16 +81,22 @@ pub(crate) struct Tracker {
     #[serde(skip)]
     pub(super) memory_watches: BTreeMap<WatchDescriptor, RunId>,
     /// Runs in which the kernel has killed for want of memory.
+    #[serde(default)]
     pub(super) short: BTreeSet<RunId>,
     /// What could not be set, and was no reason not to start.
+    #[serde(default)]
     pub(super) complaints: Vec<String>,
     /// Cgroups of runs that are forgotten, but could not be removed.
+    #[serde(default)]
     pub(super) leftovers: BTreeSet<Box<str>>,
     /// A run that is waited for has to be looked at although no watch will tell.
+    #[serde(default)]
     pub(super) look_again: bool,
     /// The kernel may have more to tell than was read in one turn.
+    #[serde(default)]
     pub(super) more: bool,
     /// For units that wait.
+    #[serde(default)]
     pub(super) ahead: Ahead,
 }
 
@@ -582,6 +595,7 @@ impl Tracker {
 
 /// Those that are there, and for whom there are to be some.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Ahead {
     wanted: BTreeSet<Name>,
     made: BTreeMap<Name, u64>,

@@ -8,6 +8,7 @@ use super::sequence::{CommandKind, Effect};
 use crate::base::limit;
 use crate::spawn::Prepared;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,11 +19,13 @@ pub(crate) struct Queued {
     pub(crate) run: RunId,
     pub(crate) effect: Effect,
     /// Of a start that is prepared; 0: of no such start.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) serial: u64,
 }
 
 /// The effects that wait, oldest first.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Effects {
     pub(crate) queue: VecDeque<Queued>,
     /// The serial number of the latest start. None is used twice.

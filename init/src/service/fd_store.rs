@@ -19,6 +19,7 @@ use std::rc::Rc;
 /// One descriptor.
 #[derive(Serialize, Deserialize)]
 struct Kept {
+    #[serde(default)]
     name: String,
     fd: Foreign,
     /// Its number among those that are watched for the other end's going away.
@@ -28,14 +29,17 @@ struct Kept {
 /// Those of one unit.
 #[derive(Serialize, Deserialize)]
 struct Shelf {
+    #[serde(default)]
     keep: Keep,
     /// Who gave the last one.
     run: RunId,
+    #[serde(default)]
     kept: Vec<Kept>,
 }
 
 /// All of them, by unit.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Store {
     units: BTreeMap<Name, Shelf>,
     /// Tells whose other end is gone, and of nothing else: not of what there is to read, and

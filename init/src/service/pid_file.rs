@@ -10,6 +10,7 @@ use crate::base::mount_table::{Mount, open_on};
 use crate::state::carried::KeptFd;
 use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
+use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -144,7 +145,7 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
 /// SIGKILL.
 const KILL: u8 = 9;
 /// Bytes of what a child says.
-pub(crate) const ANSWER: usize = 16;
+const ANSWER: usize = 64;
 
 /// What the answer decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +167,7 @@ pub(crate) struct Look {
     /// Where it says what it has seen, before it ends.
     pub(crate) answer: KeptFd<OwnedFd>,
     /// Nobody waits longer.
+    #[serde(default)]
     pub(crate) until: Time,
 }
 
@@ -174,7 +176,7 @@ impl Look {
     pub(crate) fn said(&self) -> Said {
         let mut bytes = [0; ANSWER];
         let length = read(&self.answer, &mut bytes).unwrap_or(0);
-        let said = bytes.get(..length).and_then(|said| postcard::from_bytes(said).ok());
+        let said = bytes.get(..length).and_then(|said| fields::decode(said).ok());
         said.unwrap_or(Said::Wrong(Fault::Silent))
     }
 

@@ -13,6 +13,7 @@ use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{Exit, NotifyAccess, Run};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -413,34 +414,48 @@ pub(crate) struct Running {
     #[serde(skip)]
     pub(crate) spec: Option<Rc<Run>>,
     /// Who may speak for it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) notify_access: NotifyAccess,
     /// Where its main process will be named.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) pid_file: Option<Box<str>>,
     /// Its unit's targets when it was started, for the log.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) targets: Arc<[Name]>,
     /// How far it is.
     pub(crate) procedure: CommandSequence,
     /// Processes init started for it that are not reaped yet.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) lines: Vec<(i32, CommandKind)>,
     /// The process of the line under way.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) current: Option<i32>,
     /// Its main process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) main: Option<Main>,
     /// The pid its main process has or had; 0: none so far.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) last_main: i32,
     /// Children not known to have become their program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while lines of its start are still to be run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<KeptFd<Rc<OwnedFd>>>,
     /// Its first process was started, which checked the conditions.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) has_started: bool,
     /// What it waits for in time.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) alarms: BTreeMap<Alarm, Time>,
     /// The pipe of its `ready-fd`, and its token of the poll.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ready_pipe: Option<ReadyPipe>,
     /// Under way while its pid file is looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<Box<Search>>,
     /// Until when the logger may take to read the last lines.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) drains_until: Option<Time>,
 }
 
@@ -538,6 +553,7 @@ pub(crate) struct Reaped {
     pub(crate) exit: Exit,
     pub(crate) verdict: Option<ExecResult>,
     /// To another process, before it was reaped.
+    #[serde(default)]
     pub(crate) has_handed_on: bool,
 }
 

@@ -22,6 +22,7 @@ use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{Pid, process, signal, wait};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
@@ -33,18 +34,25 @@ use std::time::Duration;
 
 /// How far the end is.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Ending {
     /// Asked for.
+    #[serde(default, skip_serializing_if = "is_default")]
     asked: Option<Shutdown>,
     /// All units are down; the logger has until then to finish.
+    #[serde(default, skip_serializing_if = "is_default")]
     logger_until: Option<Time>,
     /// Now.
+    #[serde(default, skip_serializing_if = "is_default")]
     reached: Option<Shutdown>,
     /// When it was asked for first.
+    #[serde(default, skip_serializing_if = "is_default")]
     begun: Option<Time>,
     /// What is waited for is told then.
+    #[serde(default, skip_serializing_if = "is_default")]
     tell_at: Option<Time>,
     /// The last step of haste, and when it was taken.
+    #[serde(default, skip_serializing_if = "is_default")]
     haste: Option<(Haste, Time)>,
 }
 

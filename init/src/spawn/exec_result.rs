@@ -96,7 +96,9 @@ pub(crate) struct Report {
     #[serde(skip)]
     pub(super) memory: Option<Shared>,
     pub(super) pipe: Option<KeptFd<File>>,
+    #[serde(default)]
     pub(super) said: Said,
+    #[serde(default)]
     pub(super) decided: bool,
     /// It was cloned into a cgroup without a bound of memory.
     #[serde(skip)]

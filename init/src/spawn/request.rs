@@ -62,6 +62,7 @@ pub(crate) struct Request<'a> {
 
 /// The words that a failure uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Said {
     unit: String,
     program: String,

@@ -43,6 +43,7 @@ pub(crate) enum Way {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     memory: RawFd,
+    #[serde(default)]
     orphans: Vec<(SlotId, i32)>,
 }
 

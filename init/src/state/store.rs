@@ -19,6 +19,7 @@ use super::kind::{Key, Kind};
 use super::table::Table;
 use super::table::Watched;
 use crate::sys::shared_memory::SharedMemory;
+use groundstate_units::text::fields;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -183,13 +184,16 @@ impl Store {
         }
         let begin = self.staged.bytes.len();
         let at = open_frame(&mut self.staged.bytes, key);
-        // A value of no bytes would say that the record is gone.
-        self.staged.bytes.push(0);
-        let is_encoded = encode(value, &mut self.staged.bytes).is_ok();
+        let is_encoded = fields::append(value, &mut self.staged.bytes).is_ok();
         if is_encoded && self.next(key) == self.staged.bytes.get(at..) {
             self.staged.bytes.truncate(begin);
             return true;
         }
+        self.close_frame(key, begin, is_encoded)
+    }
+
+    /// Stages the frame that begins there. False: its value is not whole, or it is too long.
+    fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) -> bool {
         let Staged { bytes, frames } = &mut self.staged;
         if !is_encoded || !seal_frame(bytes, begin, key.len()) {
             bytes.truncate(begin);
@@ -197,6 +201,7 @@ impl Store {
             self.invalidate();
             return false;
         }
+        let at = begin + FRAME + key.len();
         frames.insert(Box::from(key), (at, bytes.len() - at));
         true
     }
@@ -215,13 +220,19 @@ impl Store {
 
     /// The record of this kind is of this value.
     fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
-        let mut bytes = vec![0];
-        encode(value, &mut bytes).is_err() || self.next(&kind.key()) == Some(&bytes)
+        let bytes = fields::encode(value).ok();
+        bytes.as_deref() == self.next(&kind.key())
     }
 
-    /// Stages a value that never changes, unless its record is there. False: as in [`Store::put`].
-    pub(crate) fn put_once(&mut self, key: &[u8], value: &impl Serialize) -> bool {
-        self.next(key).is_some() || self.put(key, value)
+    /// Stages a record that never changes, as it is, unless it is there. False: as in [`Store::put`].
+    pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) -> bool {
+        if self.is_incomplete || self.next(key).is_some() {
+            return !self.is_incomplete;
+        }
+        let begin = self.staged.bytes.len();
+        open_frame(&mut self.staged.bytes, key);
+        self.staged.bytes.extend(record);
+        self.close_frame(key, begin, true)
     }
 
     /// Stages the entries of a table that changed since the last call. False: as in [`Store::put`].
@@ -415,37 +426,8 @@ impl Store {
     }
 }
 
-/// Appends to a buffer by slices; postcard's own appends byte by byte.
-struct Appended<'a>(&'a mut Vec<u8>);
-
-impl postcard::ser_flavors::Flavor for Appended<'_> {
-    type Output = ();
-
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
-fn encode(value: &impl Serialize, to: &mut Vec<u8>) -> postcard::Result<()> {
-    postcard::serialize_with_flavor(value, Appended(to))
-}
-
 fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {
-    match postcard::take_from_bytes(bytes.get(1..).unwrap_or_default()) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(format!("{kind:?}: the record is too long")),
-        Err(error) => Err(format!("{kind:?}: {error}")),
-    }
+    fields::decode(bytes).map_err(|error| format!("{kind:?}: {error}"))
 }
 
 /// Appends a frame without a value; where its value begins.
@@ -506,10 +488,7 @@ mod tests {
 
     /// Keys and values, as an image that opens the store finds them.
     fn found(store: &Store) -> Vec<(Vec<u8>, u64)> {
-        let of = |(key, value): (&[u8], &[u8])| {
-            let number = postcard::from_bytes(value.get(1..).unwrap_or_default());
-            (key.to_vec(), number.unwrap())
-        };
+        let of = |(key, value): (&[u8], &[u8])| (key.to_vec(), fields::decode(value).unwrap());
         open(store).unwrap().all(7).map(of).collect()
     }
 
@@ -645,7 +624,7 @@ mod tests {
             assert!(store.commit().is_err());
         }
         assert_eq!(store.staged.frames.len(), 1);
-        assert!(store.staged.bytes.len() < 64);
+        assert!(store.staged.bytes.len() < 100);
         assert!(store.put(&key(1), &1000u64));
         store.limit = HALF_MOST;
         store.commit().unwrap();

@@ -69,6 +69,7 @@ pub(crate) struct Connection {
     pub(crate) socket: Name,
     pub(crate) peer: Peer,
     /// As in LISTEN_FDNAMES.
+    #[serde(default)]
     pub(crate) fd_name: String,
     /// Until the unit's process has it.
     pub(crate) fd: Option<KeptFd<Rc<OwnedFd>>>,
@@ -76,6 +77,7 @@ pub(crate) struct Connection {
 
 /// What has become of a socket's connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,

@@ -22,15 +22,20 @@ pub(crate) struct Listening {
     pub(crate) socket: Socket,
     pub(crate) fds: Vec<Foreign>,
     /// Their tokens, while they are polled.
+    #[serde(default)]
     pub(crate) tokens: Vec<usize>,
+    #[serde(default)]
     pub(crate) flood: Flood,
     /// No descriptor was left for a connection.
     pub(crate) rests_until: Option<Time>,
+    #[serde(default)]
     pub(crate) counts: Counts,
     /// A service has had them since they were last polled.
+    #[serde(default)]
     pub(crate) handed: bool,
     /// The child that throws away what the service has left in them: they are polled after it.
     #[serde(with = "carried::maybe_pid")]
+    #[serde(default)]
     pub(crate) flushing: Option<Pid>,
 }
 

@@ -1,8 +1,9 @@
-//! What PID 1 and its lookouts say to each other: one postcard value a SOCK_SEQPACKET
+//! What PID 1 and its lookouts say to each other: one value a SOCK_SEQPACKET
 //! message. Neither side waits for the other.
 
 use crate::sys::{process, socket as raw};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::timer::{Due, History};
@@ -25,10 +26,12 @@ pub(crate) struct Alarm {
     /// What it waits for.
     pub(crate) timer: Timer,
     /// What PID 1 knows of its past.
+    #[serde(default)]
     pub(crate) history: History,
     /// Where the time of its last firing is kept, if it is persistent.
     pub(crate) stamp: Option<String>,
     /// Of this life of init, for the chance.
+    #[serde(default)]
     pub(crate) seed: u64,
 }
 
@@ -115,7 +118,7 @@ impl<'o> Link<'o> {
                 Err(error) => return Err(error),
             };
             let bytes = self.buffer.get(..got.length).unwrap_or_default();
-            if let Ok(order) = postcard::from_bytes(bytes) {
+            if let Ok(order) = fields::decode(bytes) {
                 return Ok(Heard::Order(order));
             }
         }
@@ -123,7 +126,7 @@ impl<'o> Link<'o> {
 
     /// Waits while PID 1 is busy: nothing of what it is told may be lost.
     pub(super) fn say(&self, report: &Report) -> io::Result<()> {
-        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
+        let bytes = fields::encode(report).map_err(io::Error::other)?;
         loop {
             match raw::send(self.socket.as_fd(), &bytes, &[]) {
                 Ok(_) => return Ok(()),

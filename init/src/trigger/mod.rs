@@ -49,19 +49,28 @@ pub(crate) enum Subject {
 /// All of them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Triggers {
+    #[serde(default)]
     pub(crate) opening: BTreeMap<RunId, Opening>,
+    #[serde(default)]
     pub(crate) listening: BTreeMap<RunId, Listening>,
+    #[serde(default)]
     pub(crate) watched: BTreeMap<RunId, Watched>,
     /// Accepted connections, by the unit that serves each.
+    #[serde(default)]
     pub(crate) connections: BTreeMap<Name, Connection>,
+    #[serde(default)]
     pub(crate) lookouts: BTreeMap<Post, Lookout>,
     /// Processes of lookouts that are not needed any more and have not ended: one that waits for a
     /// dead file system cannot be killed.
+    #[serde(default)]
     pub(crate) leaving: BTreeMap<i32, Post>,
     /// Chance, of this life of init.
+    #[serde(default)]
     pub(crate) seed: u64,
+    #[serde(default)]
     pub(crate) by_token: BTreeMap<usize, Subject>,
     /// Lookouts that may have more to say than was heard in one turn.
+    #[serde(default)]
     pub(crate) unheard: BTreeSet<Post>,
     /// Which sockets are to be polled may have changed. So it is for the next image.
     #[serde(skip)]

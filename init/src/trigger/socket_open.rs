@@ -5,6 +5,7 @@ use crate::fd::Foreign;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, socket as raw, wait};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::trigger::Socket;
 use serde::{Deserialize, Serialize};
@@ -30,10 +31,13 @@ pub(crate) struct Opening {
     pub(crate) answers: KeptFd<OwnedFd>,
     pub(crate) token: usize,
     /// It has nothing more to say, and only its end is waited for.
+    #[serde(default)]
     pub(crate) answered: bool,
     /// The machine does not want it any more: `Gone` follows when the child has ended.
+    #[serde(default)]
     pub(crate) given_up: bool,
     /// Its answer was looked at, and stays in the socket until the next commit.
+    #[serde(default)]
     pub(crate) has_answer: bool,
 }
 
@@ -55,7 +59,7 @@ impl Opening {
         let got = raw::look(self.answers.as_fd(), &mut buffer).ok()?;
         let fds = Foreign::all(got.fds).into_iter().map(Foreign::kept).collect();
         let bytes = buffer.get(..got.length).filter(|bytes| !bytes.is_empty())?;
-        Some((postcard::from_bytes(bytes).ok(), fds))
+        Some((fields::decode(bytes).ok(), fds))
     }
 }
 

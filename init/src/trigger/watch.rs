@@ -26,8 +26,10 @@ pub(crate) enum Aim {
 pub(crate) struct Watched {
     pub(crate) unit: Name,
     pub(crate) aim: Aim,
+    #[serde(default)]
     pub(crate) flood: Flood,
     /// Of a timer.
+    #[serde(default)]
     pub(crate) due: Due,
     /// Of paths at which a look may block.
     pub(crate) apart: Option<Post>,

@@ -7,6 +7,7 @@ use crate::base::limit;
 use crate::base::retry::retry_now;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
+use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -44,9 +45,12 @@ struct Link {
     #[serde(with = "carried::pid")]
     pid: Pid,
     socket: KeptFd<OwnedFd>,
+    #[serde(default)]
     since: Time,
+    #[serde(default)]
     unsent: VecDeque<Vec<u8>>,
     /// It has not taken orders for so long that it is to be replaced.
+    #[serde(default)]
     given_up: bool,
     /// It was begun by this image of init, so it says what this one knows of.
     #[serde(skip)]
@@ -66,6 +70,10 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
+fn delay() -> Duration {
+    limit::LOOKOUT_DELAY
+}
+
 /// See the module.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
@@ -73,6 +81,7 @@ pub(crate) struct Lookout {
     link: Option<Link>,
     /// When the next one is started, if it is to be replaced.
     pub(crate) start_at: Option<Time>,
+    #[serde(default = "delay")]
     delay: Duration,
 }
 
@@ -156,7 +165,7 @@ impl Lookout {
     /// more, the next one is told everything anew.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let bytes = postcard::to_allocvec(order).map_err(|_| TooLong)?;
+        let bytes = fields::encode(order).map_err(|_| TooLong)?;
         if bytes.len() > MESSAGE {
             return Err(TooLong);
         }
@@ -201,7 +210,7 @@ impl Lookout {
             if got.length == 0 {
                 return None;
             }
-            let report = buffer.get(..got.length).map(postcard::from_bytes);
+            let report = buffer.get(..got.length).map(fields::decode);
             // What is no report is passed over: only our own child writes here.
             if let Some(Ok(report)) = report {
                 return Some(report);

@@ -10,6 +10,7 @@ use crate::trigger::open::{self, Broken};
 use crate::trigger::socket_open::{Answer, Opening};
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::spec::Ids;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::trigger::Socket;
 use nix::errno::Errno;
@@ -181,7 +182,7 @@ fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
         Ok(opened) => (Answer::Opened, opened),
         Err(Broken { what, errno }) => (Answer::Broken(what, errno), Vec::new()),
     };
-    let Ok(bytes) = postcard::to_allocvec(&answer) else { return 1 };
+    let Ok(bytes) = fields::encode(&answer) else { return 1 };
     let fds: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
     let sent = raw::send(answers.as_fd(), &bytes, &fds);
     // Before its end of the answers is: whoever has waited for that finds them closed.

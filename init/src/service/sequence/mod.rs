@@ -20,6 +20,7 @@ use crate::state::carried;
 pub(crate) use ending::{Outcome, result_of};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
 use groundstate_units::spec::{ExecLine, Exit, Kind, Live, Particular, Prefixes, Run};
+use groundstate_units::text::fields::is_default;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,44 +58,70 @@ pub(crate) struct CommandSequence {
     plan: Plan,
     stop_signal: u8,
     /// As at its start.
+    #[serde(default)]
     live: Arc<Live>,
     step: Step,
+    #[serde(default, skip_serializing_if = "is_default")]
     main_alive: bool,
     /// It is up without a main process.
+    #[serde(default, skip_serializing_if = "is_default")]
     headless: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     reloading: bool,
     /// Commands of reloads that have not ended.
+    #[serde(default, skip_serializing_if = "is_default")]
     reloads: u8,
     /// The main process has ended during a reload, which may name another one.
+    #[serde(default, skip_serializing_if = "is_default")]
     ended_in_reload: Option<Exit>,
+    #[serde(default, skip_serializing_if = "is_default")]
     was_ready: bool,
     /// exec-start-post has begun.
+    #[serde(default, skip_serializing_if = "is_default")]
     posted: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     executed_told: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     exit_told: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     gone_told: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     stopping: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     failure: Option<Box<ExecFailure>>,
     /// Why it is skipped.
+    #[serde(default, skip_serializing_if = "is_default")]
     skipped: Option<Box<str>>,
     /// The main process has ended; whether it left something is being looked at.
+    #[serde(default, skip_serializing_if = "is_default")]
     ended: Option<Exit>,
     /// How the main process ended, for those who ask at the very end.
+    #[serde(default, skip_serializing_if = "is_default")]
     exit: Option<Exit>,
     /// Why it ended, where its exit does not tell.
-    #[serde(deserialize_with = "carried::word::maybe")]
+    #[serde(
+        default,
+        deserialize_with = "carried::word::maybe",
+        skip_serializing_if = "is_default"
+    )]
     result: Option<Word>,
     /// A oneshot that does not remain has done its work, and is ending by itself.
+    #[serde(default, skip_serializing_if = "is_default")]
     closing: bool,
     /// What lives on is none of its business any more.
+    #[serde(default, skip_serializing_if = "is_default")]
     abandoned: bool,
     /// Lines of exec-stop-post that were begun.
+    #[serde(default, skip_serializing_if = "is_default")]
     last: usize,
     /// What the unit leaves has been removed.
+    #[serde(default, skip_serializing_if = "is_default")]
     cleaned: bool,
     /// It is started again after this stop.
+    #[serde(default, skip_serializing_if = "is_default")]
     again: bool,
     /// Its stop has taken too long.
+    #[serde(default, skip_serializing_if = "is_default")]
     killed: bool,
 }
 
@@ -514,15 +541,21 @@ pub(crate) enum Effect {
 struct Plan {
     kind: Kind,
     /// A oneshot's stop waits until it is stopped.
+    #[serde(default, skip_serializing_if = "is_default")]
     remain: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     has_grep: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     has_pid_file: bool,
     /// [`Run::has_stop_work`].
+    #[serde(default, skip_serializing_if = "is_default")]
     has_stop_work: bool,
     lines: [u16; 7],
     /// Lines whose failure counts as success.
+    #[serde(default, skip_serializing_if = "is_default")]
     forgiven: Box<[CommandKind]>,
     /// What few units ask for.
+    #[serde(default, skip_serializing_if = "is_default")]
     particular: Option<Box<Particular>>,
 }
 
