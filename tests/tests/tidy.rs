@@ -329,6 +329,86 @@ fn the_core_does_nothing_but_compute() {
     none(complaints);
 }
 
+/// The types of the state, and the fields without which init cannot go on.
+const REQUIRED: &str = "tests/required_fields.tsv";
+
+/// A line `Type<tab>field field …` for each type that is read and has fields without a default.
+fn required_fields(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut has_default, mut attributes) = (false, String::new());
+    // The type whose body this is, how its end is indented, and its fields without a default.
+    let mut body: Option<(&str, usize, Vec<&str>)> = None;
+    let code = source.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    for line in code.lines() {
+        let (word, indent) = (line.trim(), line.len() - line.trim_start().len());
+        if word.starts_with("//") {
+            continue;
+        }
+        let is_open = attributes.matches('[').count() > attributes.matches(']').count();
+        if word.starts_with("#[") || is_open {
+            attributes.push_str(word);
+            continue;
+        }
+        let own = std::mem::take(&mut attributes);
+        match &mut body {
+            None => {
+                let is_read = own.contains("Deserialize");
+                has_default = own.contains("serde(default");
+                let words: Vec<&str> = word.split(' ').collect();
+                let at = words.iter().position(|it| ["struct", "enum"].contains(it));
+                let named = at.and_then(|at| words.get(at..)?.first_chunk::<2>());
+                if let Some([kind, name]) = named.filter(|_| is_read && word.ends_with('{')) {
+                    has_default &= *kind == "struct";
+                    let name = name.split('<').next().unwrap_or_default();
+                    body = Some((name, indent, Vec::new()));
+                }
+            }
+            Some((name, end, fields)) if word == "}" && indent == *end => {
+                if !fields.is_empty() {
+                    found.push(format!("{name}\t{}", fields.join(" ")));
+                }
+                body = None;
+            }
+            Some((_, _, fields)) => {
+                let Some((before, of)) = word.split_once(": ") else { continue };
+                let name = before.rsplit(' ').next().unwrap_or_default();
+                let is_optional = of.starts_with("Option<") && !own.contains("with");
+                let may_miss = own.contains("default") || own.contains("serde(skip");
+                if !(has_default || is_optional || may_miss) {
+                    fields.push(name);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_field_of_the_state_may_be_missing_unless_the_table_says_why_not() {
+    let mut found = Vec::new();
+    let sources = sources();
+    for source in sources.iter().filter(|it| it.is_rust()) {
+        let is_state = source.within("init/src/") || source.within("units/src/");
+        let others = ["units/src/control/", "units/src/scenario", "units/src/simulator/"];
+        if is_state && !others.iter().any(|folder| source.within(folder)) {
+            found.extend(required_fields(source));
+        }
+    }
+    found.sort();
+    let table = sources.iter().find(|it| it.path == REQUIRED).expect("the table is there");
+    let rows = table.text.lines().filter(|line| !line.starts_with('#'));
+    let mut listed: Vec<String> = rows.map(str::to_string).collect();
+    listed.sort();
+    let missing = |from: &[String], of: &[String]| -> Vec<String> {
+        from.iter().filter(|it| !of.contains(it)).cloned().collect()
+    };
+    let without = missing(&found, &listed).into_iter().map(|it| {
+        format!("{it}: give the field `#[serde(default)]`, or it breaks upgrades ({REQUIRED})")
+    });
+    let stale = missing(&listed, &found).into_iter().map(|it| format!("{REQUIRED}: {it}: delete"));
+    none(without.chain(stale).collect());
+}
+
 #[test]
 fn nothing_prints_but_the_tools() {
     let mut complaints = Vec::new();

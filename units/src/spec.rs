@@ -10,6 +10,7 @@ pub mod value;
 
 mod particular;
 
+use crate::text::fields::is_default;
 pub use particular::{
     Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode,
     LogPriority, MainPid, OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio,
@@ -266,6 +267,7 @@ pub enum Exit {
         /// Its number.
         signal: u8,
         /// It dumped core.
+        #[serde(default)]
         core: bool,
     },
 }
@@ -273,10 +275,13 @@ pub enum Exit {
 /// A list of ends by exit status or signal: `success-status`, `restart-except`, `restart-also`.
 /// Sorted, no doubles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SuccessStatus {
     /// Exit statuses.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub codes: Vec<u8>,
     /// Signal numbers.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub signals: Vec<u8>,
 }
 
@@ -292,8 +297,10 @@ impl SuccessStatus {
 
 /// Keys of class *live*: the machine decides by them, a reload changes them in place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Live {
     /// One line for people.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub description: String,
     /// None: no limit.
     pub start_timeout: Option<Duration>,
@@ -314,19 +321,49 @@ pub struct Live {
     /// Failures in a row until the verdict; at least 1.
     pub failure_verdict: u32,
     /// Ends that are successes.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub success_status: SuccessStatus,
     /// Ends of the main process that no restart follows, whatever `restart` says.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub restart_except: SuccessStatus,
     /// Ends of the main process that a restart follows, whatever `restart` says.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub restart_also: SuccessStatus,
     /// Active this long at most; longer is a failure. None: no limit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub run_timeout: Option<Duration>,
     /// What a changed definition does to an up run.
     pub on_change: OnChange,
     /// A reload never restarts it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub essential: bool,
     /// Its stop waits for no unit that depends on it, and nothing it says prolongs it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stop_promptly: bool,
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live {
+            description: String::new(),
+            start_timeout: Some(Duration::from_secs(60)),
+            stop_timeout: Some(Duration::from_secs(10)),
+            stop_signal: 15,
+            restart: Restart::OnFailure,
+            restart_delay: Duration::from_millis(200),
+            restart_delay_max: Duration::from_secs(60),
+            restart_reset: Duration::from_secs(60),
+            restart_limit: RestartLimit::None,
+            failure_verdict: 3,
+            success_status: SuccessStatus::default(),
+            restart_except: SuccessStatus::default(),
+            restart_also: SuccessStatus::default(),
+            run_timeout: None,
+            on_change: OnChange::Restart,
+            essential: false,
+            stop_promptly: false,
+        }
+    }
 }
 
 /// How a run's readiness is learned. Derived from the type and the ready-* keys.
@@ -345,7 +382,7 @@ pub enum Readiness {
 }
 
 /// Which processes may speak for a unit on the notify socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotifyAccess {
     /// The main process.
@@ -355,14 +392,16 @@ pub enum NotifyAccess {
     /// Every process of the unit.
     All,
     /// None.
+    #[default]
     None,
 }
 
 /// Where a unit's output goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Log {
     /// The logger: tail in memory, a file per unit.
+    #[default]
     File,
     /// /dev/kmsg.
     Kmsg,
@@ -384,24 +423,32 @@ pub struct Credentials {
 }
 
 /// Numbers to set, in the order groups, gid, uid.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ids {
     /// User, when one was asked for.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub uid: Option<u32>,
     /// Group, when one was asked for or follows from the user.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub gid: Option<u32>,
     /// Supplementary groups; None: left as they are (no user was asked for).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Option<Vec<u32>>,
     /// USER and LOGNAME.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub user: Option<String>,
     /// HOME.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub home: Option<String>,
     /// SHELL.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub shell: Option<String>,
 }
 
 /// A user or group that is not there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Unresolved {
     /// `user` or `group`.
     pub what: String,
@@ -415,8 +462,10 @@ pub struct ResourceLimit {
     /// RLIMIT_* number of Linux.
     pub resource: u8,
     /// Soft.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub soft: Option<u64>,
     /// Hard.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hard: Option<u64>,
 }
 
@@ -460,10 +509,13 @@ impl Prefixes {
 
 /// One exec line: the words. The first is the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExecLine {
     /// What stood before it. (`:` is dealt with where the line is read.)
+    #[serde(default, skip_serializing_if = "is_default")]
     pub prefixes: Prefixes,
     /// Words, each of one or more pieces (an empty word has one empty literal).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub words: Vec<Vec<Piece>>,
 }
 
@@ -473,7 +525,20 @@ pub struct EnvFile {
     /// Absolute.
     pub path: String,
     /// A leading `-`: it may be missing.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub optional: bool,
+}
+
+fn root() -> String {
+    "/".to_string()
+}
+
+fn is_root(path: &String) -> bool {
+    path == "/"
+}
+
+fn umask() -> u32 {
+    0o22
 }
 
 /// Keys of class *run*: what it takes to run the unit's processes.
@@ -482,45 +547,64 @@ pub struct Run {
     /// The type.
     pub kind: Kind,
     /// The command; for a oneshot one or more, in order.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start: Vec<ExecLine>,
     /// Before it, in order; one that fails fails the start.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start_pre: Vec<ExecLine>,
     /// Before all others: 1 to 254 skips the unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_condition: Vec<ExecLine>,
     /// Once it is ready, before it counts as active.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start_post: Vec<ExecLine>,
     /// When nothing of it is left, however it ended.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_stop_post: Vec<ExecLine>,
     /// Instead of the stop signal.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_stop: Vec<ExecLine>,
     /// What `reload-unit` runs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_reload: Vec<ExecLine>,
     /// A oneshot's `remain`: its exec-stop waits for the stop. Without, the exec-stop and the end
     /// of what is left belong to the run itself, and only then its success is told.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub remain: bool,
     /// Where background-pidfile leaves its pid.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pid_file: Option<String>,
     /// Derived: how readiness is learned.
     pub readiness: Readiness,
     /// The pattern, checked at load to compile.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ready_grep: Option<String>,
     /// Who may notify.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub notify_access: NotifyAccess,
     /// Where output goes.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub log: Log,
     /// Who it runs as; None: as init.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub credentials: Option<Credentials>,
     /// In the order given.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env: Vec<(String, String)>,
     /// Read at start, in a child.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub env_file: Vec<EnvFile>,
     /// Absolute, or `~` for the user's home; `/` where nothing is said.
+    #[serde(default = "root", skip_serializing_if = "is_root")]
     pub working_dir: String,
     /// 022 where nothing is said.
+    #[serde(default = "umask")]
     pub umask: u32,
     /// Resource limits.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Vec<ResourceLimit>,
     /// What few units ask for.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub particular: Option<Box<Particular>>,
 }
 
@@ -545,8 +629,8 @@ impl Run {
             credentials: None,
             env: Vec::new(),
             env_file: Vec::new(),
-            working_dir: "/".to_string(),
-            umask: 0o22,
+            working_dir: root(),
+            umask: umask(),
             limits: Vec::new(),
             particular: None,
         }
@@ -582,10 +666,13 @@ impl Run {
 
 /// `fd-store-*`: descriptors that a service hands to init and gets back from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FdStore {
     /// How many at most; 0: none are taken.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub most: u16,
     /// Until when: the end of the run, of being needed, or of the unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub keep: Keep,
 }
 

@@ -45,7 +45,8 @@ pub(crate) fn wall_at(then: Time) -> Duration {
 
 /// Converts monotonic times to wall times with a cached offset. Computed anew for each call, the
 /// offset would vary by the time between two readings, and one time would be shown differently.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct OnTheWall {
     difference: Cell<Duration>,
 }

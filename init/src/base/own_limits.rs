@@ -37,6 +37,7 @@ pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
 
 /// The limits that init was started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct OwnLimits {
     /// Those that were too low.
     pub(crate) given: Vec<Given>,

@@ -6,6 +6,7 @@ use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
+use groundstate_units::text::fields::bytes;
 use groundstate_units::text::time::Time;
 use mio::net::UnixStream;
 use serde::{Deserialize, Serialize};
@@ -19,11 +20,14 @@ pub(crate) struct Caller {
     /// Effective uid.
     pub(crate) uid: u32,
     /// The pid in init's pid namespace, or 0 if the client is in another one.
+    #[serde(default)]
     pub(crate) pid: i32,
     /// True if the uid is proven to belong to init's own user namespace
     /// ([`crate::base::credentials`]).
+    #[serde(default)]
     pub(crate) is_proven: bool,
     /// True for root or init's own uid, proven.
+    #[serde(default)]
     pub(crate) trusted: bool,
 }
 
@@ -45,26 +49,40 @@ pub(crate) enum Line {
 }
 
 /// One connection.
+fn yes() -> bool {
+    true
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
     stream: KeptFd<UnixStream>,
     pub(crate) caller: Caller,
+    #[serde(default, with = "bytes")]
     input: Vec<u8>,
     /// Bytes taken out of `input` so far.
+    #[serde(default)]
     taken: u64,
     /// Received descriptors, each with the position in the stream of its message's last byte.
+    #[serde(default)]
     passed: VecDeque<(u64, Foreign)>,
+    #[serde(default, with = "bytes")]
     output: Vec<u8>,
+    #[serde(default)]
     sent: usize,
     /// When the client last sent or read bytes.
+    #[serde(default)]
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet.
+    #[serde(default = "yes")]
     pub(super) readable: bool,
     /// The client will send no more.
+    #[serde(default)]
     ended: bool,
     /// Init reads no more requests; it sends the queued bytes and closes the connection.
+    #[serde(default)]
     closing: bool,
     /// Dropped at the end of the turn.
+    #[serde(default)]
     pub(crate) dead: bool,
     /// Disconnected at the end of the turn.
     #[serde(skip)]
@@ -75,8 +93,10 @@ pub(crate) struct Client {
     /// Stream of events: the request id, and the last event number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// Requests that wait for the loader.
+    #[serde(default)]
     pub(crate) pending: Vec<u64>,
     /// Requests answered once the system has settled.
+    #[serde(default)]
     pub(crate) waits: Vec<u64>,
 }
 

@@ -47,6 +47,14 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
 }
 
 /// The listening socket and all connections.
+fn yes() -> bool {
+    true
+}
+
+fn first() -> usize {
+    token::CLIENTS
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
     listener: KeptFd<UnixListener>,
@@ -56,7 +64,9 @@ pub(crate) struct Control {
     path: String,
     /// Connections by token.
     #[serde(serialize_with = "recorded")]
+    #[serde(default)]
     pub(crate) clients: BTreeMap<usize, Client>,
+    #[serde(default = "first")]
     next: usize,
     /// The client other than root that was served last.
     #[serde(skip)]
@@ -70,6 +80,7 @@ pub(crate) struct Control {
     /// The most clients since memory was last returned to the kernel.
     #[serde(skip)]
     most_clients: usize,
+    #[serde(default = "yes")]
     ready: bool,
     /// True until accept has reported twice that no connection waits.
     #[serde(skip)]
@@ -80,6 +91,7 @@ pub(crate) struct Control {
     rests_until: Option<Time>,
     own_uid: u32,
     /// Connections rejected for lack of room, and idle ones evicted to make room.
+    #[serde(default)]
     pub(crate) turned_away: u64,
     /// Connections disconnected because they were stuck.
     #[serde(skip)]

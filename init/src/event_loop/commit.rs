@@ -2,7 +2,7 @@
 
 use crate::base::clock;
 use crate::event_loop::Init;
-use crate::restore::records::Head;
+use crate::restore::records::{Head, Pending};
 use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Watched;
@@ -17,8 +17,14 @@ impl Init {
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> bool {
         let Some(head) = self.head() else { return false };
         let mut whole = store.put(&Kind::Head.key(), &head) && self.stage_machine(store);
-        let position = (inbox::last(), self.wakeups, clock::ticks());
-        let pending = (&self.facts, &self.effects, &self.reaped, position);
+        let pending = Pending {
+            facts: &self.facts,
+            effects: &self.effects,
+            reaped: &self.reaped,
+            inputs: inbox::last(),
+            wakeups: self.wakeups,
+            kept: clock::ticks(),
+        };
         whole &= store.put(&Kind::Pending.key(), &pending);
         whole &= store.put_table(Kind::Order, self.orders.table());
         whole &= self.stage_children(store) && self.stage_runs(store);

@@ -32,6 +32,7 @@ const KILL: u8 = 9;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Foreign {
     fd: KeptFd<Rc<OwnedFd>>,
+    #[serde(default)]
     is_kept: bool,
 }
 

@@ -38,6 +38,7 @@ pub(crate) struct Working {
     parcel: Parcel,
     deadline: Time,
     purpose: Purpose,
+    #[serde(default)]
     killed: bool,
     /// True if root has requested another load: when this one is killed, it is queued behind that.
     #[serde(skip)]
@@ -46,6 +47,7 @@ pub(crate) struct Working {
 
 /// At most one load in flight, and the queue.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Loader {
     working: Option<Working>,
     waiting: Queue,
@@ -367,6 +369,7 @@ impl Rank {
 
 /// The queued loads.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Queue {
     waiting: VecDeque<(Rank, Purpose)>,
 }
@@ -432,6 +435,7 @@ pub(crate) enum Purpose {
     /// Install a new generation.
     Reload {
         /// True if changed units keep their run.
+        #[serde(default)]
         no_restart: bool,
         /// `None` if a signal requested it.
         asker: Option<Asker>,
@@ -444,6 +448,7 @@ pub(crate) enum Purpose {
         asker: Asker,
         source: Name,
         /// True to include the plan in the answer.
+        #[serde(default)]
         plan: bool,
         /// The sealed memfd; `None` empties the source.
         body: Option<Foreign>,
@@ -454,6 +459,7 @@ pub(crate) enum Purpose {
         /// The request, decided once the instances exist.
         wish: Box<Event>,
         /// True to only plan it.
+        #[serde(default)]
         dry: bool,
     },
 }

@@ -7,6 +7,7 @@ use crate::state::carried::KeptFd;
 use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
+use groundstate_units::text::fields::{self, bytes};
 use groundstate_units::unit::generation::Generation;
 use mio::Registry;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -36,9 +37,12 @@ pub(crate) struct LoadResult {
 /// The encoded result; the generation has its own encoding with a proof.
 #[derive(Serialize, Deserialize)]
 struct Wire {
+    #[serde(default)]
     notes: Vec<String>,
+    #[serde(default)]
     refused: bool,
     refusal: Option<Refusal>,
+    #[serde(with = "bytes")]
     generation: Vec<u8>,
 }
 
@@ -52,6 +56,7 @@ pub(crate) enum Parcel {
         /// Non-blocking.
         from: KeptFd<File>,
         /// Bytes read so far.
+        #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
 }
@@ -125,11 +130,7 @@ pub(crate) fn unwrap(memory: OwnedFd) -> Result<LoadResult, String> {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
-    let (wire, rest) =
-        postcard::take_from_bytes::<Wire>(bytes).map_err(|error| error.to_string())?;
-    if !rest.is_empty() {
-        return Err("trailing bytes".to_string());
-    }
+    let wire: Wire = fields::decode(bytes)?;
     let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
     generation.pack();
     let Wire { notes, refused, refusal, .. } = wire;
@@ -171,7 +172,7 @@ impl Transport {
             refusal: delivery.refusal.clone(),
             generation: delivery.generation.encode(),
         };
-        let bytes = postcard::to_allocvec(&wire).map_err(io::Error::other)?;
+        let bytes = fields::encode(&wire).map_err(io::Error::other)?;
         let mut to = File::from(self.as_fd().try_clone_to_owned()?);
         match self {
             Transport::Memory(memory) => {
@@ -202,6 +203,7 @@ struct Sealed {
 
 /// The memory of the present generation, and of the latest result, which may be installed or not.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Origin {
     present: Option<Sealed>,
     delivered: Option<Sealed>,

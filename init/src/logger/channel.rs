@@ -9,11 +9,14 @@ use crate::sys::{Pid, inbox, socket, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Run;
 use groundstate_units::spec::{Log, LogPriority};
+use groundstate_units::text::fields;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::settings::Echo;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
@@ -25,12 +28,15 @@ use std::sync::Arc;
 pub(crate) struct Link {
     #[serde(with = "carried::pid")]
     pub(crate) pid: Pid,
+    #[serde(default)]
     pub(crate) started: Time,
     socket: KeptFd<OwnedFd>,
     /// The time of the unanswered ping.
     asked: Option<Time>,
+    #[serde(default)]
     pings: u64,
     /// True if a message was sent since the last ping.
+    #[serde(default)]
     said: bool,
     /// True if its end of the socket is closed: it has exited or is about to.
     #[serde(skip)]
@@ -39,6 +45,7 @@ pub(crate) struct Link {
     #[serde(skip)]
     killed: u32,
     /// Encoded orders that it has not accepted yet.
+    #[serde(default)]
     unsent: VecDeque<Vec<u8>>,
 }
 
@@ -198,16 +205,22 @@ pub(crate) struct RunLog {
     pub(crate) run: RunId,
     pub(crate) unit: Name,
     /// Its targets, the one shown by echo first.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) targets: Arc<[Name]>,
     /// The destination: file, kmsg, syslog or console.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log: Log,
     /// The name in syslog and the kernel's log; empty means the unit's name.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tag: String,
     /// The level and facility of its lines.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) priority: LogPriority,
     /// True if the run blocks while its destination is stuck; otherwise lines are dropped.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) blocks: bool,
     /// The pattern of the readiness line. `None` if there is no pattern or it was found already.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) ready_grep: Option<String>,
 }
 
@@ -294,7 +307,7 @@ pub(crate) enum Report {
 
 /// Encodes a message.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    let bytes = fields::encode(message).map_err(io::Error::other)?;
     if bytes.len() > limit::MESSAGE {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -302,12 +315,8 @@ pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Decodes a message without trailing bytes.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((message, [])) => Ok(message),
-        Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidData)),
-        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-    }
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    fields::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Sends reports; those not accepted stay queued.

@@ -10,9 +10,11 @@
 use super::limit;
 use crate::state::carried::KeptFd;
 use crate::sys::{device, memfd};
+use groundstate_units::text::fields::{self, bytes};
 use groundstate_units::text::log_level::DAEMON;
 use groundstate_units::text::name::Name;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -57,6 +59,7 @@ const RECORDS_AT: u64 = 4096;
 
 /// The positions of the records, and the bytes being moved out of a run's pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 struct Head {
     /// The first unfinished record and the end, as ever growing offsets.
     first: u64,
@@ -68,6 +71,7 @@ struct Head {
 
 /// The progress of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Progress {
     /// The record that is being written, or was last.
     record: u64,
@@ -83,20 +87,22 @@ pub(super) struct Progress {
 struct Record {
     unit: Name,
     target: Name,
+    #[serde(default)]
     tag: String,
+    #[serde(default, with = "bytes")]
     text: Vec<u8>,
 }
 
 /// Writes a part of the head in one step of the kernel, because it lies within one page.
 fn put<T: Serialize>(memory: &File, at: u64, value: &T) -> io::Result<()> {
-    let bytes = postcard::to_allocvec(value).map_err(Error::other)?;
+    let bytes = fields::encode(value).map_err(Error::other)?;
     memory.write_all_at(&bytes, at)
 }
 
-fn get<T: for<'a> Deserialize<'a> + Default>(memory: &File, at: u64) -> T {
+fn get<T: DeserializeOwned + Default>(memory: &File, at: u64) -> T {
     let mut bytes = [0; 256];
     let length = memory.read_at(&mut bytes, at).unwrap_or(0);
-    let found = postcard::take_from_bytes::<T>(bytes.get(..length).unwrap_or_default());
+    let found = fields::decode_front(bytes.get(..length).unwrap_or_default());
     found.map(|(value, _)| value).unwrap_or_default()
 }
 
@@ -247,7 +253,7 @@ impl Intake {
             self.memory.read_exact_at(part, place)
         })
         .ok()?;
-        Some((postcard::from_bytes(&bytes).ok()?, at + 8 + length))
+        Some((fields::decode(&bytes).ok()?, at + 8 + length))
     }
 
     /// Calls `piece` for the one or two parts of a range of the ring.
@@ -295,7 +301,7 @@ impl Intake {
             tag: lines.tag.clone(),
             text: lines.text.clone(),
         };
-        let record = postcard::to_allocvec(&record).map_err(Error::other)?;
+        let record = fields::encode(&record).map_err(Error::other)?;
         let length = record.len() as u64;
         let at = self.head.end;
         let after = at + 8 + length;

@@ -39,14 +39,17 @@ pub(crate) struct Stash {
     into: KeptFd<OwnedFd>,
     out: KeptFd<OwnedFd>,
     /// Number of messages.
+    #[serde(default)]
     messages: usize,
     /// Number of read ends, including those of ended runs.
+    #[serde(default)]
     held: usize,
     /// The most read ends to hold. The kernel refuses further descriptors once a user has more than
     /// RLIMIT_NOFILE in flight (unix(7), ETOOMANYREFS); descriptors sent to the logger count too.
     most: usize,
     /// Read ends that the kernel refused (the limit, or no socket memory): they stay in the
     /// descriptor table.
+    #[serde(default)]
     table: Vec<ReadEnd>,
 }
 

@@ -21,6 +21,7 @@ use crate::sys;
 use crate::sys::{Pid, wait};
 use groundstate_units::limit::READY_GREP;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -31,9 +32,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// PID 1's side of the logger.
+fn delay() -> Duration {
+    limit::RESTART_DELAY
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
+    #[serde(default)]
     pub(super) files_open: bool,
     listener: Option<KeptFd<OwnedFd>>,
     /// True if the present logger has not got the listener.
@@ -47,6 +53,7 @@ pub(crate) struct Handle {
     /// The time of the next start, if none is running.
     pub(super) start_at: Option<Time>,
     /// The pause before the next start.
+    #[serde(default = "delay")]
     delay: Duration,
     pub(super) stash: Stash,
     /// Lines that a logger has read and not written.
@@ -55,16 +62,20 @@ pub(crate) struct Handle {
     #[serde(skip)]
     pub(crate) runs: Table<RunId, Box<RunLog>>,
     /// Runs that the present logger does not know.
+    #[serde(default)]
     pub(super) untold: BTreeSet<RunId>,
     /// Read ends of this turn.
+    #[serde(default)]
     pub(super) fresh: Vec<ReadEnd>,
     /// The number of last read ends that are not committed yet.
     #[serde(skip)]
     uncommitted: usize,
     /// Runs ended since the stash was last packed.
+    #[serde(default)]
     pub(super) dead: usize,
     #[serde(skip)]
     pub(super) crowd: Crowd,
+    #[serde(default)]
     pub(super) finishing: bool,
 }
 
@@ -461,9 +472,7 @@ fn tell(
 
 /// Upper bound of this run's size in a message.
 fn size(log: &RunLog) -> usize {
-    let targets: usize = log.targets.iter().map(|target| target.as_str().len() + 2).sum();
-    let pattern = log.ready_grep.as_ref().map_or(0, String::len);
-    log.unit.as_str().len() + targets + pattern + 32
+    fields::encode(log).map_or(0, |bytes| bytes.len())
 }
 
 // Pipes of ended runs that a remaining process holds open

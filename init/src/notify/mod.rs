@@ -31,9 +31,12 @@ use std::time::Duration;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Datagram {
     /// The sender's pid as the kernel saw it, or 0 if it is in another pid namespace.
+    #[serde(default)]
     pub(crate) pid: i32,
+    #[serde(default)]
     pub(crate) statements: Vec<Statement>,
     /// Passed descriptors that may be kept.
+    #[serde(default)]
     pub(crate) passed: Vec<Foreign>,
 }
 
@@ -48,8 +51,10 @@ pub(crate) struct Notify {
     #[serde(skip)]
     pub(crate) ready: bool,
     /// Unusable datagrams: too long, or without credentials.
+    #[serde(default)]
     pub(crate) dropped: u64,
     /// Read but not handled, at most one turn's share.
+    #[serde(default)]
     waiting: VecDeque<Datagram>,
     /// Number of changes of `waiting`.
     #[serde(skip)]

@@ -5,6 +5,7 @@ use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;
 use groundstate_units::machine::action::Note;
 use groundstate_units::machine::reason::{Reason, State};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
@@ -13,11 +14,16 @@ use serde::{Deserialize, Serialize};
 /// One start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
+    #[serde(default, skip_serializing_if = "is_default")]
     waited_from: Time,
+    #[serde(default, skip_serializing_if = "is_default")]
     started: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     ready: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     after: Option<Name>,
     /// The time of a failure before it was ever ready, after which waiting units continued.
+    #[serde(default, skip_serializing_if = "is_default")]
     failed: Option<Time>,
 }
 

@@ -8,6 +8,7 @@ use crate::state::table::Table;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Reason, Refusal, State};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,11 @@ pub(crate) struct Entry {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Nanoseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
     wall: u64,
     at: Time,
     /// 0 if there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
     cause: u64,
     said: Said,
 }
@@ -54,8 +57,18 @@ pub(crate) enum Said {
     /// About init itself.
     Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
     /// About a unit. The run is 0 if there is none.
-    Unit { name: Name, run: u64, from: State, to: State, reason: Option<Box<Reason>> },
     /// A trigger fired and caused a change.
+    Unit {
+        name: Name,
+        #[serde(default, skip_serializing_if = "is_default")]
+        run: u64,
+        #[serde(default)]
+        from: State,
+        #[serde(default)]
+        to: State,
+        #[serde(default, skip_serializing_if = "is_default")]
+        reason: Option<Box<Reason>>,
+    },
     Fired(Name),
 }
 
@@ -100,6 +113,7 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 
 /// The last [`limit::EVENTS`] lines.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct History {
     #[serde(skip)]
     pub(crate) kept: Table<u64, Kept>,

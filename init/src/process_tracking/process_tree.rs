@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The children of init that belong to one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ProcessTree {
     /// Children of init, started or adopted, each with its start time.
     heads: BTreeMap<i32, u64>,

@@ -27,6 +27,7 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::Action;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::record::Records;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
@@ -46,29 +47,49 @@ pub(crate) struct Head<'a> {
     /// The present generation; the loader's record has its bytes.
     pub(crate) generation: u32,
     /// Settings of it that were changed after the load.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) exit_with: Cow<'a, Option<Name>>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) policy: Cow<'a, Policy>,
     /// As in [`crate::event_loop::Init`].
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) booted: Time,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) on_the_wall: Cow<'a, OnTheWall>,
     pub(crate) tokens: Tokens,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) reports: Cow<'a, VecDeque<usize>>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) own_limits: Cow<'a, OwnLimits>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log_is_finished: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log_files_open: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) record: Option<RawFd>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) idle: Cow<'a, BTreeSet<RunId>>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) helper_outputs: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) unheard: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) said: Option<System>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) shell: Option<i32>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) shell_again: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) kernel_target: Cow<'a, Option<Name>>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) crashes: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) resumed: Option<Time>,
     /// The client that waits for the answer to its upgrade request.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) upgraded: Option<Asker>,
     /// True if the kernel kills children that are cloned into a cgroup.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) no_joining: bool,
 }
 
@@ -82,13 +103,17 @@ pub(crate) enum Order {
 }
 
 /// Values that change with each commit: pending work, and the position of the commit.
-#[derive(Deserialize)]
-pub(crate) struct Pending {
-    pub(crate) facts: VecDeque<Event>,
-    pub(crate) effects: Effects,
-    pub(crate) reaped: VecDeque<Reaped>,
-    /// The last entry of the inbox that the state includes.
+/// The last entry of the inbox that the state includes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>> {
+    #[serde(default)]
+    pub(crate) facts: F,
+    #[serde(default)]
+    pub(crate) effects: E,
+    #[serde(default)]
+    pub(crate) reaped: R,
     pub(crate) inputs: u64,
+    #[serde(default)]
     pub(crate) wakeups: u64,
     /// The time of the commit, as in [`crate::base::clock::ticks`].
     pub(crate) kept: u64,
@@ -162,9 +187,9 @@ impl Parts {
         };
         let units = store.read_values(Kind::Unit)?;
         let mut runs: BTreeMap<RunId, Running> = store.read_table(Kind::Run)?;
-        let mut definitions: BTreeMap<RunId, Arc<[u8]>> = store.read_table(Kind::Definition)?;
         for (run, running) in &mut runs {
-            running.definition = definitions.remove(run).ok_or("a run has no definition")?;
+            let definition = store.get(&Kind::Definition.key_of(run));
+            running.definition = definition.ok_or("a run has no definition")?.into();
         }
         Ok(Parts {
             head: of(store, Kind::Head)?,

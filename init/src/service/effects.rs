@@ -9,6 +9,7 @@ use crate::base::limit;
 use crate::service::sequence::{CommandKind, Effect};
 use crate::spawn::Prepared;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,11 +20,13 @@ pub(crate) struct Queued {
     pub(crate) run: RunId,
     pub(crate) effect: Effect,
     /// Serial number of a prepared start; 0 for other effects.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) serial: u64,
 }
 
 /// The waiting effects, oldest first.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Effects {
     pub(crate) queue: VecDeque<Queued>,
     /// The serial number of the latest start. Numbers are never reused.

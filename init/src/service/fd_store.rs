@@ -19,6 +19,7 @@ use std::rc::Rc;
 /// One stored descriptor.
 #[derive(Serialize, Deserialize)]
 struct Kept {
+    #[serde(default)]
     name: String,
     fd: Foreign,
     /// Its id in the epoll that reports the end of its peer.
@@ -28,14 +29,17 @@ struct Kept {
 /// The stored descriptors of one unit.
 #[derive(Serialize, Deserialize)]
 struct Shelf {
+    #[serde(default)]
     keep: Keep,
     /// The run that stored the last one.
     run: RunId,
+    #[serde(default)]
     kept: Vec<Kept>,
 }
 
 /// All stored descriptors, by unit.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Store {
     units: BTreeMap<Name, Shelf>,
     /// An epoll that reports only closed peers. It does not report readable or urgent data, with

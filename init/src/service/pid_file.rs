@@ -9,6 +9,7 @@ use crate::base::mount_table::{Mount, open_on};
 use crate::state::carried::KeptFd;
 use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
+use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -144,9 +145,9 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
 
 const KILL: u8 = 9;
 /// Size of a child's answer.
-pub(crate) const ANSWER: usize = 16;
 
 /// The decision that an answer is needed for.
+const ANSWER: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Which process is the main process.
@@ -166,6 +167,7 @@ pub(crate) struct Look {
     /// The pipe on which the child sends its answer before it exits.
     pub(crate) answer: KeptFd<OwnedFd>,
     /// The deadline.
+    #[serde(default)]
     pub(crate) until: Time,
 }
 
@@ -174,7 +176,7 @@ impl Look {
     pub(crate) fn said(&self) -> Said {
         let mut bytes = [0; ANSWER];
         let length = read(&self.answer, &mut bytes).unwrap_or(0);
-        let said = bytes.get(..length).and_then(|said| postcard::from_bytes(said).ok());
+        let said = bytes.get(..length).and_then(|said| fields::decode(said).ok());
         said.unwrap_or(Said::Wrong(Fault::Silent))
     }
 

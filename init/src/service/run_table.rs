@@ -10,6 +10,7 @@ use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::{Exit, NotifyAccess, Run};
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -407,33 +408,47 @@ pub(crate) struct Running {
     #[serde(skip)]
     pub(crate) spec: Option<Rc<Run>>,
     /// Which processes may send notify messages.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) notify_access: NotifyAccess,
     /// The pid file that will name the main process.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) pid_file: Option<Box<str>>,
     /// The unit's targets at the start, for the log.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) targets: Arc<[Name]>,
     /// The progress of its commands.
     pub(crate) procedure: CommandSequence,
     /// Processes that init started for it and has not reaped.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) lines: Vec<(i32, CommandKind)>,
     /// The process of the current command.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) current: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) main: Option<Main>,
     /// The pid of the present or last main process; 0 if there was none.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) last_main: i32,
     /// Children without an exec result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reports: Vec<Started>,
     /// The write end of its output, while commands of the start are left to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<KeptFd<Rc<OwnedFd>>>,
     /// True once its first process has started, which checked the conditions.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) has_started: bool,
     /// Its timers.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) alarms: BTreeMap<Alarm, Time>,
     /// The pipe of its `ready-fd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ready_pipe: Option<ReadyPipe>,
     /// The search for its pid file, while it is in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<Box<Search>>,
     /// Deadline for the logger to read the last lines.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) drains_until: Option<Time>,
 }
 
@@ -532,6 +547,7 @@ pub(crate) struct Reaped {
     pub(crate) exit: Exit,
     pub(crate) verdict: Option<ExecResult>,
     /// True if another main process had replaced it before it was reaped.
+    #[serde(default)]
     pub(crate) has_handed_on: bool,
 }
 

@@ -22,6 +22,7 @@ use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{Pid, process, signal, wait};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
@@ -33,18 +34,25 @@ use std::time::Duration;
 
 /// The progress of a shutdown.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Ending {
     /// The requested kind.
+    #[serde(default, skip_serializing_if = "is_default")]
     asked: Option<Shutdown>,
     /// The deadline of the logger, once all units are down.
+    #[serde(default, skip_serializing_if = "is_default")]
     logger_until: Option<Time>,
     /// The kind with which init ends now.
+    #[serde(default, skip_serializing_if = "is_default")]
     reached: Option<Shutdown>,
     /// The time of the first request.
+    #[serde(default, skip_serializing_if = "is_default")]
     begun: Option<Time>,
     /// The time of the next progress message.
+    #[serde(default, skip_serializing_if = "is_default")]
     tell_at: Option<Time>,
     /// The last step of haste, and its time.
+    #[serde(default, skip_serializing_if = "is_default")]
     haste: Option<(Haste, Time)>,
 }
 

@@ -477,6 +477,7 @@ pub(crate) struct Request<'a> {
 
 /// The texts that a failure uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Said {
     unit: String,
     program: String,

@@ -42,6 +42,7 @@ pub(crate) enum Way {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     memory: RawFd,
+    #[serde(default)]
     orphans: Vec<(SlotId, i32)>,
 }
 
@@ -383,7 +384,9 @@ pub(crate) struct Report {
     #[serde(skip)]
     pub(super) memory: Option<Shared>,
     pub(super) pipe: Option<KeptFd<File>>,
+    #[serde(default)]
     pub(super) said: Said,
+    #[serde(default)]
     pub(super) decided: bool,
     /// True if it was cloned into a cgroup without a memory limit.
     #[serde(skip)]

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! header: magic and format (8) | commit word: half << 63 | end of the log in that half (8)
-//! frame:  length of the value (4) | CRC-32 of what follows (4) | length of the key (1) | key | value
+//! frame:  length of the value (4) | CRC-32 of what follows (4) | length of the key (2) | key | value
 //! ```
 //! All numbers are little-endian. Reading is total: any bytes give records or an error.
 
@@ -19,15 +19,16 @@ use super::kind::{Key, Kind};
 use super::table::Table;
 use super::table::Watched;
 use crate::sys::shared_memory::SharedMemory;
+use groundstate_units::text::fields;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// The last byte is the format of the header and of frames; records have fields of their own.
-const MAGIC: [u8; 8] = *b"GS-STOR\x01";
+const MAGIC: [u8; 8] = *b"GS-STOR\x02";
 /// Bytes of the header.
 const HEADER: usize = 64;
 /// Where the commit word is. Zero: nothing is committed.
@@ -37,13 +38,13 @@ const HALF: usize = 256 * 1024;
 /// Bytes of a half at most.
 const HALF_MOST: usize = 512 * 1024 * 1024;
 /// Bytes of a frame before its key.
-const FRAME: usize = 9;
+const FRAME: usize = 10;
 /// The bit of the commit word that names the half.
 const SECOND: u64 = 1 << 63;
 
 /// Where the value of a record is: offset in its half, and length.
 type Place = (usize, usize);
-/// The committed records. Each commit looks up each changed record, so this is no tree.
+/// Records by key. Each commit looks up each changed record, so this is no tree.
 type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
 
 /// See the module.
@@ -57,20 +58,20 @@ pub(crate) struct Store {
     index: Index,
     /// Bytes of the frames that count.
     live: usize,
+    /// Bytes of a half at most.
+    limit: usize,
     staged: Staged,
     /// A changed record could not be encoded: the log no longer has all of the state.
     is_incomplete: bool,
-    /// The last commit failed: what it staged still waits, so the index is not what comes next.
-    is_behind: bool,
 }
 
-/// The changes of the turn under way.
+/// The changes since the last commit that succeeded.
 #[derive(Debug, Default)]
 struct Staged {
     /// Frames as they will be in the log.
     bytes: Vec<u8>,
-    /// Of each frame: its key, and where its value begins and how long it is within `bytes`.
-    frames: Vec<(Box<[u8]>, usize, usize)>,
+    /// The last frame of each key, by the place of its value within `bytes`. No length: a removal.
+    frames: Index,
 }
 
 impl Store {
@@ -82,9 +83,14 @@ impl Store {
     fn of_size(half: usize) -> io::Result<Store> {
         let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
         memory.put(0, &MAGIC);
+        Ok(Store::of(memory, 0, 0))
+    }
+
+    /// The store in this memory, without an index of its log.
+    fn of(memory: SharedMemory, active: usize, end: usize) -> Store {
         let (index, staged) = (Index::default(), Staged::default());
-        let (is_incomplete, is_behind) = (false, false);
-        Ok(Store { memory, active: 0, end: 0, index, live: 0, staged, is_incomplete, is_behind })
+        let limit = HALF_MOST;
+        Store { memory, active, end, index, live: 0, limit, staged, is_incomplete: false }
     }
 
     /// The store that an earlier image of init has left. The error is for the console.
@@ -105,10 +111,7 @@ impl Store {
         }
         let active = usize::from(word & SECOND != 0);
         let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
-        let (index, staged) = (Index::default(), Staged::default());
-        let (is_incomplete, is_behind) = (false, false);
-        let mut store =
-            Store { memory, active, end, index, live: 0, staged, is_incomplete, is_behind };
+        let mut store = Store::of(memory, active, end);
         store.read_log(half).map_err(|at| format!("the state is damaged at byte {at}"))?;
         Ok(store)
     }
@@ -155,6 +158,15 @@ impl Store {
         self.index.get(key).map(|place| self.value(*place))
     }
 
+    /// The record of this key after the next commit.
+    fn next(&self, key: &[u8]) -> Option<&[u8]> {
+        match self.staged.frames.get(key) {
+            Some((_, 0)) => None,
+            Some((at, length)) => self.staged.bytes.get(*at..at + length),
+            None => self.get(key),
+        }
+    }
+
     /// All committed records whose key begins with this byte, in the order of keys.
     pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let of_kind = self.index.iter().filter(|(key, _)| key.first() == Some(&kind));
@@ -163,37 +175,35 @@ impl Store {
         found.into_iter()
     }
 
-    /// Stages a record. One that equals the committed record costs nothing more. False: the value
-    /// cannot be encoded, or is too long.
+    /// Stages a record. One that equals the record before costs nothing more. False: the value
+    /// cannot be encoded, or is too long. The log then lacks a record, and nothing is committed any
+    /// more.
     pub(crate) fn put(&mut self, key: &[u8], value: &impl Serialize) -> bool {
-        let Staged { bytes, frames } = &mut self.staged;
-        let begin = bytes.len();
-        bytes.extend([0; FRAME]);
-        bytes.extend(key);
-        let at = bytes.len();
-        // A value of no bytes would say that the record is gone.
-        bytes.push(0);
-        match encode(value, std::mem::take(bytes)) {
-            Ok(encoded) => *bytes = encoded,
-            Err(_) => {
-                // The staged bytes went with the failed encoder.
-                frames.clear();
-                self.is_incomplete = true;
-                return false;
-            }
+        if self.is_incomplete {
+            return false;
         }
-        let length = bytes.len() - at;
-        let committed = self.index.get(key).copied();
-        let start = HEADER + self.active * (self.memory.length().saturating_sub(HEADER) / 2);
-        let same = committed.is_some_and(|(place, of)| {
-            of == length && self.memory.get(start + place, of) == bytes.get(at..)
-        });
-        if same && !self.is_behind {
-            bytes.truncate(begin);
+        let begin = self.staged.bytes.len();
+        let at = open_frame(&mut self.staged.bytes, key);
+        let is_encoded = fields::append(value, &mut self.staged.bytes).is_ok();
+        if is_encoded && self.next(key) == self.staged.bytes.get(at..) {
+            self.staged.bytes.truncate(begin);
             return true;
         }
-        frames.push((Box::from(key), at, length));
-        seal(bytes, begin, key.len())
+        self.close_frame(key, begin, is_encoded)
+    }
+
+    /// Stages the frame that begins there. False: its value is not whole, or it is too long.
+    fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) -> bool {
+        let Staged { bytes, frames } = &mut self.staged;
+        if !is_encoded || !seal_frame(bytes, begin, key.len()) {
+            bytes.truncate(begin);
+            self.is_incomplete = true;
+            self.invalidate();
+            return false;
+        }
+        let at = begin + FRAME + key.len();
+        frames.insert(Box::from(key), (at, bytes.len() - at));
+        true
     }
 
     /// Stages a value that may have changed since the last call. False: as in [`Store::put`].
@@ -201,19 +211,28 @@ impl Store {
         if value.take_change() {
             return self.put(&kind.key(), &**value);
         }
-        debug_assert!(self.has(kind, &**value), "{kind:?} has changed and is not marked so");
+        debug_assert!(
+            self.is_incomplete || self.has(kind, &**value),
+            "{kind:?} has changed and is not marked so"
+        );
         true
     }
 
-    /// The committed record of this kind is of this value.
+    /// The record of this kind is of this value.
     fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
-        let committed = self.get(&kind.key()).and_then(|bytes| bytes.get(1..));
-        self.is_behind || encode(value, Vec::new()).ok().as_deref() == committed
+        let bytes = fields::encode(value).ok();
+        bytes.as_deref() == self.next(&kind.key())
     }
 
-    /// Stages a value that never changes, unless it is committed. False: as in [`Store::put`].
-    pub(crate) fn put_once(&mut self, key: &[u8], value: &impl Serialize) -> bool {
-        (self.index.contains_key(key) && !self.is_behind) || self.put(key, value)
+    /// Stages a record that never changes, as it is, unless it is there. False: as in [`Store::put`].
+    pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) -> bool {
+        if self.is_incomplete || self.next(key).is_some() {
+            return !self.is_incomplete;
+        }
+        let begin = self.staged.bytes.len();
+        open_frame(&mut self.staged.bytes, key);
+        self.staged.bytes.extend(record);
+        self.close_frame(key, begin, true)
     }
 
     /// Stages the entries of a table that changed since the last call. False: as in [`Store::put`].
@@ -257,21 +276,22 @@ impl Store {
 
     /// Stages the removal of a record.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if !self.index.contains_key(key) && !self.is_behind {
+        if self.next(key).is_none() {
             return;
         }
         let Staged { bytes, frames } = &mut self.staged;
         let begin = bytes.len();
-        bytes.extend([0; FRAME]);
-        bytes.extend(key);
-        frames.push((Box::from(key), bytes.len(), 0));
-        seal(bytes, begin, key.len());
+        let at = open_frame(bytes, key);
+        // The key of a record fits a frame.
+        seal_frame(bytes, begin, key.len());
+        frames.insert(Box::from(key), (at, 0));
     }
 
     /// Stages the removal of all records that begin with this byte and for which this is false.
     pub(crate) fn retain(&mut self, kind: u8, stays: impl Fn(&[u8]) -> bool) {
-        let gone: Vec<Box<[u8]>> =
-            self.all(kind).filter(|(key, _)| !stays(key)).map(|(key, _)| Box::from(key)).collect();
+        let keys = self.index.keys().chain(self.staged.frames.keys());
+        let gone: BTreeSet<Box<[u8]>> =
+            keys.filter(|key| key.first() == Some(&kind) && !stays(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
@@ -287,18 +307,14 @@ impl Store {
         if self.staged.frames.is_empty() && self.is_committed() {
             return Ok(());
         }
-        let needed = self.end + self.staged.bytes.len();
-        // A failure leaves what was staged for the next commit.
-        self.is_behind = true;
-        if needed > self.half() {
-            self.compact()?;
-        }
-        let at = HEADER + self.active * self.half() + self.end;
-        if !self.memory.put(at, &self.staged.bytes) {
-            return Err(io::ErrorKind::StorageFull.into());
+        if let Err(error) = self.make_room() {
+            // What was staged waits for the next commit.
+            self.keep_last_frames();
+            return Err(error);
         }
         let Staged { bytes, frames } = std::mem::take(&mut self.staged);
-        for (key, value, length) in frames {
+        #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
+        for (key, (value, length)) in frames {
             let size = FRAME + key.len();
             let before = match length {
                 0 => self.index.remove(&key),
@@ -312,13 +328,39 @@ impl Store {
         self.end += bytes.len();
         let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
         self.memory.set_word(COMMIT, word);
-        self.is_behind = false;
         // The buffer of a large turn is not kept.
         if bytes.capacity() <= HALF {
             self.staged.bytes = bytes;
             self.staged.bytes.clear();
         }
         Ok(())
+    }
+
+    /// Writes the staged frames behind the log, in this half or in another one.
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.end + self.staged.bytes.len() > self.half() {
+            self.compact()?;
+        }
+        let at = HEADER + self.active * self.half() + self.end;
+        let is_written = self.memory.put(at, &self.staged.bytes);
+        is_written.then_some(()).ok_or(io::ErrorKind::StorageFull.into())
+    }
+
+    /// Drops each staged frame that a later one of its key replaces, and removals of records that
+    /// are not committed: while commits fail, each turn adds some.
+    fn keep_last_frames(&mut self) {
+        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
+        #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
+        for (key, (at, length)) in frames {
+            if length == 0 && !self.index.contains_key(&key) {
+                continue;
+            }
+            let begin = self.staged.bytes.len();
+            let size = FRAME + key.len();
+            let frame = bytes.get(at - size..at + length).unwrap_or_default();
+            self.staged.bytes.extend(frame);
+            self.staged.frames.insert(key, (begin + size, length));
+        }
     }
 
     /// Writes the records that count into the other half, or into a larger memory. The commit word
@@ -348,19 +390,19 @@ impl Store {
     /// Moves everything to a larger memory, under the same descriptor number.
     fn grow(&mut self, needed: usize) -> io::Result<()> {
         let half = needed.saturating_mul(4).next_power_of_two().max(HALF);
-        if half > HALF_MOST {
+        if half > self.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let mut larger = Store::of_size(half)?;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &self.index {
             let value = self.value(*place);
-            let begin = larger.staged.bytes.len();
-            larger.staged.bytes.extend([0; FRAME]);
-            larger.staged.bytes.extend(&**key);
-            larger.staged.frames.push((key.clone(), larger.staged.bytes.len(), value.len()));
-            larger.staged.bytes.extend(value);
-            seal(&mut larger.staged.bytes, begin, key.len());
+            let Staged { bytes, frames } = &mut larger.staged;
+            let begin = bytes.len();
+            let at = open_frame(bytes, key);
+            bytes.extend(value);
+            seal_frame(bytes, begin, key.len());
+            frames.insert(key.clone(), (at, value.len()));
         }
         larger.commit()?;
         // From this call on a crash finds the larger memory under the number it knows.
@@ -384,66 +426,46 @@ impl Store {
     }
 }
 
-/// Appends to a buffer by slices; postcard's own appends byte by byte.
-struct Appended(Vec<u8>);
-
-impl postcard::ser_flavors::Flavor for Appended {
-    type Output = Vec<u8>;
-
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<Vec<u8>> {
-        Ok(self.0)
-    }
-}
-
-fn encode(value: &impl Serialize, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
-    postcard::serialize_with_flavor(value, Appended(to))
-}
-
 fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {
-    match postcard::take_from_bytes(bytes.get(1..).unwrap_or_default()) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(format!("{kind:?}: the record is too long")),
-        Err(error) => Err(format!("{kind:?}: {error}")),
-    }
+    fields::decode(bytes).map_err(|error| format!("{kind:?}: {error}"))
 }
 
-/// Fills in the head of the frame that begins there.
-fn seal(bytes: &mut [u8], begin: usize, key: usize) -> bool {
+/// Appends a frame without a value; where its value begins.
+fn open_frame(bytes: &mut Vec<u8>, key: &[u8]) -> usize {
+    bytes.extend([0; FRAME]);
+    bytes.extend(key);
+    bytes.len()
+}
+
+/// Fills in the head of the frame that begins there. False: its key or its value is too long.
+fn seal_frame(bytes: &mut [u8], begin: usize, key: usize) -> bool {
     let Some((head, rest)) =
         bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<FRAME>)
     else {
         return false;
     };
-    let (Ok(length), Ok(key)) = (u32::try_from(rest.len() - key), u8::try_from(key)) else {
+    let (Ok(length), Ok(key)) = (u32::try_from(rest.len() - key), u16::try_from(key)) else {
         return false;
     };
     let [a, b, c, d] = length.to_le_bytes();
     let [e, f, g, h] = sum(key, rest).to_le_bytes();
-    *head = [a, b, c, d, e, f, g, h, key];
+    let [i, j] = key.to_le_bytes();
+    *head = [a, b, c, d, e, f, g, h, i, j];
     true
 }
 
-fn sum(key_length: u8, rest: &[u8]) -> u32 {
+fn sum(key_length: u16, rest: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
-    sum.update(&[key_length]);
+    sum.update(&key_length.to_le_bytes());
     sum.update(rest);
     sum.finalize()
 }
 
 /// The key of the frame that begins there, and where its value is. None: it is damaged.
 fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
-    let (&[a, b, c, d, e, f, g, h, key], rest) = log.get(at..)?.split_first_chunk::<FRAME>()?;
+    let (&[a, b, c, d, e, f, g, h, i, j], rest) = log.get(at..)?.split_first_chunk::<FRAME>()?;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    let key = u16::from_le_bytes([i, j]);
     let size = usize::from(key).checked_add(length)?;
     let body = rest.get(..size)?;
     let is_whole = sum(key, body) == u32::from_le_bytes([e, f, g, h]);
@@ -454,6 +476,7 @@ fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::text::name::Name;
 
     fn key(number: u64) -> Vec<u8> {
         [&[7u8][..], &number.to_be_bytes()].concat()
@@ -465,10 +488,7 @@ mod tests {
 
     /// Keys and values, as an image that opens the store finds them.
     fn found(store: &Store) -> Vec<(Vec<u8>, u64)> {
-        let of = |(key, value): (&[u8], &[u8])| {
-            let number = postcard::from_bytes(value.get(1..).unwrap_or_default());
-            (key.to_vec(), number.unwrap())
-        };
+        let of = |(key, value): (&[u8], &[u8])| (key.to_vec(), fields::decode(value).unwrap());
         open(store).unwrap().all(7).map(of).collect()
     }
 
@@ -544,13 +564,84 @@ mod tests {
         assert!(store.put(&key(1), &1u64));
         store.commit().unwrap();
         assert!(store.put(&key(2), &2u64) && !store.put(&key(3), &Unencodable));
-        assert!(store.commit().is_err());
-        assert_eq!(found(&store), [(key(1), 1)], "the records staged before it are lost, too");
-        assert!(store.put(&key(1), &4u64));
-        assert!(store.commit().is_err(), "the log lacks the record of the turn before");
-        store.invalidate();
-        assert!(store.commit().is_err());
         assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
+        assert!(store.commit().is_err());
+        assert!(!store.put(&key(1), &4u64));
+        assert!(store.commit().is_err(), "the log lacks a record");
+        assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn the_key_of_the_longest_name_fits_a_frame() {
+        let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
+        let mut table: Table<Name, u64> = [(name.clone(), 1)].into_iter().collect();
+        let mut store = Store::new().unwrap();
+        assert!(store.put_table(Kind::Restarts, &mut table));
+        store.commit().unwrap();
+        let kept = || open(&store).unwrap().read_table(Kind::Restarts);
+        assert_eq!(kept(), Ok(BTreeMap::from([(name.clone(), 1u64)])));
+        table.remove(&name);
+        assert!(store.put_table(Kind::Restarts, &mut table));
+        store.commit().unwrap();
+        assert_eq!(
+            open(&store).unwrap().read_table::<Name, u64>(Kind::Restarts),
+            Ok(BTreeMap::new())
+        );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn a_record_that_fits_no_frame_leaves_nothing_staged() {
+        let mut store = Store::new().unwrap();
+        assert!(store.put(&key(1), &1u64));
+        let staged = store.staged.bytes.clone();
+        assert!(!store.put(&[7; 1 << 16], &1u64));
+        assert_eq!(store.staged.bytes, staged);
+        store.remove(&[7; 1 << 16]);
+        assert_eq!(store.staged.bytes, staged);
+        assert!(store.commit().is_err());
+    }
+
+    /// A store of 45 records that is full and may not grow.
+    fn full() -> Store {
+        let mut store = Store::of_size(1024).unwrap();
+        assert!((0..45).all(|number| store.put(&key(number), &number)));
+        store.commit().unwrap();
+        store.limit = 0;
+        store
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn failed_commits_leave_the_last_frame_of_each_key() {
+        let mut store = full();
+        for turn in 0..100u64 {
+            // The record of a run that is soon over, and one that changes often.
+            assert!(store.put(&key(100 + turn), &[turn; 32]) && store.put(&key(1), &[turn; 32]));
+            assert!(store.commit().is_err());
+            store.remove(&key(100 + turn));
+            assert!(store.commit().is_err());
+        }
+        assert_eq!(store.staged.frames.len(), 1);
+        assert!(store.staged.bytes.len() < 100);
+        assert!(store.put(&key(1), &1000u64));
+        store.limit = HALF_MOST;
+        store.commit().unwrap();
+        let all = (0..45).map(|number| (key(number), if number == 1 { 1000 } else { number }));
+        assert_eq!(found(&store), all.collect::<Vec<_>>());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
+    fn retain_removes_records_that_no_commit_has_written_yet() {
+        let mut store = full();
+        assert!((40..60).all(|number| store.put(&key(number), &(1000 + number))));
+        assert!(store.commit().is_err());
+        store.retain(7, |name| name == key(44) || name == key(45));
+        store.limit = HALF_MOST;
+        store.commit().unwrap();
+        assert_eq!(found(&store), [(key(44), 1044), (key(45), 1045)]);
     }
 
     #[test]

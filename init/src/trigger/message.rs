@@ -3,6 +3,7 @@
 
 use crate::sys::{process, socket as raw};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::timer::{Due, History};
@@ -24,10 +25,12 @@ pub(crate) struct Alarm {
     /// The timer itself.
     pub(crate) timer: Timer,
     /// Its past, as PID 1 knows it.
+    #[serde(default)]
     pub(crate) history: History,
     /// The file with the time of its last firing, if it is persistent.
     pub(crate) stamp: Option<String>,
     /// Seed of this run of init, for random delays.
+    #[serde(default)]
     pub(crate) seed: u64,
 }
 
@@ -118,7 +121,7 @@ impl<'o> Link<'o> {
                 Err(error) => return Err(error),
             };
             let bytes = self.buffer.get(..got.length).unwrap_or_default();
-            if let Ok(order) = postcard::from_bytes(bytes) {
+            if let Ok(order) = fields::decode(bytes) {
                 return Ok(Heard::Order(order));
             }
         }
@@ -126,7 +129,7 @@ impl<'o> Link<'o> {
 
     /// Sends a report. Blocks while PID 1 is busy, because no report may be lost.
     pub(super) fn say(&self, report: &Report) -> io::Result<()> {
-        let bytes = postcard::to_allocvec(report).map_err(io::Error::other)?;
+        let bytes = fields::encode(report).map_err(io::Error::other)?;
         loop {
             match raw::send(self.socket.as_fd(), &bytes, &[]) {
                 Ok(_) => return Ok(()),

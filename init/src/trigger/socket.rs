@@ -9,6 +9,7 @@ use crate::trigger::Triggers;
 use groundstate_units::control::answer::{Accepts, BrokenOff, Connection as Shown};
 use groundstate_units::limit as core_limit;
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Socket;
@@ -28,15 +29,20 @@ pub(crate) struct Listening {
     pub(crate) socket: Socket,
     pub(crate) fds: Vec<Foreign>,
     /// Their tokens while they are polled.
+    #[serde(default)]
     pub(crate) tokens: Vec<usize>,
+    #[serde(default)]
     pub(crate) flood: Flood,
     /// The end of a pause because no descriptor was left for a connection.
     pub(crate) rests_until: Option<Time>,
+    #[serde(default)]
     pub(crate) counts: Counts,
     /// True if a service has had the sockets since they were last polled.
+    #[serde(default)]
     pub(crate) handed: bool,
     /// The child that discards data left by the service. The sockets are polled after it.
     #[serde(with = "carried::maybe_pid")]
+    #[serde(default)]
     pub(crate) flushing: Option<Pid>,
 }
 
@@ -171,6 +177,7 @@ pub(crate) struct Connection {
     pub(crate) socket: Name,
     pub(crate) peer: Peer,
     /// The name in LISTEN_FDNAMES.
+    #[serde(default)]
     pub(crate) fd_name: String,
     /// The connection, until the unit's process has it.
     pub(crate) fd: Option<KeptFd<Rc<OwnedFd>>>,
@@ -178,6 +185,7 @@ pub(crate) struct Connection {
 
 /// Counters of a socket's connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
@@ -254,10 +262,13 @@ pub(crate) struct Opening {
     pub(crate) answers: KeptFd<OwnedFd>,
     pub(crate) token: usize,
     /// True if no further answer comes and only the exit is awaited.
+    #[serde(default)]
     pub(crate) answered: bool,
     /// True if the machine has stopped the run: `Gone` follows when the child has exited.
+    #[serde(default)]
     pub(crate) given_up: bool,
     /// True if the answer was read and stays in the socket until the next commit.
+    #[serde(default)]
     pub(crate) has_answer: bool,
 }
 
@@ -279,7 +290,7 @@ impl Opening {
         let got = raw::look(self.answers.as_fd(), &mut buffer).ok()?;
         let fds = Foreign::all(got.fds).into_iter().map(Foreign::kept).collect();
         let bytes = buffer.get(..got.length).filter(|bytes| !bytes.is_empty())?;
-        Some((postcard::from_bytes(bytes).ok(), fds))
+        Some((fields::decode(bytes).ok(), fds))
     }
 }
 

@@ -26,8 +26,10 @@ pub(crate) enum Aim {
 pub(crate) struct Watched {
     pub(crate) unit: Name,
     pub(crate) aim: Aim,
+    #[serde(default)]
     pub(crate) flood: Flood,
     /// When a timer is due.
+    #[serde(default)]
     pub(crate) due: Due,
     /// The separate lookout of paths where a look may block.
     pub(crate) apart: Option<Post>,

@@ -7,6 +7,7 @@ use crate::base::limit;
 use crate::base::retry::retry_now;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
+use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -45,9 +46,12 @@ struct Link {
     #[serde(with = "carried::pid")]
     pid: Pid,
     socket: KeptFd<OwnedFd>,
+    #[serde(default)]
     since: Time,
+    #[serde(default)]
     unsent: VecDeque<Vec<u8>>,
     /// True if it has not accepted orders for so long that it is replaced.
+    #[serde(default)]
     given_up: bool,
     /// True if this image of init started it, so that its protocol is known.
     #[serde(skip)]
@@ -68,12 +72,17 @@ impl Link {
 pub(crate) struct TooLong;
 
 /// A lookout.
+fn delay() -> Duration {
+    limit::LOOKOUT_DELAY
+}
+
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
     post: Post,
     link: Option<Link>,
     /// When its replacement is started, if it is to be replaced.
     pub(crate) start_at: Option<Time>,
+    #[serde(default = "delay")]
     delay: Duration,
 }
 
@@ -155,7 +164,7 @@ impl Lookout {
     /// gets all orders.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), TooLong> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let bytes = postcard::to_allocvec(order).map_err(|_| TooLong)?;
+        let bytes = fields::encode(order).map_err(|_| TooLong)?;
         if bytes.len() > MESSAGE {
             return Err(TooLong);
         }
@@ -200,8 +209,8 @@ impl Lookout {
             if got.length == 0 {
                 return None;
             }
-            let report = buffer.get(..got.length).map(postcard::from_bytes);
             // Invalid messages are ignored: only our own child writes here.
+            let report = buffer.get(..got.length).map(fields::decode);
             if let Some(Ok(report)) = report {
                 return Some(report);
             }

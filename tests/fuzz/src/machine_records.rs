@@ -9,6 +9,7 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
 use groundstate_units::spec::{DependencyKind, ExecLine, Exit, Kind, Piece, Run};
 use groundstate_units::text::diagnostic::Place;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::assembly::{Draft, Edge, assemble};
@@ -26,11 +27,11 @@ pub fn machine_records(bytes: &[u8]) -> Option<Machine> {
 }
 
 fn encoded(machine: &Machine) -> Vec<u8> {
-    postcard::to_allocvec(&machine.records()).expect("records can be encoded")
+    fields::encode(&machine.records()).expect("records can be encoded")
 }
 
 fn decoded(bytes: &[u8]) -> Option<Machine> {
-    Machine::from_records(postcard::from_bytes(bytes).ok()?, at_work().0.clone()).ok()
+    Machine::from_records(fields::decode(bytes).ok()?, at_work().0.clone()).ok()
 }
 
 /// The records an input stands for.

@@ -8,7 +8,10 @@ use crate::restore::records::Parts;
 use crate::state::kind::Kind;
 use crate::state::store::Store;
 use groundstate_units::machine::Machine;
-use serde::ser::{Serialize, SerializeTuple, Serializer};
+use groundstate_units::text::fields;
+use groundstate_units::unit::settings::Echo;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -53,17 +56,6 @@ pub fn state_records(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Bytes without their number before them.
-struct Plain<'a>(&'a [u8]);
-
-impl Serialize for Plain<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut to = to.serialize_tuple(self.0.len())?;
-        self.0.iter().try_for_each(|byte| to.serialize_element(byte))?;
-        to.end()
-    }
-}
-
 fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     let mut store = Store::new().map_err(|error| error.to_string())?;
     // A component that is missing has no record.
@@ -71,25 +63,80 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
         let is_entry = [Kind::Tracked, Kind::ProcessTree, Kind::LastEvent].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
-        assert!(store.put(&key, &Plain(body)));
+        assert!(store.put_once(&key, body));
     }
     store.commit().map_err(|error| error.to_string())?;
     Parts::read(&store)
 }
 
-/// The least of each kind that can be read: nothing but zeros, and a machine without units.
+/// All fields without which no record can be read. A record skips those of the others.
+#[derive(Serialize)]
+struct Least {
+    generation: u32,
+    tokens: usize,
+    inputs: u64,
+    kept: u64,
+    memory: i32,
+    listener: (i32, u64),
+    socket: (i32, u64),
+    path: &'static str,
+    own_uid: u32,
+    settings: Settings,
+    stash: Stash,
+}
+
+#[derive(Serialize)]
+struct Settings {
+    log_dir: &'static str,
+    log_size: u64,
+    log_keep: u32,
+    log_readers: &'static str,
+    echo: Echo,
+}
+
+#[derive(Serialize)]
+struct Stash {
+    into: (i32, u64),
+    out: (i32, u64),
+    most: usize,
+}
+
+/// The least of each kind that can be read, and a machine without units.
 fn least() -> &'static Vec<Vec<u8>> {
     static LEAST: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     LEAST.get_or_init(|| {
-        let mut bodies = vec![Vec::new(); KINDS.len()];
-        let machine = Machine::new(Duration::from_secs(90));
-        bodies[1] = postcard::to_allocvec(&machine.machine_record()).expect("it can be written");
-        while let Err(wrong) = read(&bodies) {
-            let begins = |kind: &Kind| wrong.starts_with(&format!("{kind:?}:"));
-            let at = KINDS.iter().position(begins).expect("the error names a kind");
-            bodies[at].push(0);
-            assert!(bodies[at].len() < 4096, "{wrong}");
-        }
+        let fd = (0, 0);
+        let settings =
+            Settings { log_dir: "", log_size: 0, log_keep: 0, log_readers: "", echo: Echo::No };
+        let least = Least {
+            generation: 0,
+            tokens: 0,
+            inputs: 0,
+            kept: 0,
+            memory: 0,
+            listener: fd,
+            socket: fd,
+            path: "",
+            own_uid: 0,
+            settings,
+            stash: Stash { into: fd, out: fd, most: 0 },
+        };
+        let others = [
+            (
+                Kind::Machine,
+                fields::encode(&Machine::new(Duration::from_secs(90)).machine_record()),
+            ),
+            (Kind::Suspects, fields::encode(&[(); 0])),
+            (Kind::Looks, fields::encode(&BTreeMap::<(), ()>::new())),
+            (Kind::LastEvent, fields::encode(&0u64)),
+        ];
+        let body = |kind| match others.iter().find(|(other, _)| *other == kind) {
+            Some((_, body)) => body.clone(),
+            None => fields::encode(&least),
+        };
+        let bodies: Vec<_> =
+            KINDS.into_iter().map(|kind| body(kind).expect("it can be written")).collect();
+        assert!(read(&bodies).is_ok(), "the least cannot be read: {:?}", read(&bodies).err());
         bodies
     })
 }

@@ -167,7 +167,7 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
 }
 
 /// The form of the state, and its version.
-const FORM: &[u8] = b"GS-STOR\x01";
+const FORM: &[u8] = b"GS-STOR\x02";
 
 /// The same of an init that stands still: both are of now, and nobody writes.
 pub(crate) fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {

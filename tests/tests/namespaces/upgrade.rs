@@ -2,7 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
-use groundstate_tests::crash::is_committed;
+use groundstate_tests::crash::{is_committed, state_memory};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
@@ -229,6 +229,41 @@ fn what_can_not_go_on_is_refused_and_nothing_changes() {
         assert!(!refused["message"].as_str().unwrap_or_default().is_empty(), "{refused}");
     }
     assert_eq!(fixed(&init.status()), fixed(&before));
+    comes_to_its_end(&init);
+    init.finish();
+}
+
+/// Fields of records, nested ones too: each is written at every commit or with every unit.
+const FIELDS: [&str; 4] = ["restart_delay_max", "on_the_wall", "turned_away", "rested_at"];
+
+/// The committed state holds this text.
+fn holds(init: &Init, text: &str) -> bool {
+    is_committed(init);
+    let (_, mut file) = state_memory(init).expect("the state is stored");
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).expect("it can be read");
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn a_binary_that_has_another_field_and_lacks_one_goes_on_and_back() {
+    let init = at_work();
+    let before = init.status();
+    let tried = |status: &Status| status.unit("flapping")["attempt"].as_u64();
+    let own = program("GROUNDSTATE_DEBUG_INIT", "init");
+    for field in FIELDS {
+        // The other binary misses this one, and skips the one that it does not know.
+        let other_field = format!("{}X", &field[..field.len() - 1]);
+        let renamed = Some((field.as_bytes(), other_field.as_bytes()));
+        let other = copy_of_init(&init.sandbox, field, renamed);
+        for (binary, written) in [(&own, field), (&other, &other_field), (&own, field)] {
+            let failures = tried(&init.status());
+            init.tell("upgrade", &json!({"binary": binary}));
+            assert!(holds(&init, written), "{binary} writes {written}");
+            assert_eq!(fixed(&init.status()), fixed(&before), "{binary}");
+            assert!(tried(&init.status()) >= failures, "{binary} forgot failures");
+        }
+    }
     comes_to_its_end(&init);
     init.finish();
 }

@@ -31,6 +31,7 @@ pub enum Action {
         reason: StopReason,
         /// The run has no process and no exec-stop: init only forgets it (a trigger stops
         /// listening).
+        #[serde(default)]
         nothing_left: bool,
     },
     /// Send SIGKILL to all processes of the run.
@@ -91,8 +92,10 @@ pub struct Note {
     /// The run, if the change concerns one.
     pub run: Option<RunId>,
     /// The previous state.
+    #[serde(default)]
     pub from: State,
     /// The new state.
+    #[serde(default)]
     pub to: State,
     /// The reason.
     pub reason: Option<Reason>,

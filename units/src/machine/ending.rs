@@ -7,6 +7,7 @@ use crate::machine::action::Action;
 use crate::machine::event::{Shutdown, Stage};
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
+use crate::text::fields::is_default;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,9 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Ending {
     pub(super) how: Shutdown,
     /// `None` once it has passed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) deadline: Option<Time>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) finished: bool,
 }
 

@@ -19,6 +19,7 @@ pub struct RunId(pub u64);
 
 /// A new goal: `set-target T [+x] [-y]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Goal {
     /// The targets.
     pub targets: Vec<Name>,
@@ -38,6 +39,7 @@ pub enum Event {
         /// The generation.
         generation: Arc<Generation>,
         /// Goal from the command line; empty for the default target.
+        #[serde(default)]
         targets: Vec<Name>,
     },
     /// A new goal; it replaces the overlay.
@@ -58,6 +60,7 @@ pub enum Event {
         /// The generation.
         generation: Arc<Generation>,
         /// Changed units keep their run and are shown as stale.
+        #[serde(default)]
         no_restart: bool,
         /// The generation comes from a source: errors break the units involved and refuse nothing.
         #[serde(default)]
@@ -121,7 +124,6 @@ pub enum Event {
     /// precedes its timeout.
     Tick,
 
-    // --- of later versions, behind what older images write ---------------------
     /// A command of the stop failed and the rest were skipped. The run has failed, whatever it was
     /// stopped for.
     StopFailed(RunId, Reason),

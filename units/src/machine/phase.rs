@@ -6,6 +6,7 @@ use super::run::Run;
 use super::timer::TimerKind;
 use crate::machine::reason::Reason;
 use crate::spec::Exit;
+use crate::text::fields::is_default;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +33,13 @@ pub(super) enum Phase {
 pub(super) struct Failure {
     pub(super) reason: Reason,
     /// A retry would fail the same way, for example because a file or a user is missing.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) needs_change: bool,
     /// The exit of the main process, if that was the failure.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) exit: Option<Exit>,
     /// A stop command failed; shown even if the unit is not needed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) of_stop: bool,
 }
 
@@ -48,14 +52,19 @@ impl Failure {
 /// A start in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Start {
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) began: Time,
     /// Deadline of `start-timeout`.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) ready_by: Option<Time>,
     /// The run holds a slot of `max-starting` until this time.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) slot_until: Option<Time>,
     /// End of `ready-wait`, once the main command runs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) ready_at: Option<Time>,
     /// The run has sent STOPPING=1: it becomes [`Form::Leaving`] when it is active.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) leaves: bool,
 }
 
@@ -65,31 +74,40 @@ pub(super) enum Form {
     /// Working.
     Running {
         /// Deadline of the next watchdog ping.
+        #[serde(default, skip_serializing_if = "is_default")]
         ping_by: Option<Time>,
     },
     /// Reloading its configuration.
     Reloading {
         /// See [`Form::Running`].
+        #[serde(default, skip_serializing_if = "is_default")]
         ping_by: Option<Time>,
         /// Deadline of the reload.
+        #[serde(default, skip_serializing_if = "is_default")]
         until: Option<Time>,
         /// The service sent RELOADING=1 itself, and will send READY=1.
+        #[serde(default, skip_serializing_if = "is_default")]
         announced: bool,
     },
     /// The main process has exited successfully.
     Exited {
         /// The exit; `None` if the run was skipped.
+        #[serde(default, skip_serializing_if = "is_default")]
         exit: Option<Exit>,
         /// The condition that was not met.
+        #[serde(default, skip_serializing_if = "is_default")]
         skipped: Option<String>,
         /// The next run of `restart: always`.
+        #[serde(default, skip_serializing_if = "is_default")]
         again: Option<Time>,
         /// The unit does not remain: the whole run has ended and nothing is left to stop.
+        #[serde(default, skip_serializing_if = "is_default")]
         over: bool,
     },
     /// The run has sent STOPPING=1 and ends by itself.
     Leaving {
         /// Deadline, `stop-timeout` after STOPPING=1; after it the run has failed.
+        #[serde(default, skip_serializing_if = "is_default")]
         by: Option<Time>,
     },
 }
@@ -111,7 +129,9 @@ impl Form {
 pub(super) struct Stop {
     pub(super) kill: Kill,
     /// `stop-timeout` has passed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) timed_out: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) then: Then,
 }
 
@@ -143,9 +163,10 @@ pub(super) enum Kill {
 }
 
 /// What happens when the run is gone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Then {
     /// The unit becomes idle; it starts again if it is still needed.
+    #[default]
     Idle,
     /// The failure is counted.
     Fail(Box<Failure>),
@@ -158,6 +179,7 @@ pub(super) enum Then {
         /// The exit of the main process.
         exit: Exit,
         /// The time at which the run became active.
+        #[serde(default, skip_serializing_if = "is_default")]
         since: Time,
     },
 }

@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The shown state of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// The unit is not needed.
+    #[default]
     Disabled,
     /// The unit waits for a dependency, a slot or its next try.
     Waiting,
@@ -97,6 +100,7 @@ pub enum Reason {
         /// The place in the file.
         at: Place,
         /// The error.
+        #[serde(default)]
         message: String,
     },
     /// A conflicting unit has precedence.
@@ -107,6 +111,7 @@ pub enum Reason {
     /// A condition was not met.
     Skipped {
         /// The condition.
+        #[serde(default)]
         condition: String,
     },
     /// The kernel killed the run because memory ran out.
@@ -114,6 +119,7 @@ pub enum Reason {
     /// The service violated the protocol of its type.
     Protocol {
         /// The violation.
+        #[serde(default)]
         message: String,
     },
     /// The unit waits for a free slot.
@@ -121,13 +127,16 @@ pub enum Reason {
     /// The unit waits for its next try.
     Backoff {
         /// Consecutive failures.
+        #[serde(default)]
         attempt: u32,
         /// The time of the next try.
+        #[serde(default)]
         at: Time,
     },
     /// The unit waits for targets.
     On {
         /// The targets.
+        #[serde(default)]
         targets: Vec<Name>,
     },
     /// A process of the run is unkillable.
@@ -297,8 +306,10 @@ pub struct ExecFailure {
     /// The stage.
     pub stage: Stage,
     /// errno(3).
+    #[serde(default)]
     pub errno: i32,
     /// The path that was to be run, opened or entered.
+    #[serde(default)]
     pub path: String,
 }
 
@@ -359,7 +370,8 @@ const ESRCH: i32 = 3;
 const EINTR: i32 = 4;
 
 /// The reason why a wish was refused and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Refusal {
     /// A short stable word: `unknown-target`, `masked`, `broken`, `conflict`, `ring`, `double-claim`, `stopping` …
     pub kind: String,

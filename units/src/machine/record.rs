@@ -22,6 +22,7 @@ use super::phase::Phase;
 use crate::graph::Graph;
 use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
+use crate::text::fields::is_default;
 use crate::text::name::Name;
 use crate::text::time::Time;
 use crate::unit::generation::Generation;
@@ -47,14 +48,19 @@ pub struct MachineRecord<'a> {
     /// The generation that all records are about.
     generation: u32,
     /// The present policy, with the operator's masks and preferences.
+    #[serde(default, skip_serializing_if = "is_default")]
     policy: Cow<'a, Policy>,
     /// Goal and overlay. The ends of `--for` are points on CLOCK_MONOTONIC.
+    #[serde(default, skip_serializing_if = "is_default")]
     wish: Cow<'a, Wish>,
     /// The machine has booted; before that it has no units.
+    #[serde(default, skip_serializing_if = "is_default")]
     booted: bool,
     /// How long a shutdown may take if the settings do not say; a span.
+    #[serde(default = "shutdown_deadline")]
     shutdown_deadline: Duration,
     /// The shutdown under way. Its deadline is a point on CLOCK_MONOTONIC.
+    #[serde(default, skip_serializing_if = "is_default")]
     ending: Option<Ending>,
     /// The number of the next run; no run has it or a higher one.
     next_run: u64,
@@ -68,31 +74,49 @@ pub struct UnitRecord {
     /// Where it stands, with its run and its deadlines. Deadlines, the start of the activation
     /// and extensions are points on CLOCK_MONOTONIC; how long a run was active, and its watchdog,
     /// are spans.
+    #[serde(default, skip_serializing_if = "is_default")]
     phase: Phase,
     /// Failures in a row.
+    #[serde(default, skip_serializing_if = "is_default")]
     failures: u32,
     /// When the last failures were, oldest first; points on CLOCK_MONOTONIC.
+    #[serde(default, skip_serializing_if = "is_default")]
     recent: VecDeque<Time>,
     /// It has failed for good, or for dependents, and was not active since.
+    #[serde(default, skip_serializing_if = "is_default")]
     verdict: bool,
     /// The reason of its last failure.
+    #[serde(default, skip_serializing_if = "is_default")]
     last: Option<Box<Reason>>,
     /// The last failure was that of a run for one connection.
+    #[serde(default, skip_serializing_if = "is_default")]
     connection_lost: bool,
     /// When the last failed run ended; a point on CLOCK_MONOTONIC, its zero if there was none.
+    #[serde(default, skip_serializing_if = "is_default")]
     ended: Time,
     /// It was neither active nor failed since it became needed.
+    #[serde(default, skip_serializing_if = "is_default")]
     untried: bool,
     /// Its trigger has fired, or it has a connection.
+    #[serde(default, skip_serializing_if = "is_default")]
     triggered: bool,
     /// Only `on-failure` or `on-success` of another unit made it needed.
+    #[serde(default, skip_serializing_if = "is_default")]
     brought: bool,
     /// The last search found it needed.
+    #[serde(default, skip_serializing_if = "is_default")]
     needed: bool,
     /// The state that was last reported of it.
+    #[serde(default, skip_serializing_if = "is_default")]
     shown: State,
     /// Since when; a point on CLOCK_MONOTONIC.
+    #[serde(default, skip_serializing_if = "is_default")]
     since: Time,
+}
+
+/// That of a machine; one in a container has a shorter one.
+fn shutdown_deadline() -> Duration {
+    Duration::from_secs(90)
 }
 
 impl UnitRecord {

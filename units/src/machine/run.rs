@@ -3,6 +3,7 @@
 
 use crate::machine::event::RunId;
 use crate::spec::{Kind, Live, Readiness};
+use crate::text::fields::is_default;
 use crate::text::name::Name;
 use crate::text::time::Time;
 use crate::unit::generation::Unit;
@@ -17,10 +18,15 @@ pub(super) struct Definition {
     pub(super) name: Name,
     pub(super) kind: Kind,
     pub(super) readiness: Readiness,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) has_exec_stop: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) has_exec_reload: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) remains: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) run_hash: u64,
+    #[serde(default)]
     pub(super) live: Arc<Live>,
 }
 
@@ -41,10 +47,13 @@ impl Definition {
 
 /// Targets a run holds until it is gone, see [`super::held_targets`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Hold {
     /// The targets the run provides, if it is selected for others now.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) targets: Option<Vec<Name>>,
     /// The targets the run conflicts with, if its definition names others now.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) against: Option<Vec<Name>>,
 }
 
@@ -54,32 +63,46 @@ pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) definition: Arc<Definition>,
     /// The depends-on target whose provider left active. Never cleared.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) lost: Option<Name>,
     /// The operator requested a restart, or a unit this one restarts with was told to stop.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) restart: bool,
     /// The generation has another definition, which replaces this run.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) changed: bool,
     /// The generation has another definition, but this run is kept.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) stale: bool,
     /// The time the run was active, set when it leaves that state.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) active_for: Option<Duration>,
     /// A process of the run may exist.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) alive: bool,
     /// The kernel killed a process of the run because memory ran out.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) out_of_memory: bool,
     /// The last reload failed or timed out.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) reload_failed: bool,
     /// The last STATUS= of the run.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) status: String,
     /// EXTEND_TIMEOUT_USEC: `run-timeout` does not end the run before this time.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) extended: Option<Time>,
     /// The interval of watchdog pings that the run promised.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) watchdog: Option<Duration>,
     /// The providers the start waited for, recorded when the present graph differs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) order: Option<Arc<[Name]>>,
     /// The held targets, recorded when the present graph differs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) hold: Option<Box<Hold>>,
     /// depends-ms targets of this run that have no provider any more.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) milestones_lost: Vec<Name>,
 }
 

@@ -13,6 +13,7 @@ use crate::machine::event::{Goal, Shutdown};
 use crate::machine::reason::{Reason, State};
 use crate::spec::{DependencyKind, Exit, Kind, Readiness};
 use crate::text::diagnostic::Place;
+use crate::text::fields;
 use crate::text::name::Name;
 use crate::unit::assembly::{Draft, Edge, assemble};
 use crate::unit::generation::UnitId;
@@ -343,11 +344,11 @@ fn busy() -> Machine {
 }
 
 fn encoded(machine: &Machine) -> Vec<u8> {
-    postcard::to_allocvec(&machine.records()).unwrap()
+    fields::encode(&machine.records()).unwrap()
 }
 
 fn decoded(bytes: &[u8], generation: Arc<Generation>) -> Option<Machine> {
-    Machine::from_records(postcard::from_bytes(bytes).ok()?, generation).ok()
+    Machine::from_records(fields::decode(bytes).ok()?, generation).ok()
 }
 
 #[test]

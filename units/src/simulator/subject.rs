@@ -12,6 +12,7 @@ use crate::machine::record::{Changes, UnitRecord};
 use crate::simulator::digest::Digest;
 use crate::simulator::graph::Universe;
 use crate::simulator::view::{Asked, Seen};
+use crate::text::fields;
 use crate::text::time::Time;
 use crate::unit::generation::UnitId;
 use std::time::Duration;
@@ -75,9 +76,9 @@ impl Subject {
         }
         let generation = self.machine.generation().clone();
         // As bytes, so that a field that is not encoded is missing.
-        let bytes = postcard::to_allocvec(&self.machine.records_with(self.written.clone()));
+        let bytes = fields::encode(&self.machine.records_with(self.written.clone()));
         let bytes = bytes.map_err(|error| format!("the records cannot be encoded: {error}"))?;
-        let records = postcard::from_bytes(&bytes);
+        let records = fields::decode(&bytes);
         let records = records.map_err(|error| format!("the records cannot be decoded: {error}"))?;
         let rebuilt = Machine::from_records(records, generation)?;
         self.machine.same(&rebuilt)

@@ -29,7 +29,8 @@ impl fmt::Display for Severity {
 }
 
 /// A place in a file. `line` and `column` count from 1, the column in characters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Place {
     /// The file as given on the command line or in the settings.
     pub file: std::sync::Arc<str>,
@@ -51,16 +52,22 @@ pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
     /// The code, a short stable word for programs: `unknown-key`, `ring`, `double-claim` …
+    #[serde(default)]
     pub code: String,
     /// The place.
+    #[serde(default)]
     pub at: Place,
     /// The message, in lower case without a full stop.
+    #[serde(default)]
     pub message: String,
     /// The hint; may be empty.
+    #[serde(default)]
     pub hint: String,
     /// Related places: each link of a ring, each claim.
+    #[serde(default)]
     pub related: Vec<Place>,
     /// The line of the file, shortened; empty if not available.
+    #[serde(default)]
     pub excerpt: String,
 }
 

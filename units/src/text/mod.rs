@@ -6,6 +6,7 @@ pub mod comparison;
 pub mod diagnostic;
 pub mod encoding;
 pub mod errno;
+pub mod fields;
 pub mod glob;
 pub mod log_level;
 pub mod name;

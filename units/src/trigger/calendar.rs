@@ -3,6 +3,7 @@
 //! match.
 
 use crate::spec::value::{Mistake, mistake};
+use crate::text::fields::is_default;
 use serde::{Deserialize, Serialize};
 
 /// Microseconds per second. Seconds are counted in microseconds because they may have a fraction.
@@ -20,8 +21,10 @@ pub struct Part {
     /// The first value.
     pub start: u32,
     /// The last possible value.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stop: Option<u32>,
     /// The step from one value to the next; 0 for the first value only.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub step: u32,
 }
 
@@ -29,9 +32,10 @@ pub struct Part {
 pub type Field = Vec<Part>;
 
 /// The clock of an expression.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ZoneName {
     /// The time zone of the machine.
+    #[default]
     Local,
     /// UTC.
     Utc,
@@ -43,22 +47,30 @@ pub enum ZoneName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calendar {
     /// Days of the week; bit 0 is Monday, 0 means any day.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub weekdays: u8,
     /// Years.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub year: Field,
     /// 1 to 12.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub month: Field,
     /// 1 to 31; with `from_end`, 1 is the last day of the month.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub day: Field,
     /// The days count from the end of the month.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub from_end: bool,
     /// 0 to 23.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hour: Field,
     /// 0 to 59.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub minute: Field,
     /// In microseconds; at least one part.
     pub second: Field,
     /// The clock.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub zone: ZoneName,
 }
 

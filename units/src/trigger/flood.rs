@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// The firings of one trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Flood {
     /// The number of firings that is a flood.
     most: u32,

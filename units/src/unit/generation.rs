@@ -6,6 +6,7 @@
 
 use crate::spec::{DependencyKind, Kind, Live, Readiness, Restart};
 use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::fields::{self, bytes, is_default};
 use crate::text::name::Name;
 use crate::unit::policy::Policy;
 use crate::unit::settings::Settings;
@@ -42,11 +43,14 @@ pub struct Dependency {
     /// The target.
     pub target: TargetId,
     /// The dependency is optional, written `t?`: a missing provider is no error.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub optional: bool,
     /// The dependency comes from an imported file: a missing provider is no error, and an
     /// order-only edge is dropped to open a ring.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub imported: bool,
     /// The line in the unit's file.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub line: u32,
 }
 
@@ -54,8 +58,10 @@ pub struct Dependency {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The place.
+    #[serde(default)]
     pub at: Place,
     /// The message.
+    #[serde(default)]
     pub message: String,
 }
 
@@ -68,52 +74,69 @@ pub struct Unit {
     /// Its name.
     pub name: Name,
     /// The place of its `unit:` line.
+    #[serde(default)]
     pub at: Place,
     /// Its type.
     pub kind: Kind,
     /// The targets it provides, sorted; at least one.
     pub provides: Vec<TargetId>,
     /// All dependencies except wanted-by and required-by, in the order of the file.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dependencies: Vec<Dependency>,
     /// While the unit is enabled, the provider of each of these targets waits-for all targets of
     /// this unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub wanted_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets depends-ms on all targets
     /// of this unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub required_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets wants all targets of this
     /// unit, like a systemd link in `web.service.wants/`: only a target also waits for units
     /// installed into it, see systemd.target(5).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pulled_by: Box<[TargetId]>,
     /// The target that a trigger activates.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub activates: Option<TargetId>,
     /// Keys of class *live*. Most units have equal ones and share them.
+    #[serde(default)]
     pub live: Arc<Live>,
     /// The readiness protocol, from the keys of class *run*.
     pub readiness: Readiness,
     /// The unit has an exec-stop, an exec-stop-post, or other work left for the stop of its run.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub has_exec_stop: bool,
     /// The unit has an exec-reload or a reload-signal.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub has_exec_reload: bool,
     /// A successful run stays active as `exited`. Otherwise the run is over.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub remains: bool,
     /// Standard input is a terminal: a person uses the unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub at_terminal: bool,
     /// Hash of the keys of class *run*.
+    #[serde(default)]
     pub run_hash: u64,
     /// The encoded [`crate::spec::Run`], decoded when a process is started. Empty for instant
     /// kinds.
+    #[serde(default, with = "bytes", skip_serializing_if = "is_default")]
     pub run: Arc<[u8]>,
     /// The error of a unit with an invalid text: everything else here is a placeholder, except the
     /// name and the targets.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fault: Option<Box<Fault>>,
     /// The source of the unit; `None` for the unit directories.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub source: Option<Name>,
     /// The unit's wanted-by and required-by count only if the policy names it, whatever the
     /// default.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub opt_in: bool,
     /// The targets are names of one thing, as those of a systemd unit are: masking one of them
     /// masks the unit.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub is_one: bool,
 }
 
@@ -132,11 +155,13 @@ pub struct Target {
     /// Its name.
     pub name: Name,
     /// All units that provide it, sorted. May be empty.
+    #[serde(default)]
     pub candidates: Vec<UnitId>,
 }
 
 /// The stat(2) values that identify an unchanged file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stamp {
     /// st_dev.
     pub device: u64,
@@ -159,18 +184,21 @@ pub struct FileRecord {
     /// The stamp at the time it was read.
     pub stamp: Stamp,
     /// The drop-ins merged over it, in order.
+    #[serde(default)]
     pub drop_ins: Vec<(Arc<str>, Stamp)>,
     /// Diagnostics about its text alone.
+    #[serde(default)]
     pub diagnostics: Vec<Diagnostic>,
     /// A diagnostic may change without the file, so it is parsed again in any case.
+    #[serde(default)]
     pub again: bool,
     /// The source of the file; `None` for a unit directory.
-    #[serde(default)]
     pub source: Option<Name>,
 }
 
 /// One generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Generation {
     /// The number, incremented by init; 0 for none yet.
     pub number: u32,
@@ -185,7 +213,6 @@ pub struct Generation {
     /// Roots of each source, by source name.
     pub roots: Vec<(Name, Vec<TargetId>)>,
     /// The revision of each source that was ever put, by source name.
-    #[serde(default)]
     pub revisions: Vec<(Name, u64)>,
     /// Diagnostics of the load.
     pub diagnostics: Vec<Diagnostic>,
@@ -220,7 +247,7 @@ impl Generation {
                 }
             }
         }
-        self.packed_files = postcard::to_allocvec(&self.files).unwrap_or_default().into();
+        self.packed_files = fields::encode(&self.files).unwrap_or_default().into();
         self.files = Vec::new();
     }
 
@@ -232,7 +259,7 @@ impl Generation {
 
     /// Returns the file records, encoded or not.
     pub fn records(&self) -> Vec<FileRecord> {
-        postcard::from_bytes(&self.packed_files).unwrap_or_else(|_| self.files.clone())
+        fields::decode(&self.packed_files).unwrap_or_else(|_| self.files.clone())
     }
 
     /// Returns the unit of that id.

@@ -1,6 +1,7 @@
 //! The operator's policy: masked, enabled and preferred units. `policy.yaml` has the persistent
 //! policy, the runtime directory that of this boot.
 
+use crate::text::fields::is_default;
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,11 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(default)]
 pub struct Policy {
     /// Masked: never started, and provides no target.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub mask: BTreeSet<Name>,
     /// Units whose `wanted-by` and `required-by` count.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub enable: BTreeSet<Name>,
     /// Units whose `wanted-by` and `required-by` do not count.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub disable: BTreeSet<Name>,
     /// Target → preferred unit, if several provide it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub prefer: BTreeMap<Name, Name>,
 }

@@ -46,6 +46,7 @@ impl From<Name> for Reaction {
 
 /// The reactions to all keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reactions {
     /// Ctrl-Alt-Del.
     pub ctrl_alt_del: Reaction,

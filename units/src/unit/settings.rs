@@ -22,6 +22,7 @@ pub enum Echo {
 
 /// The settings, with the defaults of unit keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// The default goal.
     pub default_target: Name,
@@ -78,9 +79,7 @@ pub struct Settings {
     pub exit_with: Option<Name>,
     /// Whether `wanted-by` is enabled if the policy does not mention the unit.
     pub enabled_by_default: bool,
-    /// The reactions to keys. [`crate::unit::wire`] writes them last, and only if they are not the
-    /// default, so that older encodings stay readable.
-    #[serde(skip)]
+    /// The reactions to keys.
     pub reactions: Reactions,
 }
 

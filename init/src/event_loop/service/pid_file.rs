@@ -3,12 +3,13 @@
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
 use crate::service::main_pid::KILL;
-use crate::service::pid_file::{ANSWER, By, Fault, Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{By, Fault, Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::fields;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, write};
@@ -271,9 +272,8 @@ fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let pid = process::fork(&[theirs.as_fd()], || {
         // The answer is useless once PID 1 is gone.
         let _ = process::die_with_parent(KILL);
-        let mut bytes = [0; ANSWER];
-        let said = postcard::to_slice(&look(path, By::Child), &mut bytes);
-        u8::from(!said.is_ok_and(|said| write(&theirs, said).is_ok()))
+        let said = fields::encode(&look(path, By::Child));
+        u8::from(!said.is_ok_and(|said| write(&theirs, &said).is_ok()))
     })?;
     Ok((pid, answer))
 }

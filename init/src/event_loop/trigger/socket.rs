@@ -13,6 +13,7 @@ use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::machine::reason::State;
 use groundstate_units::spec::Ids;
+use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::Socket;
@@ -483,7 +484,7 @@ fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
         Ok(opened) => (Answer::Opened, opened),
         Err(Broken { what, errno }) => (Answer::Broken(what, errno), Vec::new()),
     };
-    let Ok(bytes) = postcard::to_allocvec(&answer) else { return 1 };
+    let Ok(bytes) = fields::encode(&answer) else { return 1 };
     let fds: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
     let sent = raw::send(answers.as_fd(), &bytes, &fds);
     // Closed before `answers`: when the reader sees the end of the stream, these copies are closed

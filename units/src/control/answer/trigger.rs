@@ -94,12 +94,16 @@ pub struct Accepts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenOff {
     /// The unit of the run.
+    #[serde(default)]
     pub unit: String,
     /// The peer.
+    #[serde(default)]
     pub peer: String,
     /// The end of the run.
+    #[serde(default)]
     pub time: String,
     /// The reason, in words.
+    #[serde(default)]
     pub reason: String,
 }
 

@@ -23,8 +23,8 @@ fn busy() -> Machine {
 }
 
 fn coded(machine: &Machine) -> Records {
-    let bytes = postcard::to_allocvec(&machine.records()).unwrap();
-    postcard::from_bytes(&bytes).unwrap()
+    let bytes = fields::encode(&machine.records()).unwrap();
+    fields::decode(&bytes).unwrap()
 }
 
 #[test]
