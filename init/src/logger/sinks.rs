@@ -83,9 +83,10 @@ impl Out {
     /// Returns whether lines with this policy may be read now. With `blocks`, a run waits for its
     /// own destination, but never for a copy.
     pub(crate) fn room(&mut self, log: Log, blocks: bool, now: Instant) -> Room {
-        let own = match log {
-            Log::File => self.files.as_mut().map(|lane| lane.room(now)),
-            _ => Way::of(log).and_then(|way| self.lanes.get_mut(&way)).map(|lane| lane.room(now)),
+        let own = if log == Log::File {
+            self.files.as_mut().map(|lane| lane.room(now))
+        } else {
+            Way::of(log).and_then(|way| self.lanes.get_mut(&way)).map(|lane| lane.room(now))
         };
         let echo = self.lanes.get_mut(&Way::Echo).map(|lane| lane.room(now));
         if blocks && own == Some(Room::Stuck) {

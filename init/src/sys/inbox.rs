@@ -1,4 +1,4 @@
-//! Writes the inbox of [`crate::sys::inbox_layout`] into a mapped memfd, which survives a crash.
+//! The layout of the inbox, and how it is written into a mapped memfd, which survives a crash.
 //! The kernel writes the exit of a child and a datagram directly into it, so that neither is ever
 //! stored nowhere. mmap(2), waitid(2), recvmmsg(2).
 //!

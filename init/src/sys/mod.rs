@@ -13,10 +13,8 @@
 //! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
 //! | [`spawn_slots`] | mmap munmap | memory shared with children: slots, stacks |
 //! | [`wait`] | waitid | `nix` refuses exits by real-time signals |
-//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are recorded for its children |
-//! | [`signal`] | rt_sigaction (by signal-hook) write | a handler must be async-signal-safe, so signal-hook's registration is unsafe |
-//! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
-//! | [`socket`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
+//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask rt_sigaction (by signal-hook) write | the same; and PID 1's dispositions are recorded for its children; a handler must be async-signal-safe, so signal-hook's registration is unsafe |
+//! | [`socket`] | socketpair sendmsg recvmsg getsockopt | received descriptors must become owned at once; SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that executes the next image |
 //! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a timer that signals one thread |
@@ -24,11 +22,8 @@
 //! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
 //! | [`shared_memory`] | – | malloc_trim(3) |
-//! | [`process`] | prctl execveat fork close_range fcntl | a fork that continues in Rust code (the loader) |
-//! | [`device`] | swapoff ioctl | devices released at the end, and the watchdog |
-//! | [`device`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
-//! | [`process`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | `nix` lacks them or wraps them differently |
-//! | [`device`] | pututxline | utmp(5) is the C library's own format |
+//! | [`process`] | prctl execveat fork close_range fcntl setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
+//! | [`device`] | swapoff ioctl pututxline | devices released at the end, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
 //!
 //! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
 //! A test with a system call that Miri does not know names it: `cfg_attr(miri, ignore = "fork")`.

@@ -1,7 +1,7 @@
 //! The end of a run.
 //!
 //! 1. exec-stop, if the run was ready and has one; otherwise, or if it fails, the stop signal to
-//!   the main process.
+//!    the main process.
 //! 2. After the exit of the main process, TERM to the rest of the cgroup.
 //! 3. KILL when the machine orders it.
 //! 4. When no process is left, exec-stop-post and the removal of the unit's files.

@@ -2,7 +2,7 @@
 //! and releases loop and mapped devices, until nothing more can be released. Busy file systems are
 //! then remounted read-only. File systems of this machine come first, then remote ones.
 //!
-//! Children of a child of PID 1 do this in parallel ([`rounds`]). The work continues after
+//! Children of a child of PID 1 do this in parallel ([`Rounds`]). The work continues after
 //! [`limit::UNMOUNT_ONE`] without a child that has not returned. At the end it waits for such
 //! children while something moves (a slow disk may have much to write), in total up to
 //! [`limit::UNMOUNT_LONGEST`]. It reports those that have not returned.
