@@ -196,7 +196,7 @@ fn a_path_that_answers_again_is_said_to_though_not_all_was_asked_that_was_to_be(
     init.when_state("server", "running");
     let silence = || {
         let why = String::from_utf8_lossy(&init.initctl(&["why", "far"]).stdout).into_owned();
-        why.contains("has not answered since")
+        why.contains("no answer since")
     };
     until("it is said", || silence().then_some(()));
     drop(silent);
