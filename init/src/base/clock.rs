@@ -43,7 +43,7 @@ pub(crate) fn wall_at(then: Time) -> Duration {
     wall().saturating_add(then.since(now)).saturating_sub(now.since(then))
 }
 
-/// Converts monotonic times to wall times with a cached offset. Computed anew for each call, the
+/// Converts monotonic times to wall times with a cached offset. If computed for each call, the
 /// offset would vary by the time between two readings, and one time would be shown differently.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

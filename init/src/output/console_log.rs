@@ -235,47 +235,48 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
     }
 }
 
-// A child writes init's own lines to stderr where that is a file on a disk, a network or FUSE: write(2)
-// blocks there while the file system does (a dead disk, fsfreeze(8) of a snapshot). Init sends its lines through
-// a socket and never waits. A line without room there is lost, and counted. A file in memory is written at once, and
-// a console, a pipe or a socket needs none of this.
+// If stderr is a file on a disk, a network or FUSE, write(2) blocks while the file system does (a
+// dead disk, fsfreeze(8) of a snapshot). A child, the writer, then writes init's lines to stderr.
+// Init sends them through a socket and never waits: a line that does not fit is lost and counted.
+// Files in memory, consoles, pipes and sockets need no writer.
 //
-// The child starts with init, again when it was killed, and with each image of init. It ends when init's end of the
-// socket is shut down: a closer ([`crate::fd`]) that cannot be killed may have that end open still.
+// Init starts the writer at its own start, and again if it was killed. Each image of init starts
+// its own. The writer ends when init shuts its end of the socket down. Closing is not enough: a
+// closer ([`crate::fd`]) that cannot be killed may still have that end open.
 
-/// Signals that ask for an end while there may be more to say: the child ends with init.
+/// Signals that the writer ignores, so that it ends with init and not before the last line.
 const NOT_HEEDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
 
-/// The process that speaks. Its children may wait, and write themselves.
+/// The process that logs through the writer. Its children may block, and write to stderr directly.
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
 
 thread_local! {
-    /// The socket to the child.
+    /// The socket to the writer. `None` if no writer runs.
     static PRESENT: RefCell<Option<UnixStream>> = const { RefCell::new(None) };
 }
 
-/// From now on this process leaves it to a child.
+/// Makes this process log through a writer from now on.
 pub(crate) fn is_needed() {
     SPEAKER.get_or_init(getpid);
 }
 
-/// Before the first turn: it is there for as long as init is.
+/// Starts the writer, if this process needs one. Called before the first turn of the event loop.
 pub(crate) fn begin() {
     if SPEAKER.get().is_some() {
-        // Else it is tried again with the first line.
+        // If the start fails, the first line tries it again.
         let _ = say(&[]);
     }
 }
 
-/// Whole lines, at most PIPE_BUF bytes: all or none of them are taken.
+/// Writes whole lines, at most PIPE_BUF bytes. Either all of them are taken or none.
 pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
     if SPEAKER.get() != Some(&getpid()) {
         return write(std::io::stderr().as_fd(), lines);
     }
     let say = |present: &RefCell<Option<UnixStream>>| {
         let mut present = present.try_borrow_mut().map_err(|_| Errno::EAGAIN)?;
-        // Killed, it took with it what it had not written.
+        // The writer was killed: the lines that it had not written are lost.
         match say_by(&mut present, lines) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => say_by(&mut present, lines),
             said => said,
@@ -304,9 +305,10 @@ fn start_writer() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// The whole life of it.
+/// Runs the writer: a child that copies init's lines to stderr until init closes the socket.
+/// Returns its exit code.
 fn write_on(mut lines: &UnixStream) -> u8 {
-    // Only a name, and for `ps`.
+    // The name is only shown by ps(1), so a failure is ignored.
     let _ = process::set_name(c"groundstate-say");
     oom_score::protect_from_oom();
     for number in NOT_HEEDED {
@@ -316,7 +318,7 @@ fn write_on(mut lines: &UnixStream) -> u8 {
     loop {
         match lines.read(&mut buffer) {
             Ok(0) => return 0,
-            // What the file refuses is lost: there is nobody to tell.
+            // A line that cannot be written is lost: stderr was the only place to report it.
             Ok(length) => drop(io::stderr().write_all(buffer.get(..length).unwrap_or_default())),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return 1,
@@ -324,7 +326,8 @@ fn write_on(mut lines: &UnixStream) -> u8 {
     }
 }
 
-/// Before another image goes on, which starts its own. None in a child: its copy is of no use to it.
+/// Ends the writer before another image of init takes over, because that image starts its own.
+/// Returns the socket to the writer, or `None` without a writer or in a child of init.
 pub(crate) fn dismiss() -> Option<UnixStream> {
     if SPEAKER.get() != Some(&getpid()) {
         return None;
@@ -334,15 +337,15 @@ pub(crate) fn dismiss() -> Option<UnixStream> {
     Some(socket)
 }
 
-/// Init ends: the last words have a moment to be written.
+/// Ends the writer before init ends, and gives it a moment to write the last lines.
 pub(crate) fn finish() {
     let Some(socket) = dismiss() else { return };
     let until = clock::now().after(limit::LAST_WORDS);
     loop {
         let left = PollTimeout::try_from(until.since(clock::now())).unwrap_or(PollTimeout::ZERO);
-        // Nothing is asked for but the end of the child, which is always told.
+        // poll(2) reports the hangup at the end of the writer without being asked for it.
         let ended = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], left);
-        // A signal came; init still has time.
+        // A signal interrupted poll(2).
         if ended != Err(Errno::EINTR) || clock::now() >= until {
             return;
         }

@@ -94,11 +94,11 @@ fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
     for (root, program, why) in [
         ("none", own.as_str(), "ENOENT"),
         ("init.new", &own, "ENOTDIR"),
-        ("/", &own, "the root already"),
+        ("/", &own, "already the root"),
         ("units", &own, "ENOENT"),
         ("new", "/none/init", "ENOENT"),
-        ("new", "/etc", "no file"),
-        ("new", "/bin/true", "no init"),
+        ("new", "/etc", "not a regular file"),
+        ("new", "/bin/true", "not an init"),
         ("new", "/etc/passwd", "Permission denied"),
     ] {
         let said = ask(root, program);

@@ -79,7 +79,7 @@ fn a_new_image_that_panics_as_it_begins_gives_way_with_all_it_was_handed() {
     let before = init.main_of("other");
     init.sandbox.put("now", "");
     let refused = init.ask("upgrade", &json!({})).unwrap_err();
-    assert!(refused.to_string().contains("crashed as it began"), "{refused}");
+    assert!(refused.to_string().contains("crashed at startup"), "{refused}");
     assert!(init.output().contains("on purpose in resume"), "{}", init.output());
     assert_eq!(init.main_of("other"), before);
     init.finish_after_crash();

@@ -471,10 +471,10 @@ impl Rounds {
         self.under_way.values().map(|child| child.of.as_str())
     }
 
-    /// Who is under way is not waited for any more.
+    /// Kills the children that still run and stops waiting for them.
     pub(super) fn give_up(&mut self) {
         for child in std::mem::take(&mut self.under_way).into_values() {
-            // One that can not be killed is left.
+            // A child that cannot be killed is left behind.
             let _ = signal::kill(child.pid, KILL);
         }
     }
