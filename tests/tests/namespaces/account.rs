@@ -1,7 +1,7 @@
 //! /etc/passwd on a file system that does not answer, or that is no file: whoever reads it waits,
 //! which is never PID 1. And users that are taken away, or are in more groups than can be had.
 
-use super::outfit::{alone, inside as path_inside};
+use super::child_setup::{alone, inside as path_inside};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -2,7 +2,7 @@
 //! are reaped, and a signal still ends everything. Crashes that init recovers from are in [`super::crash`].
 
 use super::crash::starts;
-use super::survival::{is_steady, memories_at_rest};
+use super::saved_state::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, is_caretaker, is_committed};

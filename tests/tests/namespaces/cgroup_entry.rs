@@ -1,7 +1,7 @@
 //! How a child enters the cgroup of its run: by clone, or by its own write where clone cannot do it.
 //! A child that does not enter is never executed. Other child set-up is in [`super::restriction`].
 
-use super::outfit::is_root;
+use super::child_setup::is_root;
 use super::restriction::begin;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::Sandbox;

@@ -1,6 +1,6 @@
 //! Init itself is at fault: it goes on, and nobody notices.
 
-use super::past::{BOTH, has_its_program};
+use super::crash_changed_world::{BOTH, has_its_program};
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};

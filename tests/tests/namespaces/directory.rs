@@ -1,8 +1,8 @@
 //! Directories that are made for a unit: with the right owner and mode, and never through
 //! what somebody has planted.
 
+use super::child_setup::{alone, inside, is_root, past_exec};
 use super::command::{drop_all, script};
-use super::outfit::{alone, inside, is_root, past_exec};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

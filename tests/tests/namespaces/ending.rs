@@ -1,8 +1,8 @@
 //! Other ways of becoming ready, and how a run is ended: who is signalled, by what, and
 //! what lives on.
 
+use super::child_setup::{is_root, past_exec};
 use super::command::{drop_all, script, words};
-use super::outfit::{is_root, past_exec};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -1,7 +1,7 @@
 //! What an exec of init resets, and what it and its children have all the same afterwards.
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::{until, within};

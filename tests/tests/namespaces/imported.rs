@@ -1,8 +1,8 @@
 //! systemd's own unit files, as they are dropped into the unit directory: what a process finds
 //! itself in because of its `[Service]` directives. What units do to each other is in
-//! `relation.rs`, starts and ends in `course.rs`.
+//! `relation.rs`, starts and ends in `imported_lifecycle.rs`.
 
-use super::outfit::{alone, inside, is_root, past_exec};
+use super::child_setup::{alone, inside, is_root, past_exec};
 use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;

@@ -1,7 +1,7 @@
 //! Output: where it goes, and what the death of the logger does to it.
 
 use super::crash::{has_survived, starts, until_begun};
-use super::keeping::{keeps_no_more, limit_files};
+use super::crash_after_change::{keeps_no_more, limit_files};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;

@@ -1,5 +1,5 @@
 //! Memory: an init that gets none when it asks goes on as another image, or ends what it was told
-//! to end. Whom the kernel would rather kill when there is none left: [`super::weight`].
+//! to end. Whom the kernel would rather kill when there is none left: [`super::oom_score`].
 
 use super::restricted_environments::pair;
 use groundstate_tests::boot::{Boot, Init};

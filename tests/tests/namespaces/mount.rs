@@ -1,9 +1,9 @@
 //! `.mount` and `.swap` files of systemd's: which programs they run, and with which words. In
 //! this init's world mount(8), umount(8), swapon(8) and swapoff(8) are a script that notes its words.
 
+use super::child_setup::is_root;
 use super::command::drop_all;
 use super::imported::{systemd, wants};
-use super::outfit::is_root;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -2,8 +2,8 @@
 //! begun by no init for that. How it is found whose one is, is in [`super::restricted_environments`].
 
 use super::crash::{has_survived, starts, until_begun};
+use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
-use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{commit_word, crash, crash_when};
 use groundstate_tests::deadline::until;

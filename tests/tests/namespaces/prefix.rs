@@ -1,8 +1,8 @@
 //! The prefixes of imported commands: which user, groups, capabilities and name the process of
 //! each command has, seen from inside.
 
+use super::child_setup::{alone, is_root};
 use super::imported::{reload, systemd, wants};
-use super::outfit::{alone, is_root};
 use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -136,7 +136,7 @@ fn double_exclamation_mark_of_native_line_runs_as_the_unit_user() {
     let files = Sandbox::new();
     files.unit("one", "user: nobody\nexec-start: \"!!/bin/sleep 1000\"");
     let init = alone(files).start("one");
-    let uid = super::outfit::past_exec(&init, "one").status("Uid").unwrap_or_default();
+    let uid = super::child_setup::past_exec(&init, "one").status("Uid").unwrap_or_default();
     assert!(uid.starts_with("65534"), "{uid}");
     init.finish();
 }

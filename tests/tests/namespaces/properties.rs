@@ -2,7 +2,7 @@
 //! Ansible, Puppet, debhelper and service(8) read.
 
 use super::crash::crashes;
-use crate::shim::{service, systemctl};
+use crate::systemctl_shim::{service, systemctl};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;

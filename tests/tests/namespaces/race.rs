@@ -2,7 +2,7 @@
 //! goal, an upgrade, a crash, the end. What one reload does is in [`super::reload`].
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::Steps;

@@ -1,5 +1,5 @@
 //! Orphans and crowds of them: they come to init, are reaped by it as soon as they are dead, keep nobody
-//! waiting and are no unit's. What becomes of a unit's own pids is in [`super::recycled`].
+//! waiting and are no unit's. What becomes of a unit's own pids is in [`super::pid_reuse`].
 
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};

@@ -1,9 +1,9 @@
 //! systemd's own unit files: what the directives of `[Unit]` and `[Install]` make units do to each
 //! other, by the events that follow.
 
+use super::child_setup::{inside, is_root};
 use super::command::{drop_all, words};
 use super::imported::{reload, systemd, wants};
-use super::outfit::{inside, is_root};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};

@@ -1,9 +1,9 @@
 //! What takes something away from a process: each way is seen from inside where it is asked for, and
 //! nowhere else; and where one of its steps fails nothing runs.
 
+use super::child_setup::is_root;
 use super::command::script;
 use super::hierarchy::BARE;
-use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;

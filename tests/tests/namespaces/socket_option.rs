@@ -1,8 +1,8 @@
 //! Options of sockets, as the service that is handed the socket finds them, or as they are felt.
 
+use super::child_setup::is_root;
 use super::command::drop_all;
 use super::imported::{systemd, wants};
-use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

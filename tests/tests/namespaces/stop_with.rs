@@ -1,7 +1,7 @@
 //! Units that `systemctl stop` and `restart` of another unit reach, and triggers of masked units.
 
 use super::imported::{systemd, wants};
-use super::shim::systemctl;
+use super::systemctl_shim::systemctl;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::Sandbox;
 

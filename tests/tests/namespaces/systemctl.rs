@@ -1,7 +1,7 @@
 //! systemctl(1) and the commands of System V, asked of a real init: what scripts, Ansible, Puppet
 //! and debhelper call, and what they read.
 
-use crate::shim::{program_path as shim_path, service, shim, systemctl};
+use crate::systemctl_shim::{program_path as shim_path, service, shim, systemctl};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::path::Path;

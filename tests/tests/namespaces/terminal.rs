@@ -1,6 +1,6 @@
 //! Texts of units reach a terminal without anything that the terminal acts on.
 
-use super::shim::shim;
+use super::systemctl_shim::shim;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};

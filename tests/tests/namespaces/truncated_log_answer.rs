@@ -1,7 +1,7 @@
 //! Answers of the logger that break off before their end.
 
 use super::log::logs;
-use super::shim::shim;
+use super::systemctl_shim::shim;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -1,6 +1,6 @@
 //! Paths that a program names without needing them are not looked up, because they may never answer.
 
-use super::streams::Place;
+use super::blocked_close::Place;
 use groundstate_tests::deadline::{PATIENCE, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};

@@ -2,9 +2,9 @@
 //! each process is of its own run. Other crashes are in [`super::crash`].
 
 use super::crash::{has_survived, starts, until_begun};
+use super::crash_after_change::keeps_no_more;
+use super::crash_changed_world::keeps;
 use super::hierarchy::BARE;
-use super::keeping::keeps_no_more;
-use super::past::keeps;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{

@@ -4,7 +4,7 @@
 //! [`super::hierarchy`].
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;

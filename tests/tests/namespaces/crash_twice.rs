@@ -1,9 +1,9 @@
 //! Init crashes, and once more while what was noted is put again, or before another state is kept: what the one in
-//! between had found out, or was just doing, is so for the next. The first of these crashes is [`super::begun`]'s and
-//! [`super::past`]'s.
+//! between had found out, or was just doing, is so for the next. The first of these crashes is [`super::crash_mid_spawn`]'s and
+//! [`super::crash_changed_world`]'s.
 
 use super::crash::{has_survived, starts};
-use super::past::{BOTH, TMP, at_work, keeps};
+use super::crash_changed_world::{BOTH, TMP, at_work, keeps};
 use groundstate_tests::boot::Init;
 use groundstate_tests::crash::{Call, Steps, crash, crash_when};
 use groundstate_tests::deadline::until;

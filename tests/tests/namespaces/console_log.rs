@@ -1,7 +1,7 @@
 //! What init itself says, where that goes to a file: by another process, for a file can wait.
 
+use super::blocked_close::Place;
 use super::disk::Disk;
-use super::streams::Place;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;

@@ -1,10 +1,10 @@
 //! Since its state was kept, a unit has come to its end and was begun once more, and each of that init had
 //! learnt from somebody: as it crashes then, the process that is there is the unit's, and none is begun
-//! beside or after it. What init had begun itself is in [`super::begun`].
+//! beside or after it. What init had begun itself is in [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts};
+use super::crash_after_change::limit_files;
 use super::hierarchy::BARE;
-use super::keeping::limit_files;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, is_committed};
 use groundstate_tests::deadline::until;

@@ -1,10 +1,10 @@
 //! A crash in, or after, the turn in which init has found by a look that a child had become its program, or that
 //! nothing is left of a run: what followed is begun once, and what was wished before is not done to it. Other crashes
-//! with what was begun are in [`super::begun`].
+//! with what was begun are in [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts, until_begun};
-use super::keeping::keeps_no_more;
-use super::past::{BOTH, at_work, clones, has_its_program, keeps};
+use super::crash_after_change::keeps_no_more;
+use super::crash_changed_world::{BOTH, at_work, clones, has_its_program, keeps};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Steps, crash};
 use groundstate_tests::deadline::until;

@@ -2,7 +2,7 @@
 //! nothing started twice. One that is the kernel's is a crash.
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::FAULTS;

@@ -1,10 +1,10 @@
 //! What was so when something was done, and is not so any more as that is put again after a crash: a look
 //! at what there is by then gives another answer, so what was decided is what is noted. What had begun and
-//! ended since is in [`super::once`].
+//! ended since is in [`super::crash_start_once`].
 
 use super::crash::{has_survived, starts};
+use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
-use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;

@@ -1,5 +1,5 @@
 //! Callers at the control socket whose answers cost much: however many they ask for, init is root's
-//! first, and has memory and time for all others. Crowds that cost little are in [`super::crowd`].
+//! first, and has memory and time for all others. Crowds that cost little are in [`super::hostile_clients`].
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;

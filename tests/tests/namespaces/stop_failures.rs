@@ -1,9 +1,9 @@
 //! What follows a stop or a reload that does not go as planned: commands that fail, processes that
 //! may not be killed, a daemon that replaces itself.
 
+use super::child_setup::{alone, inside, is_root};
 use super::command::{drop_all, script};
 use super::imported::{reload, systemd, wants};
-use super::outfit::{alone, inside, is_root};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;

@@ -1,7 +1,7 @@
 //! Init with fewer rights than root has: what needs none goes on, what asks for one that is not there never runs,
 //! and who belongs to another user is stopped all the same.
 
-use super::outfit::is_root;
+use super::child_setup::is_root;
 use super::restricted_environments::pair;
 use super::shortage::supervises;
 use groundstate_tests::boot::Boot;

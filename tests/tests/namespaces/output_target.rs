@@ -1,6 +1,6 @@
 //! Descriptors that lead to a socket, to the console, to the kernel's log.
 
-use super::outfit::{is_root, past_exec};
+use super::child_setup::{is_root, past_exec};
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;

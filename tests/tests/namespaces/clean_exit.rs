@@ -2,7 +2,7 @@
 
 use super::crash::has_survived;
 use super::imported::systemd;
-use super::shim::systemctl;
+use super::systemctl_shim::systemctl;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
