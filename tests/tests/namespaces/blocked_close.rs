@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, umount2};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Somebody's place for a file system, gone with the value.
+/// A mount point, unmounted when the value is dropped.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Drop for Place {
@@ -24,12 +24,12 @@ fn goes_on(init: &Init) {
 }
 
 #[test]
-fn a_close_that_waits_in_a_child_before_its_exec_is_that_units_alone() {
+fn child_that_blocks_in_close_before_exec_blocks_only_its_own_unit() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("silent")).unwrap();
     files.unit("base", "exec-start: DAEMON");
     files.unit("web", "exec-start: DAEMON");
-    // What becomes its output is opened, put in place, and closed where it was opened.
+    // The output file is opened, duplicated onto stdout, and the original descriptor is closed.
     let keys = "restart: never\nstart-timeout: 300ms\nstop-timeout: 300ms";
     files.unit(
         "stuck",

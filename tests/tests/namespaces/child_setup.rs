@@ -1,4 +1,4 @@
-//! What a process is given, seen from inside: environment, rights, scheduling, descriptors,
+//! Attributes of a process, seen from inside: environment, capabilities, scheduling, descriptors,
 //! terminals.
 
 use super::command::{drop_all, script};
@@ -16,7 +16,7 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A boot that has /run, /var/lib, /var/cache, /var/log and /etc to itself.
+/// A boot with private /run, /var/lib, /var/cache, /var/log and /etc.
 pub(crate) fn alone(files: Sandbox) -> Boot {
     let own = "set -e; for d in /run /var/lib /var/cache /var/log; do mount -t tmpfs -o mode=755 tmpfs $d; done; \
                e=$(mktemp -d); cp /etc/passwd /etc/group \"$e\"; ! [ -e /etc/ld.so.cache ] || cp /etc/ld.so.cache \"$e\"; \
@@ -38,7 +38,7 @@ pub(crate) fn past_exec(init: &Init, unit: &str) -> Process {
 }
 
 #[test]
-fn variables_are_passed_on_read_anew_and_taken_away() {
+fn environment_files_are_read_before_each_command_and_variables_are_passed_or_removed() {
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\nenv: {FROM_SETTINGS: s, GONE: g}\n");
     files.put("vars", "FRESH=1\nGONE_TOO=x\n");
@@ -71,7 +71,7 @@ fn variables_are_passed_on_read_anew_and_taken_away() {
 }
 
 #[test]
-fn a_unit_begins_where_its_file_says() {
+fn working_and_root_directory_are_set_as_the_unit_file_says() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -99,7 +99,7 @@ fn a_unit_begins_where_its_file_says() {
 }
 
 #[test]
-fn rights_are_cut_down_and_handed_on_as_asked() {
+fn capabilities_no_new_privileges_and_secure_bits_are_set_as_asked() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -137,7 +137,7 @@ fn rights_are_cut_down_and_handed_on_as_asked() {
 }
 
 #[test]
-fn a_unit_is_scheduled_as_it_asks() {
+fn nice_io_class_cpu_policy_and_affinity_are_set_as_asked() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -167,7 +167,7 @@ fn a_unit_is_scheduled_as_it_asks() {
 }
 
 #[test]
-fn a_broken_pipe_is_deadly_unless_it_is_ignored() {
+fn sigpipe_is_ignored_only_if_the_unit_says_so() {
     let files = Sandbox::new();
     files.unit("deaf", "ignore-sigpipe: yes\nexec-start: /bin/sleep 1000");
     let init = Boot::new(files).start("deaf");
@@ -177,7 +177,7 @@ fn a_broken_pipe_is_deadly_unless_it_is_ignored() {
 }
 
 #[test]
-fn descriptors_lead_to_files_as_they_are_told_to() {
+fn standard_descriptors_are_connected_to_the_named_files() {
     let files = Sandbox::new();
     files
         .put("in", "asked\n")
@@ -212,7 +212,7 @@ fn descriptors_lead_to_files_as_they_are_told_to() {
 }
 
 #[test]
-fn an_output_file_is_not_opened_through_what_the_user_has_planted() {
+fn output_file_is_not_opened_through_a_link_or_fifo_of_the_user() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -244,7 +244,7 @@ fn an_output_file_is_not_opened_through_what_the_user_has_planted() {
 }
 
 #[test]
-fn a_getty_has_its_terminal_to_itself() {
+fn getty_is_the_session_leader_of_its_terminal_and_of_nothing_else() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -275,7 +275,7 @@ fn a_getty_has_its_terminal_to_itself() {
     };
     see("login:");
     assert_eq!(init.sandbox.read("tty").trim(), line);
-    // Who had it before has lost it.
+    // The previous holder of the terminal gets a hangup.
     assert_eq!(nix::unistd::read(&pty.slave, &mut [0; 1]), Ok(0));
     let fresh = fs::OpenOptions::new().read(true).write(true).open(&line).unwrap();
     let settings = tcgetattr(&fresh).unwrap();
@@ -287,7 +287,7 @@ fn a_getty_has_its_terminal_to_itself() {
     let process = past_exec(&init, "getty");
     assert_eq!(process.stat_field(3), Some(process.0), "it leads its session");
     assert_ne!(process.stat_field(4), Some(0), "it has a controlling terminal");
-    // The program opens files of its own language while it begins.
+    // At its start the program opens locale files for a moment.
     until("it has the terminal and nothing else", || {
         process.files().values().all(|target| target.starts_with("/dev/pts")).then_some(())
     });
@@ -299,7 +299,7 @@ fn a_getty_has_its_terminal_to_itself() {
     init.finish();
 }
 
-/// The kind and the id of the first record of utmp(5).
+/// The type and the id of the first record of utmp(5).
 fn utmp(init: &Init) -> Option<(i16, String)> {
     let bytes = fs::read(inside(init, "/run/utmp")).ok()?;
     let kind = i16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]);
@@ -309,7 +309,7 @@ fn utmp(init: &Init) -> Option<(i16, String)> {
 }
 
 #[test]
-fn lines_for_the_systems_log_bear_the_units_tag() {
+fn syslog_lines_have_the_tag_and_the_level_of_the_unit() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }

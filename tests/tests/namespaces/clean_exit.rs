@@ -1,4 +1,5 @@
-//! Runs that end well in units that do not remain: they are over, and leave nothing.
+//! Runs that exit successfully in units without `remain`: the unit is inactive, and nothing of the
+//! run is left.
 
 use super::crash::has_survived;
 use super::imported::systemd;
@@ -80,7 +81,7 @@ fn service_that_remains_after_exit_stays_active() {
 }
 
 #[test]
-fn daemon_ended_by_sigterm_is_over_and_is_not_started_by_a_crash_of_init() {
+fn daemon_ended_by_sigterm_is_inactive_and_is_not_started_by_a_crash_of_init() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual\nwaits-for: web.service");
     let text = "[Service]\nExecStart=/bin/sh -c 'echo start >>DIR/order; exec sleep 1000'\n\

@@ -1,4 +1,4 @@
-//! Who asks init something just as it crashes.
+//! Requests of clients to an init that crashes at that moment.
 
 use super::crash::{has_survived, starts};
 use super::upgrade::at_work;
@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::process::Output;
 use std::thread;
 
-/// `initctl` with these words, beside an init that crashes at connections of it, `calls` system calls after they came.
+/// Runs `initctl` with these arguments. Init crashes at each of these connections, `calls` system
+/// calls after it was accepted.
 fn asked_in_crashes(init: &Init, words: &[&str], at: Range<u32>, calls: u32) -> Output {
     thread::scope(|scope| {
         let mut steps = Steps::of(init);
@@ -41,7 +42,7 @@ fn is_steady(init: &Init) {
 }
 
 #[test]
-fn who_asks_as_init_crashes_is_answered() {
+fn client_is_answered_although_init_crashes_at_its_connection() {
     let mut init = at_work();
     init.expect_crashes();
     let words: [&[&str]; 3] = [&["status"], &["want", "plain"], &["set-target", "all"]];
@@ -59,7 +60,7 @@ fn who_asks_as_init_crashes_is_answered() {
 }
 
 #[test]
-fn what_is_not_to_be_done_twice_is_not_asked_for_twice() {
+fn restart_request_is_not_sent_again_after_a_crash() {
     let mut init = at_work();
     init.expect_crashes();
     let mut done = 0;
@@ -84,7 +85,7 @@ fn what_is_not_to_be_done_twice_is_not_asked_for_twice() {
 }
 
 #[test]
-fn a_question_init_crashes_at_is_asked_once_more_and_not_again() {
+fn query_that_crashes_init_is_retried_once_and_not_again() {
     let mut init = at_work();
     init.expect_crashes();
     is_steady(&init);
@@ -97,13 +98,14 @@ fn a_question_init_crashes_at_is_asked_once_more_and_not_again() {
 }
 
 #[test]
-fn who_can_not_ask_whether_all_has_settled_comes_back() {
+fn client_that_cannot_wait_for_the_result_because_of_crashes_exits_with_69() {
     let mut init = at_work();
     init.expect_crashes();
     is_steady(&init);
     let words = ["want", "plain", "--wait", "--timeout", "60s"];
-    // It asks where the events are, for the events, for `plain`, and only then to be told: at that it crashes, and
-    // at the next ones, of which one may be for the events.
+    // initctl asks for the number of the last event, for the events, for `plain`, and then waits
+    // for the result. Init crashes at that request and at the next ones, one of which may be for
+    // the events.
     let output = asked_in_crashes(&init, &words, 3..6, 0);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{said}");

@@ -1,4 +1,5 @@
-//! What init itself says, where that goes to a file: by another process, for a file can wait.
+//! Init's own messages when stderr is a file: a child writes them, because a write to a file can
+//! block.
 
 use super::blocked_close::Place;
 use super::disk::Disk;
@@ -10,13 +11,13 @@ use groundstate_tests::silent::Silent;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// Its stderr is this file, opened where init is.
+/// A shell that opens this file as stderr and executes init.
 fn saying_into(file: &str) -> [String; 4] {
     let words = format!("exec \"$@\" 2>>{file}");
     ["sh".to_owned(), "-c".to_owned(), words, "sh".to_owned()]
 }
 
-/// Who writes for init, by the name it gave itself.
+/// The child that writes for init, by the name it sets for itself.
 fn scribe(init: &Init) -> Process {
     let named = |p: &Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-say"))
@@ -28,7 +29,7 @@ fn goes_on(init: &Init) {
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.tell("restart", &json!({"targets": ["web"]}));
     init.when_state("web", "running");
-    // Each refusal is a line; far more than whoever writes them may be behind.
+    // Each refused upgrade is a message; together they exceed the backlog of the writer.
     init.tell("upgrade", &json!({}));
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.when_state("web", "running");
@@ -56,14 +57,14 @@ fn init_does_not_wait_for_the_file_system_of_its_own_stderr() {
         init.when_state("web", "running");
         silent.until_writing();
         goes_on(&init);
-        // With its end what waits comes back.
+        // When the file system is gone, blocked writes return.
         drop((silent, place));
         init.finish();
     }
 }
 
 #[test]
-fn init_does_not_wait_for_the_disk_its_stderr_is_on() {
+fn init_does_not_wait_for_the_frozen_disk_of_its_stderr() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let Some(disk) = Disk::of(&files, "disk") else {
@@ -91,7 +92,7 @@ fn init_does_not_wait_for_the_disk_its_stderr_is_on() {
 }
 
 #[test]
-fn who_writes_for_init_is_replaced_when_it_is_killed() {
+fn killed_writer_of_init_messages_is_replaced() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let init = Boot::new(files).start("web");

@@ -1,5 +1,6 @@
-//! Callers at the control socket whose answers cost much: however many they ask for, init is root's
-//! first, and has memory and time for all others. Crowds that cost little are in [`super::hostile_clients`].
+//! Clients of the control socket whose answers are expensive. However many answers they request,
+//! init serves root first and has memory and time for all other clients. Cheap crowds are in
+//! [`super::hostile_clients`].
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
@@ -10,7 +11,7 @@ use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// An answer about all of these is long, and takes its time.
+/// An answer about this many units is long and takes time.
 const UNITS: usize = 1000;
 
 fn many_units() -> Init {
@@ -23,14 +24,14 @@ fn many_units() -> Init {
     files.unit("other", "type: virtual");
     let mut init = Boot::new(files).unrecorded().start("all");
     init.when_state("all", "running");
-    // By then it has as many events as it keeps, and had room for a long answer.
+    // By then init has filled its event history and has allocated memory for a long answer.
     come_and_go(&init, &mut follower(&init), 4);
     init.status();
     init.may_keep_this_much();
     init
 }
 
-/// All units go and come so often, and root is told of all that.
+/// Stops and starts all units this often; root receives each event.
 fn come_and_go(init: &Init, root: &mut Client, times: usize) {
     for target in ["other", "all"].into_iter().cycle().take(times) {
         init.tell("set-target", &json!({"targets": [target]}));
@@ -42,14 +43,14 @@ fn come_and_go(init: &Init, root: &mut Client, times: usize) {
     }
 }
 
-/// Root, that is told of all that happens from now on.
+/// A connection of root that follows all events from now on.
 fn follower(init: &Init) -> Client {
     let mut root = init.client().expect("a connection");
     root.send("events", &json!({"follow": true, "after": 1_000_000}));
     root
 }
 
-/// One user's connections, on each of which the line was sent so often, and nothing is read.
+/// Connections of one user that send the line this often and read nothing.
 struct Flood {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -78,7 +79,7 @@ impl Flood {
         line.trim().parse().expect("a number")
     }
 
-    /// It ends; how many answers had come.
+    /// Ends the flood and returns the number of answers it had received.
     fn end(mut self) -> usize {
         drop(self.child.stdin.take());
         let number = self.number();
@@ -95,13 +96,13 @@ fn stop(init: &Init) {
 }
 
 #[test]
-fn root_is_served_before_those_who_make_init_work_for_answers() {
+fn root_is_served_before_clients_with_expensive_requests() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
     let init = many_units();
     let line = r#"{"v":1,"id":1,"verb":"plan","targets":["other"]}"#;
-    // All of it lies there, root's last, as init goes on.
+    // All requests are in the sockets, root's last, when init continues.
     stop(&init);
     let flood = Flood::new(&init, 20_000, 16, 60, line);
     let mut root = init.client().expect("a connection");
@@ -111,12 +112,12 @@ fn root_is_served_before_those_who_make_init_work_for_answers() {
     stop(&init);
     let answered = flood.end();
     init.process().signal(Signal::SIGCONT);
-    // Sixteen of each, as it was, are more.
+    // Answering sixteen requests of each connection in turn would be more.
     assert!(answered < 200, "{answered} were answered before root, or with it");
     init.finish();
 }
 
-/// The limits of what all others may leave unread, and what it takes to make an answer.
+/// Covers the limits of all unread answers and the memory to make one answer.
 fn took_little_memory(init: &Init) {
     let most = init.process().status("VmHWM").expect("it is there");
     let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");
@@ -124,13 +125,13 @@ fn took_little_memory(init: &Init) {
 }
 
 #[test]
-fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
+fn unread_answers_of_any_number_of_clients_take_bounded_memory() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
     let mut init = many_units();
     let line = r#"{"v":1,"id":1,"verb":"status"}"#;
-    // What the allocator keeps of one flood is of no more use to another.
+    // The allocator may keep memory of one flood that the next one cannot use.
     for _ in 0..2 {
         init.may_keep_this_much();
         let flood = |number: u32| Flood::new(&init, 20_000 + number, 16, 40, line);
@@ -146,11 +147,11 @@ fn what_others_do_not_read_takes_bounded_memory_however_many_they_are() {
 }
 
 #[test]
-fn who_reads_all_it_is_sent_but_always_has_more_to_come_takes_bounded_memory() {
+fn client_that_reads_everything_but_always_has_more_pending_takes_bounded_memory() {
     let mut init = many_units();
     let memory = |init: &Init| init.tell("stats", &json!({}))["rss"].as_u64().expect("a number");
     let mut behind = init.client().expect("a connection");
-    // More than a socket takes: something is left to be sent whenever one of them has been read.
+    // More than a socket buffer holds: after each read answer some data is still unsent.
     (0..4).for_each(|_| behind.send("status", &json!({})));
     behind.answer().expect("it goes on").expect("an answer");
     init.may_keep_this_much();
@@ -168,7 +169,7 @@ fn who_reads_all_it_is_sent_but_always_has_more_to_come_takes_bounded_memory() {
 }
 
 #[test]
-fn who_follows_events_and_never_reads_takes_bounded_memory_however_many_they_are() {
+fn followers_that_never_read_take_bounded_memory() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }

@@ -1,12 +1,12 @@
-//! Which control sockets initctl trusts, and which one it finds where none is named.
+//! Which control sockets initctl trusts, and which one it uses by default.
 
 use crate::control::{as_nobody, one_unit};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::process::{Command, Output};
 
-/// Runs initctl with these words as uid 65534, with the sandbox's `run` in the place of
-/// /run/groundstate and without a directory of that user.
+/// Runs initctl with these arguments as uid 65534, with the sandbox's `run` mounted at
+/// /run/groundstate and without a runtime directory of that user.
 fn as_nobody_of_the_machine(init: &Init, words: &str) -> Output {
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir /run/groundstate && \

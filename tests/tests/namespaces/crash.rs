@@ -1,4 +1,4 @@
-//! Init itself is at fault: it goes on, and nobody notices.
+//! Crashes of init: it restores its state, and services and clients do not notice.
 
 use super::crash_changed_world::{BOTH, has_its_program};
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
@@ -16,7 +16,8 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// The crashes init says it has survived; none where it does not answer, or crashes meanwhile.
+/// The number of crashes that init reports as survived. Returns `None` if it does not answer or
+/// crashes meanwhile.
 fn survived(init: &Init) -> Option<u64> {
     let mut client = init.client()?;
     client.send("stats", &json!({}));
@@ -28,7 +29,7 @@ pub(crate) fn crashes(init: &Init) -> u64 {
 }
 
 #[test]
-fn a_crash_of_init_is_noticed_by_nobody() {
+fn crash_of_init_changes_no_service_and_loses_no_event() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();
@@ -36,11 +37,11 @@ fn a_crash_of_init_is_noticed_by_nobody() {
     follower.send("events", &json!({"follow": true, "after": 0}));
     let mut waiter = init.client().unwrap();
     waiter.send("wait", &json!({}));
-    // A request that has just come is answered by nobody after a crash.
+    // A request that arrives just before a crash may stay unanswered.
     is_committed(&init);
     for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
         init.sandbox.order("plain", &format!("say round {survived}"));
-        // Crashes at its very beginning are another matter.
+        // A crash soon after the previous one is another case.
         let alive = init.status();
         let fired = init.sandbox.trace("job.trace").len();
         until("the last crash is some time ago", || {
@@ -73,19 +74,19 @@ pub(crate) fn has_survived(init: &Init, times: u64) {
     until("it has survived", || (crashes(init) == times).then_some(()));
 }
 
-/// The starts a stand-in has left in its trace.
+/// The number of starts that the stand-in service has recorded in its trace.
 pub(crate) fn starts(init: &Init, unit: &str) -> usize {
     let words = init.sandbox.trace(&format!("{unit}.trace"));
     words.iter().filter(|word| word.starts_with("start")).count()
 }
 
-/// A service is running as soon as it is begun, and by then may not have said so in its trace.
+/// A service counts as running once it is started, and may not have written its trace by then.
 pub(crate) fn until_begun(init: &Init, unit: &str) {
     until(&format!("{unit} says that it began"), || (starts(init, unit) > 0).then_some(()));
 }
 
 #[test]
-fn what_a_service_had_said_when_init_crashed_is_heard() {
+fn notification_read_just_before_a_crash_is_not_lost() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.main_of("starting");
@@ -98,7 +99,7 @@ fn what_a_service_had_said_when_init_crashed_is_heard() {
 }
 
 #[test]
-fn how_a_process_had_ended_when_init_crashed_is_known() {
+fn exit_status_reaped_just_before_a_crash_is_not_lost() {
     let mut init = at_work();
     init.expect_crashes();
     let first = init.main_of("notified");
@@ -117,7 +118,7 @@ fn how_a_process_had_ended_when_init_crashed_is_known() {
 }
 
 #[test]
-fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
+fn output_of_a_process_that_redirects_stdout_in_a_crash_is_still_read() {
     let files = Sandbox::new();
     let script = "echo x >>DIR/aside.trace; exec 3>&1 >/dev/null 2>&1; while [ ! -e DIR/go ]; do sleep 0.05; done; echo after the crash >&3; exec sleep inf";
     files.unit("aside", &format!("exec-start: /bin/sh -c '{script}'"));
@@ -149,7 +150,7 @@ fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
     init.finish_after_crash();
 }
 
-/// A socket, and a service that has it from its start on.
+/// A socket unit, and a service that gets the socket at its start.
 fn with_a_socket() -> (Init, String) {
     let files = Sandbox::new();
     let address = {
@@ -166,7 +167,7 @@ fn with_a_socket() -> (Init, String) {
 }
 
 #[test]
-fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
+fn socket_opened_just_before_a_crash_and_its_service_are_kept() {
     let (init, address) = with_a_socket();
     init.when_state("tick", "running");
     let mut client = init.client().expect("it listens");
@@ -183,7 +184,7 @@ fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
             let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
             unit.or_else(|| (!process.is_alive()).then(String::new))
         };
-        // Who opens a socket never becomes a program, and is gone soon.
+        // The child that opens a socket never executes a program and exits soon.
         let is_it = until("it has its program, or has ended", has_begun) == "echo";
         pid.set(if is_it { call.result } else { 0 });
         is_it
@@ -202,7 +203,7 @@ fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
 }
 
 #[test]
-fn a_start_that_had_not_begun_its_program_is_begun_anew() {
+fn start_without_an_exec_before_a_crash_runs_one_process_after_it() {
     let mut init = at_work();
     init.expect_crashes();
     let first = init.main_of("notified");
@@ -219,7 +220,7 @@ fn a_start_that_had_not_begun_its_program_is_begun_anew() {
 }
 
 #[test]
-fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
+fn output_pipe_of_a_start_between_two_commands_is_read_after_a_crash() {
     let files = Sandbox::new();
     files.unit("tick", "type: timer\ntimer-unit-active: 50ms\ntimer-active: 50ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/true");
@@ -246,7 +247,7 @@ fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
     });
     steps.crash();
     steps.until_executed();
-    // Whoever reads has time to see an end, if there is one.
+    // A reader has time to see the end of the pipe, if there is one.
     steps.until(|call| {
         call.number >= 0 && (pipes() <= before || !init.processes_of("two").is_empty())
     });
@@ -311,12 +312,12 @@ fn a_crash_after_an_answer_keeps_the_change_that_was_answered() {
 }
 
 #[test]
-fn what_was_wished_when_init_crashed_is_done() {
+fn exit_requested_just_before_a_crash_is_carried_out() {
     let mut init = at_work();
     init.expect_crashes();
     let mut client = init.client().unwrap();
     let asked = |call: &Call| {
-        // It says so to itself before it does anything else.
+        // Init logs the shutdown before it does anything else.
         call.number == libc::SYS_write && init.output().contains("stopping everything")
     };
     crash_when(&init, || client.send("exit", &json!({"code": 3})), asked);
@@ -325,7 +326,7 @@ fn what_was_wished_when_init_crashed_is_done() {
 }
 
 #[test]
-fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
+fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     let mut init = at_work();
     init.expect_crashes();
     let cgroup = |process: Process| {
@@ -338,7 +339,7 @@ fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
     };
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let aside = mounts.map(|root| format!("{root}{ours}/init"));
-    // Where the kernel insists, as for controllers, init does so by itself.
+    // Where the kernel requires it, as for controllers, init does so by itself.
     let aside = aside.iter().find(|path| std::fs::create_dir(path).is_ok()).expect("it is free");
     let of_init = cgroup(init.process());
     for helper in init.process().neighbours().into_iter().filter(|one| cgroup(*one) == of_init) {
@@ -349,13 +350,13 @@ fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));
-    // A job that was just being begun may be.
+    // A job that was being started may have been killed.
     assert!(!init.output().contains(" init was begun in the crash"), "{}", init.output());
     comes_to_its_end(&init);
 }
 
 #[test]
-fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
+fn new_binary_that_crashes_at_once_is_replaced_by_the_previous_one() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();
@@ -371,13 +372,13 @@ fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
 }
 
 #[test]
-fn an_init_that_crashes_again_and_again_ends_nothing() {
+fn repeated_crashes_of_init_end_no_service() {
     let mut init = at_work();
     init.expect_crashes();
     let (alive, other) = (init.main_of("notified"), init.main_of("plain"));
     let begun = crashes(&init);
     for _ in 0..8 {
-        // It has not lived long enough to have got over the last one.
+        // The next crash comes before init has run long enough to forget the last one.
         crash(&init, Signal::SIGSEGV);
         let is_caretaker = || init.output().contains("cannot restore its state");
         if is_caretaker() {
@@ -400,9 +401,10 @@ fn an_init_that_crashes_again_and_again_ends_nothing() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
+fn crash_at_any_system_call_of_a_script_does_not_change_its_result() {
     let init = sweep::begin();
-    // Calls at which something begins or ends, and some between them; all of them: `tests/soak crashes`.
+    // System calls at which a process starts or ends, and some between them. `tests/soak crashes`
+    // takes all.
     for (number, calls) in [4, 33, 36, 72, 82, 106, 139, 240].into_iter().enumerate() {
         sweep::round(&init, number, calls);
     }
@@ -410,7 +412,7 @@ fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
 }
 
 #[test]
-fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
+fn crashes_among_two_hundred_services_change_no_service() {
     let mut storm = Storm::begin(1);
     for _ in 0..10 {
         storm.round(Blow::Crash);

@@ -1,4 +1,4 @@
-//! Crashes soon after something has happened: the state of before the crash has it.
+//! Crashes soon after a change: the restored state has the change.
 
 use super::crash::has_survived;
 use groundstate_tests::boot::{Boot, Init};
@@ -11,20 +11,20 @@ use serde_json::json;
 use std::net::TcpListener;
 use std::process::Command;
 
-/// How long a file init may write.
+/// Limits the size of files that init may write.
 pub(super) fn limit_files(init: &Init, bytes: &str) {
     let pid = format!("--pid={}", init.process().0);
     let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
     assert!(status.expect("prlimit is there").success());
 }
 
-/// What has happened so far is committed.
+/// Waits until all changes so far are committed.
 pub(super) fn keeps_no_more(init: &Init) {
     is_committed(init);
 }
 
 #[test]
-fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
+fn run_timeout_before_a_crash_is_remembered_after_it() {
     let files = Sandbox::new();
     files.unit(
         "web",
@@ -47,11 +47,11 @@ fn what_its_time_had_come_for_alone_is_so_after_a_crash() {
     init.finish_after_crash();
 }
 
-/// Says on its `ready-fd` that it is ready once DIR/go is there.
+/// A service that reports ready on its `ready-fd` once DIR/go exists.
 const LATE: &str = "ready-fd: 7\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do sleep 0.05; done; echo up >&7; exec 7>&-; exec sleep 1000'";
 
 #[test]
-fn what_was_said_by_a_descriptor_before_a_crash_was_said() {
+fn readiness_by_descriptor_before_a_crash_is_remembered() {
     for is_begun_since in [false, true] {
         let files = Sandbox::new();
         files.unit("late", LATE);
@@ -79,7 +79,7 @@ fn what_was_said_by_a_descriptor_before_a_crash_was_said() {
 }
 
 #[test]
-fn who_had_not_said_by_a_descriptor_that_it_is_ready_as_init_crashed_says_it_afterwards() {
+fn readiness_by_descriptor_is_still_received_after_a_crash() {
     let files = Sandbox::new();
     files.unit("late", &format!("exec-start-pre: /bin/true\n{LATE}"));
     files.unit("all", "type: virtual");
@@ -100,7 +100,7 @@ fn who_had_not_said_by_a_descriptor_that_it_is_ready_as_init_crashed_says_it_aft
 }
 
 #[test]
-fn a_socket_that_could_not_be_opened_before_a_crash_has_failed_for_the_same_reason() {
+fn failed_socket_keeps_its_reason_after_a_crash() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("its address").to_string();
     let files = Sandbox::new();
@@ -112,7 +112,7 @@ fn a_socket_that_could_not_be_opened_before_a_crash_has_failed_for_the_same_reas
     keeps_no_more(&init);
     init.tell("want", &json!({"target": "door"}));
     let failed = init.when_state("door", "failed");
-    // Tried again it would listen.
+    // A retry would succeed.
     drop(taken);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);

@@ -1,6 +1,6 @@
-//! A crash in, or after, the turn in which init has found by a look that a child had become its program, or that
-//! nothing is left of a run: what followed is begun once, and what was wished before is not done to it. Other crashes
-//! with what was begun are in [`super::crash_mid_spawn`].
+//! A crash in, or after, the turn in which init finds that a child has executed its program, or
+//! that nothing is left of a run. What follows starts once, and earlier requests do not apply to
+//! it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;
@@ -13,14 +13,14 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// Of what happens from now on some is not noted any more.
+/// Sends many requests, each of which init commits.
 fn fills_its_notes(init: &Init) {
     for _ in 0..2200 {
         init.tell("want", &json!({"target": "all"}));
     }
 }
 
-/// All of a chain come up while init looks elsewhere, and then it crashes.
+/// Starts a chain of units in single steps; init crashes once all have started.
 fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
     let files = Sandbox::new();
     let links: Vec<String> = (0..6).map(|number| format!("link{number}")).collect();
@@ -55,7 +55,7 @@ fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
 }
 
 #[test]
-fn who_was_begun_in_the_turn_in_which_what_it_needs_came_up_is_begun_once() {
+fn chain_of_units_started_in_one_turn_starts_once_despite_a_crash() {
     for wrapper in BOTH {
         a_chain_is_begun_once(wrapper, |_| {});
         a_chain_is_begun_once(wrapper, fills_its_notes);
@@ -63,7 +63,7 @@ fn who_was_begun_in_the_turn_in_which_what_it_needs_came_up_is_begun_once() {
 }
 
 #[test]
-fn who_was_begun_anew_several_times_with_few_notes_left_is_begun_no_more() {
+fn unit_restarted_several_times_before_a_crash_is_not_started_again() {
     for wrapper in BOTH {
         let text = "restart: always\nrestart-delay: 10ms\nexec-start: DAEMON --trace DIR/web.trace";
         let init = at_work(text, wrapper);
@@ -88,7 +88,7 @@ fn who_was_begun_anew_several_times_with_few_notes_left_is_begun_no_more() {
 }
 
 #[test]
-fn what_was_wished_before_something_was_begun_is_not_done_to_it_after_a_crash() {
+fn restart_requested_before_a_start_does_not_apply_to_it_after_a_crash() {
     for wrapper in BOTH {
         let files = Sandbox::new();
         files.unit("below", "exec-start: DAEMON --trace DIR/below.trace");
@@ -118,7 +118,7 @@ fn what_was_wished_before_something_was_begun_is_not_done_to_it_after_a_crash() 
 }
 
 #[test]
-fn what_was_wished_while_something_of_a_run_lived_is_not_done_to_the_next_after_a_crash() {
+fn restart_requested_during_a_stop_does_not_apply_to_the_next_run_after_a_crash() {
     for wrapper in BOTH {
         let text = "stop-timeout: 60s\nexec-start: /bin/bash -c 'echo start >>DIR/web.trace; (trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & exec sleep 1000'";
         let init = at_work(text, wrapper);
@@ -147,9 +147,9 @@ fn what_was_wished_while_something_of_a_run_lived_is_not_done_to_the_next_after_
     }
 }
 
-/// It had ended well, and was up with nothing of it alive, until it was stopped.
+/// The unit has exited successfully and remains active without a process until it is stopped.
 #[test]
-fn a_script_that_was_stopped_before_a_crash_is_not_run_beside_what_was_begun_then() {
+fn stop_command_that_ran_before_a_crash_is_not_run_against_the_next_run() {
     let stops = ["exec-stop: /bin/true", "exec-stop-post: /bin/true"];
     for (wrapper, stop) in BOTH.into_iter().flat_map(|wrapper| stops.map(|stop| (wrapper, stop))) {
         let text =
@@ -173,7 +173,7 @@ fn a_script_that_was_stopped_before_a_crash_is_not_run_beside_what_was_begun_the
 }
 
 #[test]
-fn what_was_skipped_before_a_crash_is_skipped_after_it() {
+fn skipped_unit_stays_skipped_after_a_crash() {
     let conditions = ["condition-path-exists: DIR/never", "exec-condition: /bin/false"];
     for (wrapper, condition) in BOTH.into_iter().flat_map(|one| conditions.map(|it| (one, it))) {
         let init = at_work(&format!("{condition}\nexec-start: DAEMON"), wrapper);
@@ -188,9 +188,9 @@ fn what_was_skipped_before_a_crash_is_skipped_after_it() {
     }
 }
 
-/// What it leaves is no part of what had ended before.
+/// A process left by the command is not one of the main process that exited before.
 #[test]
-fn what_is_run_when_nothing_is_left_may_leave_something_and_that_is_waited_for_after_a_crash() {
+fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
     for wrapper in BOTH {
         let text = "stop-timeout: 60s\nexec-start: DAEMON --trace DIR/web.trace\nexec-stop-post: /bin/bash -c '(trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & until [ -s DIR/lingers ]; do sleep 0.02; done'";
         let init = at_work(text, wrapper);
@@ -216,9 +216,9 @@ fn what_is_run_when_nothing_is_left_may_leave_something_and_that_is_waited_for_a
     }
 }
 
-/// What followed from it was begun as init went back, or after that, and no state was kept.
+/// The restart that follows from the observation comes during the restore or after it.
 #[test]
-fn what_a_look_told_after_a_crash_is_known_after_another() {
+fn exit_observed_after_a_crash_is_remembered_after_the_next_crash() {
     for wrapper in BOTH {
         let files = Sandbox::new();
         files.unit("web", "stop-timeout: 60s\nrestart: always\nrestart-delay: 10ms\nexec-start: /bin/bash -c 'rm -f DIR/lingers; (trap \"\" TERM; echo $BASHPID >DIR/lingers; exec sleep 1000) & echo start >>DIR/web.trace; exec sleep 1000'");
@@ -264,7 +264,7 @@ fn lingers(init: &Init) -> Process {
 }
 
 #[test]
-fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
+fn requests_of_one_turn_apply_to_the_right_runs_after_a_crash() {
     for wrapper in BOTH {
         let files = Sandbox::new();
         let many: Vec<String> = (0..40).map(|number| format!("a{number:02}")).collect();
@@ -303,7 +303,7 @@ fn wishes_of_one_turn_are_done_after_a_crash_to_what_was_begun_between_them() {
 }
 
 #[test]
-fn what_was_wished_while_what_a_run_leaves_was_removed_is_not_done_to_the_next_after_a_crash() {
+fn restart_requested_during_the_cleanup_does_not_apply_to_the_next_run_after_a_crash() {
     for wrapper in BOTH {
         let text =
             "restart-delay: 1ms\nruntime-dir: turn-web\nexec-start: DAEMON --trace DIR/web.trace";
@@ -331,7 +331,7 @@ fn what_was_wished_while_what_a_run_leaves_was_removed_is_not_done_to_the_next_a
 }
 
 #[test]
-fn what_was_gone_once_it_was_wished_away_had_not_ended_by_itself_before() {
+fn exit_caused_by_a_stop_counts_as_stop_after_a_crash() {
     let text = "type: background-scripted\nexec-start: /bin/sh -c 'setsid sleep 1000 &'\nexec-stop-post: DAEMON --trace DIR/web.trace";
     let init = at_work(text, &[]);
     init.tell("want", &json!({"target": "web"}));

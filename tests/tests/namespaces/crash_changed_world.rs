@@ -1,6 +1,6 @@
-//! What was so when something was done, and is not so any more as that is put again after a crash: a look
-//! at what there is by then gives another answer, so what was decided is what is noted. What had begun and
-//! ended since is in [`super::crash_start_once`].
+//! The world changes between an action and a crash: a new look after the crash would give another
+//! answer, so init keeps what it decided. Starts and exits before a crash are in
+//! [`super::crash_start_once`].
 
 use super::crash::{has_survived, starts};
 use super::crash_after_change::keeps_no_more;
@@ -16,10 +16,10 @@ use serde_json::json;
 /// With cgroups, and without.
 pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
-/// With a file system in memory at /run.
+/// With a tmpfs at /run.
 pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
 
-/// `web` is to be wished for, and of all that happens from now on no state is kept.
+/// An init with the unit `web`, which is not started yet.
 pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let files = Sandbox::new();
     files.unit("web", text);
@@ -32,7 +32,7 @@ pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
 }
 
 #[test]
-fn what_somebody_had_said_who_is_gone_is_heard_after_a_crash() {
+fn readiness_sent_by_an_exited_process_is_remembered_after_a_crash() {
     for wrapper in BOTH {
         let text = "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; DAEMON --notify --exit 0 --exit-after 300 & wait; echo >DIR/alone; exec sleep 1000'";
         let init = at_work(text, wrapper);
@@ -50,7 +50,7 @@ fn what_somebody_had_said_who_is_gone_is_heard_after_a_crash() {
 }
 
 #[test]
-fn who_could_not_be_told_to_be_the_main_process_is_not_after_a_crash() {
+fn ambiguous_main_process_stays_unknown_after_a_crash() {
     for wrapper in BOTH {
         let text = "type: background-pidfile\nmain-pid: guess\nexec-start: /bin/sh -c 'setsid sleep 1234 & setsid sleep 4321 &'";
         let init = at_work(text, wrapper);
@@ -74,7 +74,7 @@ fn who_could_not_be_told_to_be_the_main_process_is_not_after_a_crash() {
 }
 
 #[test]
-fn who_was_to_remove_what_a_run_left_removes_nothing_of_the_next() {
+fn remover_of_an_old_runtime_directory_does_not_remove_the_next_one() {
     let init = at_work("runtime-dir: web\nexec-start: DAEMON --trace DIR/web.trace", &TMP);
     init.tell("want", &json!({"target": "web"}));
     init.when_state("web", "running");
@@ -108,7 +108,7 @@ fn a_child_that_has_not_executed_at_two_crashes_starts_its_program_once() {
         let child = steps.until_forked(|_| clones(&init));
         steps.crash();
         steps.until_executed();
-        // The next crash is survived from here on, and nothing is committed yet.
+        // From here on init survives the next crash, and nothing is committed yet.
         steps.until(|call| call.number == libc::SYS_epoll_ctl);
         steps.crash();
         drop(steps);
@@ -122,7 +122,7 @@ fn a_child_that_has_not_executed_at_two_crashes_starts_its_program_once() {
 }
 
 #[test]
-fn what_is_run_when_nothing_is_left_gets_no_signal_of_before_it() {
+fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
     for wrapper in BOTH {
         let text = "exec-start: DAEMON --trace DIR/main.trace\nexec-stop-post: DAEMON --trace DIR/web.trace";
         let init = at_work(text, wrapper);
@@ -139,12 +139,12 @@ fn what_is_run_when_nothing_is_left_gets_no_signal_of_before_it() {
     }
 }
 
-/// What has happened so far is committed.
+/// Waits until all changes so far are committed.
 pub(super) fn keeps(init: &Init) {
     is_committed(init);
 }
 
-/// A unit's process was cloned, and has become its program meanwhile.
+/// Returns true if the call has cloned a process of a unit that then executes its program.
 pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
     let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
     is_clone
@@ -153,20 +153,20 @@ pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
             let child = i32::try_from(call.result).unwrap_or(0);
             let Some(child) = init.process().neighbour(child) else { return Some(false) };
             let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
-            // A helper that has named itself never becomes one.
+            // A helper that has named itself never executes a program.
             let name = child.read("comm").unwrap_or_default();
             let is_helper = name.starts_with("groundstate-") || name.starts_with("init: ");
             (is_it || is_helper || !child.is_alive()).then_some(is_it)
         })
 }
 
-/// Where it is there still.
+/// Continues the process if it still exists.
 fn goes_on(process: Process) {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.0), Signal::SIGCONT);
 }
 
 #[test]
-fn the_end_of_a_connection_is_that_of_who_serves_it_after_a_crash() {
+fn accepted_connection_ends_with_its_service_after_a_crash() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -191,7 +191,7 @@ fn the_end_of_a_connection_is_that_of_who_serves_it_after_a_crash() {
     init.finish_after_crash();
 }
 
-/// Init is cloning a process of a unit: its helpers are forks.
+/// Returns true while init clones a process of a unit; its helpers are forked.
 pub(super) fn clones(init: &Init) -> bool {
     let call = init.process().read("syscall").unwrap_or_default();
     call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_clone3)

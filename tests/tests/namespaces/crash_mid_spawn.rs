@@ -1,5 +1,5 @@
-//! What init had begun, and who had ended, since its state was kept, as it crashes: nothing is started twice, and
-//! each process is of its own run. Other crashes are in [`super::crash`].
+//! Crashes while a process is being started or soon after: each process starts once and belongs to
+//! its own run. Other crashes are in [`super::crash`].
 
 use super::crash::{has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;
@@ -18,14 +18,14 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 #[test]
-fn what_was_started_when_init_crashed_is_started_once() {
+fn process_started_just_before_a_crash_is_started_once() {
     let init = at_work();
     let first = init.main_of("notified");
     is_started_once(init, |_| first.signal(Signal::SIGKILL));
 }
 
 #[test]
-fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
+fn new_run_before_a_crash_is_not_taken_for_a_leftover_of_the_old_one() {
     let files = Sandbox::new();
     let it = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/notified.trace --control DIR/notified";
     files.unit("notified", it);
@@ -41,14 +41,14 @@ fn what_was_started_after_another_had_ended_is_not_what_that_one_left() {
 }
 
 #[test]
-fn a_daemon_whose_launcher_had_come_and_gone_when_init_crashed_is_its_units() {
+fn daemon_whose_launcher_has_exited_before_a_crash_belongs_to_its_unit() {
     for is_kept in [true, false] {
         its_launcher_has_come_and_gone(is_kept);
     }
 }
 
-/// `is_kept`: its first run; also what follows it, as the case may be. Else nothing is from then on, and it goes back
-/// twice as far: there is no wish then that the second time would leave out.
+/// With `is_kept` the first run is committed before the restart is requested. Otherwise the first
+/// run is killed.
 fn its_launcher_has_come_and_gone(is_kept: bool) {
     let files = Sandbox::new();
     let launcher =
@@ -109,8 +109,8 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
 }
 
 #[test]
-fn what_was_begun_after_a_start_that_was_refused_lives_on() {
-    // Its second line, and before there is any: the pipe of its output.
+fn run_started_after_a_refused_start_survives_a_crash() {
+    // Refuses the second command, or the output pipe before the first one.
     for refused in ["clone3:error=EAGAIN:when=2", "pipe2:error=EMFILE:when=1"] {
         let files = Sandbox::new();
         files.unit(
@@ -139,10 +139,10 @@ fn what_was_begun_after_a_start_that_was_refused_lives_on() {
     }
 }
 
-/// The state knows of who opens them, and they have just come to init.
+/// The child that opens the sockets is part of the state; the sockets arrive just before the crash.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_socket_that_came_to_init_in_the_moment_of_its_crash_is_there() {
+fn socket_received_at_the_moment_of_a_crash_is_kept() {
     let files = Sandbox::new();
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: echo");
     files.unit("echo", "exec-start: LISTENER");
@@ -156,7 +156,7 @@ fn a_socket_that_came_to_init_in_the_moment_of_its_crash_is_there() {
     let mut steps = Steps::of(&init);
     let before = sockets();
     client.send("want", &json!({"target": "front"}));
-    // Both ends of where it is to answer are open.
+    // Both ends of the answer channel are open.
     let opener = steps.until_forked(|_| sockets() > before);
     drop(steps);
     let of = init.when_state("front", "starting").unit("front")["run"].as_u64();
@@ -175,7 +175,8 @@ fn a_socket_that_came_to_init_in_the_moment_of_its_crash_is_there() {
     init.finish_after_crash();
 }
 
-/// Init crashes as it has started the unit's process once more.
+/// Crashes init after it has started the unit's process a second time, and checks that it is not
+/// started again.
 fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
     init.expect_crashes();
     let (came, pid) = (std::cell::Cell::new(None), std::cell::Cell::new(0));
@@ -183,7 +184,7 @@ fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
         if call.number != libc::SYS_clone3 || call.result <= 0 {
             return false;
         }
-        // It becomes its program while init stands still.
+        // The child executes its program while init is stopped.
         let inner = i32::try_from(call.result).unwrap_or(0);
         let unit = until("it has its program, or has ended", || {
             let Some(process) = init.process().neighbour(inner) else { return Some(None) };
@@ -212,11 +213,11 @@ fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
 }
 
 #[test]
-fn who_becomes_its_program_after_the_crash_of_who_made_it_is_seen_to() {
+fn child_that_executes_after_the_crash_of_its_parent_is_supervised() {
     let text = "type: foreground-notified\nexec-start: DAEMON --notify --trace DIR/web.trace --control DIR/web";
     let files = Sandbox::new();
     files.unit("web", text);
-    // Something happens again and again, so that the state is kept again and again.
+    // The timer makes init commit its state again and again.
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/true");

@@ -1,6 +1,6 @@
-//! Since its state was kept, a unit has come to its end and was begun once more, and each of that init had
-//! learnt from somebody: as it crashes then, the process that is there is the unit's, and none is begun
-//! beside or after it. What init had begun itself is in [`super::crash_mid_spawn`].
+//! A unit exits and starts once more before a crash, in ways that init learns from another process.
+//! After the crash the running process belongs to the unit and no second one is started. Processes
+//! that init starts itself are in [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts};
 use super::crash_after_change::limit_files;
@@ -16,24 +16,24 @@ use serde_json::json;
 /// With cgroups, and without.
 const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
-/// The unit `web`, and what can be wished for so that something happens.
+/// Starts the unit `web`, and defines units that can be wanted so that something changes.
 fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let files = Sandbox::new();
     files.put(
         "main.sh",
         "\"$2\" --notify --trace $1/web.trace --control $1/web & echo $! >$1/main; wait; exec sleep 1000\n",
     );
-    // In a session of its own, and left to init.
+    // A daemon in a session of its own, reparented to init.
     files.put(
         "own.sh",
         "setsid \"$2\" --notify --trace $1/web.trace --control $1/web & echo $! >$1/main; until [ -e $1/go ]; do sleep 0.02; done\n",
     );
-    // The daemon's parent is left to init, and goes after that.
+    // The daemon's parent is reparented to init and exits later.
     files.put(
         "twice.sh",
         "setsid /bin/sh -c '\"$1\" --background --pid-file $0/any --trace $0/web.trace & until [ -s $0/any ]; do sleep 0.02; done' $1 \"$2\" &\n",
     );
-    // Each that it leaves has gone when it is asked for the next.
+    // Each process that this service leaves has exited before the next one is requested.
     files.put(
         "other.sh",
         "while :; do until [ -e $1/leave ]; do sleep 0.02; done; rm $1/leave; setsid /bin/sh -c 'setsid /bin/sh -c \"until [ -e $0/parted ]; do sleep 0.02; done; rm $0/parted; echo >$0/left\" &' $1; echo >$1/parted; done\n",
@@ -49,12 +49,12 @@ fn at_work(text: &str, wrapper: &[&str]) -> Init {
     init
 }
 
-/// What has happened so far is committed.
+/// Waits until all changes so far are committed.
 fn keeps_no_more(init: &Init) {
     is_committed(init);
 }
 
-/// It is in the state that it comes to by itself.
+/// Ends the run and waits until the next one is in this state.
 fn begins_again(init: &Init, state: &str, end: impl FnOnce(&Init)) {
     let run = |status: &Status| status.unit("web")["run"].as_u64();
     let (before, begun) = (run(&init.status()), starts(init, "web"));
@@ -63,7 +63,7 @@ fn begins_again(init: &Init, state: &str, end: impl FnOnce(&Init)) {
     until("its program has begun", || (starts(init, "web") > begun).then_some(()));
 }
 
-/// Whoever is there is so after a crash.
+/// Checks that a crash changes neither the run nor its main process.
 fn is_begun_once(init: &Init, crashes: u64) {
     let what = |status: &Status| {
         let unit = status.unit("web");
@@ -73,7 +73,7 @@ fn is_begun_once(init: &Init, crashes: u64) {
     crash(init, Signal::SIGSEGV);
     has_survived(init, crashes);
     assert_eq!(what(&init.status()), before, "{}", init.output());
-    // What would have been decided in its first turn is over.
+    // Init has handled at least one turn after the crash.
     init.tell("want", &json!({"target": "more"}));
     assert_eq!((what(&init.status()), starts(init, "web")), (before, begun), "{}", init.output());
     assert!(!init.output().contains("is killed"), "{}", init.output());
@@ -92,7 +92,7 @@ fn kill_main(init: &Init) {
     main.signal(Signal::SIGKILL);
 }
 
-/// It comes and goes twice. After a crash it does so once more: the next one goes back as far as that.
+/// The unit exits and restarts twice before each crash.
 fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(&Init)) {
     let init = at_work(text, wrapper);
     init.when_state("web", "running");
@@ -110,7 +110,7 @@ fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(
 const NAMED: &str =
     "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh DIR/main.sh DIR DAEMON";
 
-/// The child of the one init has started becomes the main process.
+/// Makes the child of the process that init started the main process.
 fn is_named(init: &Init) {
     let pid = || init.sandbox.read("main").trim().parse::<i32>().ok();
     until("it is the main process", || {
@@ -120,7 +120,7 @@ fn is_named(init: &Init) {
 }
 
 #[test]
-fn who_is_begun_after_a_main_process_that_was_not_inits_has_ended_is_begun_once() {
+fn restart_after_the_exit_of_a_foreign_main_process_happens_once_despite_a_crash() {
     for wrapper in BOTH {
         let init = at_work(NAMED, wrapper);
         init.when_state("web", "running");
@@ -134,14 +134,14 @@ fn who_is_begun_after_a_main_process_that_was_not_inits_has_ended_is_begun_once(
 }
 
 #[test]
-fn a_main_process_that_was_named_and_has_ended_since_the_state_was_kept_is_known() {
+fn exit_of_a_named_main_process_before_a_crash_is_remembered() {
     for wrapper in BOTH {
         comes_and_goes(NAMED, wrapper, 1, is_named);
     }
 }
 
 #[test]
-fn who_is_begun_after_the_last_lines_of_the_one_before_were_read_is_begun_once() {
+fn restart_after_the_last_output_was_read_happens_once_despite_a_crash() {
     let text = "ready-grep: ^here\nexec-start: DAEMON --ready-on-order --trace DIR/web.trace --control DIR/web";
     let init = at_work(text, &[]);
     until("it has begun", || (starts(&init, "web") == 1).then_some(()));
@@ -156,7 +156,7 @@ fn who_is_begun_after_the_last_lines_of_the_one_before_were_read_is_begun_once()
 }
 
 #[test]
-fn a_daemon_that_has_come_and_gone_since_the_state_was_kept_is_known() {
+fn forking_daemon_that_restarted_before_a_crash_is_adopted() {
     let text = "type: background-pidfile\nexec-start: DAEMON --pid-file DIR/any --trace DIR/web.trace --control DIR/web";
     for wrapper in BOTH {
         for key in ["pid-file: DIR/any", "main-pid: guess", "main-pid: none"] {
@@ -166,7 +166,7 @@ fn a_daemon_that_has_come_and_gone_since_the_state_was_kept_is_known() {
 }
 
 #[test]
-fn who_was_left_to_init_and_is_gone_had_left_nothing_of_a_later_run() {
+fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
     let pid_file = "type: background-pidfile\npid-file: DIR/any\nexec-start:";
     let once = format!("{pid_file} DAEMON --pid-file DIR/any --trace DIR/web.trace");
     let twice = format!("{pid_file} /bin/sh DIR/twice.sh DIR DAEMON");
@@ -194,14 +194,14 @@ fn who_was_left_to_init_and_is_gone_had_left_nothing_of_a_later_run() {
 }
 
 #[test]
-fn a_pid_file_in_memory_is_the_next_ones_after_a_crash() {
+fn pid_file_on_tmpfs_belongs_to_the_new_run_after_a_crash() {
     const IN_MEMORY: &str = "mount -t tmpfs none /run; exec \"$@\"";
     let text = "type: background-pidfile\npid-file: /run/pid\nexec-start: DAEMON --pid-file /run/pid --trace DIR/web.trace";
     comes_and_goes(text, &["/bin/sh", "-c", IN_MEMORY, "sh"], 2, |_| {});
 }
 
 #[test]
-fn what_was_removed_before_a_crash_is_not_removed_from_under_the_next_one() {
+fn runtime_directory_of_the_next_run_survives_a_crash() {
     const IN_MEMORY: &str = "mount -t tmpfs none /run; exec \"$@\"";
     let text = "runtime-dir: web\nexec-start: DAEMON --trace DIR/web.trace";
     comes_and_goes(text, &["/bin/sh", "-c", IN_MEMORY, "sh"], 2, |init| {
@@ -211,7 +211,7 @@ fn what_was_removed_before_a_crash_is_not_removed_from_under_the_next_one() {
 }
 
 #[test]
-fn who_has_said_by_a_descriptor_that_it_is_ready_is_so_after_a_crash() {
+fn readiness_by_descriptor_is_kept_after_a_crash_and_a_restart() {
     let text = "ready-fd: 3\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; until [ -e DIR/go ]; do sleep 0.02; done; echo >&3; exec sleep 1000'";
     for is_begun_since in [false, true] {
         let init = at_work(text, &[]);
@@ -228,7 +228,7 @@ fn who_has_said_by_a_descriptor_that_it_is_ready_is_so_after_a_crash() {
 }
 
 #[test]
-fn reload_that_is_under_way_goes_on_after_two_crashes() {
+fn running_reload_continues_after_two_crashes() {
     let text = "exec-start: DAEMON --trace DIR/web.trace\nexec-reload: /bin/sh -c 'echo >DIR/reloading; until [ -e DIR/go ]; do sleep 0.02; done'";
     for wrapper in BOTH {
         let init = at_work(text, wrapper);
@@ -251,7 +251,7 @@ fn reload_that_is_under_way_goes_on_after_two_crashes() {
 }
 
 #[test]
-fn a_main_process_that_was_named_and_lives_is_signalled_after_a_crash() {
+fn named_main_process_is_signalled_after_a_crash() {
     let init = at_work(
         "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh DIR/own.sh DIR DAEMON",
         BOTH[1],

@@ -1,4 +1,5 @@
-//! A bug on purpose (`init/src/base/crash_test.rs`): in the machine, and in the places that a crash leads to.
+//! Deliberate bugs (`init/src/base/crash_test.rs`): in the state machine, and in the code that runs
+//! after a crash.
 
 use super::crash::{has_survived, starts};
 use groundstate_tests::boot::{Boot, Init};
@@ -10,7 +11,7 @@ fn with_bug(binary: &str) -> Init {
     with_bug_in(binary, "nowhere")
 }
 
-/// From when `DIR/now` is there on there is a bug in that place too.
+/// Once `DIR/now` exists, that place of init has a bug too.
 fn with_bug_in(binary: &str, place: &str) -> Init {
     let files = Sandbox::new();
     let there = format!("{place} {}", files.at("now"));
@@ -45,7 +46,7 @@ fn a_request_that_makes_init_panic_is_not_carried_out_after_the_crash() {
     assert!(client.answer().is_none(), "init answers a request that it has not carried out");
     assert!(init.output().contains("a bug on purpose"), "{}", init.output());
     assert_eq!((mains(), starts(&init, "crash-test")), (before, 1));
-    // Whose event that was is said, and shown until somebody wants the unit anew.
+    // The log names the unit of the event. Status shows it until a client requests the unit again.
     let text = "at an event of crash-test";
     assert!(init.output().contains(text), "{}", init.output());
     let marked = || init.status().reason("crash-test") == "internal";
@@ -57,7 +58,7 @@ fn a_request_that_makes_init_panic_is_not_carried_out_after_the_crash() {
     init.finish_after_crash();
 }
 
-/// Until the unwinding begins everything is there that the next image is handed.
+/// At the start of the unwinding all descriptors for the next image are still open.
 #[test]
 fn a_panic_while_init_restores_its_state_is_survived() {
     let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "rescue");
@@ -73,7 +74,7 @@ fn a_panic_while_init_restores_its_state_is_survived() {
 }
 
 #[test]
-fn a_new_image_that_panics_as_it_begins_gives_way_with_all_it_was_handed() {
+fn new_image_that_panics_at_start_gives_way_to_the_old_one() {
     let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "resume");
     init.expect_crashes();
     let before = init.main_of("other");
@@ -85,23 +86,23 @@ fn a_new_image_that_panics_as_it_begins_gives_way_with_all_it_was_handed() {
     init.finish_after_crash();
 }
 
-/// Not all of the loop is a turn.
+/// Part of the event loop runs outside a turn.
 #[test]
 fn a_panic_between_two_turns_is_survived() {
     let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "sort");
     init.expect_crashes();
     let before = init.main_of("other");
     init.sandbox.put("now", "");
-    // The job's process is watched, now and then.
+    // Init watches the process of the job from time to time.
     has_survived(&init, 1);
     assert!(init.output().contains("on purpose in sort"), "{}", init.output());
     assert_eq!(init.main_of("other"), before);
     init.finish_after_crash();
 }
 
-/// By then what an image after a crash of the loop would be handed is closed.
+/// By then the descriptors for the next image are closed.
 #[test]
-fn a_panic_when_every_unit_is_down_ends_with_the_status_all_the_same() {
+fn panic_after_all_units_have_stopped_keeps_the_exit_status() {
     for (place, crashes) in [("end", 1), ("each end", 4)] {
         let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), place);
         init.expect_crashes();
@@ -114,10 +115,10 @@ fn a_panic_when_every_unit_is_down_ends_with_the_status_all_the_same() {
 }
 
 #[test]
-fn a_build_that_is_shipped_has_no_bug_on_purpose() {
+fn release_build_has_no_deliberate_bug() {
     let shipped = program("GROUNDSTATE_INIT", "init");
     if shipped == program("GROUNDSTATE_DEBUG_INIT", "init") {
-        // Not by `tests/run`, which has both.
+        // `tests/run` has both builds.
         return groundstate_tests::not_run!("there is no build but the one that has it");
     }
     let init = with_bug(&shipped);

@@ -1,6 +1,6 @@
-//! Init crashes, and once more while what was noted is put again, or before another state is kept: what the one in
-//! between had found out, or was just doing, is so for the next. The first of these crashes is [`super::crash_mid_spawn`]'s and
-//! [`super::crash_changed_world`]'s.
+//! A second crash of init while it restores its state, or soon after. The observations and actions
+//! between the two crashes are kept. The first of these crashes is as in [`super::crash_mid_spawn`]
+//! and [`super::crash_changed_world`].
 
 use super::crash::{has_survived, starts};
 use super::crash_changed_world::{BOTH, TMP, at_work, keeps};
@@ -24,7 +24,7 @@ fn is_stopped(process: Process) -> bool {
     process.state() == Some('T')
 }
 
-/// As its launcher has just been reaped for the second time, which `kill` brings about.
+/// Crashes init when it has just reaped the second launcher, which `kill` causes.
 fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
     let launcher = || init.sandbox.read("launcher").trim().parse::<i32>().ok();
     let first = launcher();
@@ -38,7 +38,7 @@ fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
     assert_eq!(starts(init, "web"), 2);
 }
 
-/// It leaves so many to init.
+/// A launcher that starts these daemons and exits.
 fn guessed(daemons: &str) -> String {
     format!(
         "type: background-pidfile\nmain-pid: guess\nrestart-delay: 50ms\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; echo $$$$ >DIR/launcher; {daemons}'"
@@ -46,7 +46,7 @@ fn guessed(daemons: &str) -> String {
 }
 
 #[test]
-fn who_could_not_be_told_to_be_the_main_process_in_the_replay_is_not_after_another_crash() {
+fn ambiguous_main_process_stays_unknown_after_two_crashes() {
     let text = guessed("setsid sleep 1234 & setsid sleep 4321 &");
     for wrapper in BOTH {
         let init = at_work(&format!("restart: always\n{text}"), wrapper);
@@ -76,7 +76,7 @@ fn who_could_not_be_told_to_be_the_main_process_in_the_replay_is_not_after_anoth
 }
 
 #[test]
-fn who_was_found_in_the_replay_to_be_the_main_process_was_so_after_another_crash() {
+fn main_process_found_after_a_crash_is_known_after_the_next_one() {
     for wrapper in BOTH {
         let init =
             at_work(&format!("restart: always\n{}", guessed("setsid sleep 1234 &")), wrapper);
@@ -103,7 +103,7 @@ fn who_was_found_in_the_replay_to_be_the_main_process_was_so_after_another_crash
 }
 
 #[test]
-fn a_pid_file_that_was_removed_in_the_replay_is_not_removed_in_the_next() {
+fn pid_file_removed_after_a_crash_is_not_removed_again_after_the_next_one() {
     let text = "type: background-pidfile\npid-file: /run/pid\nexec-start: DAEMON --pid-file /run/pid --trace DIR/web.trace";
     let init = at_work(&format!("{AGAIN}{text}"), &TMP);
     let first = is_running(&init);
@@ -130,7 +130,7 @@ fn a_pid_file_that_was_removed_in_the_replay_is_not_removed_in_the_next() {
 }
 
 #[test]
-fn who_has_stopped_itself_does_not_go_on_after_two_crashes() {
+fn process_that_stopped_itself_stays_stopped_after_two_crashes() {
     let script = "echo start >>DIR/web.trace; test -e DIR/go && kill -STOP $$$$; echo on >>DIR/web.trace; exec sleep 1000";
     for wrapper in BOTH {
         let init = at_work(&format!("{AGAIN}exec-start: /bin/sh -c '{script}'"), wrapper);
@@ -156,7 +156,7 @@ fn who_has_stopped_itself_does_not_go_on_after_two_crashes() {
     }
 }
 
-/// It is going back to now.
+/// Init checks its children while it restores its state.
 fn looks_for_children(call: &Call) -> bool {
     call.number == libc::SYS_waitid && call.result == 0
 }

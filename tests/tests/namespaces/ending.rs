@@ -1,5 +1,5 @@
-//! Other ways of becoming ready, and how a run is ended: who is signalled, by what, and
-//! what lives on.
+//! Other ways of becoming ready, and how a run is stopped: which processes get which signal, and
+//! which survive.
 
 use super::child_setup::{is_root, past_exec};
 use super::command::{drop_all, script, words};
@@ -9,7 +9,7 @@ use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
 #[test]
-fn a_line_on_its_descriptor_makes_a_unit_ready() {
+fn line_on_the_ready_descriptor_makes_a_unit_ready() {
     let files = Sandbox::new();
     script(
         &files,
@@ -29,7 +29,7 @@ fn a_line_on_its_descriptor_makes_a_unit_ready() {
 }
 
 #[test]
-fn a_command_that_is_asked_again_makes_a_unit_ready() {
+fn ready_command_is_repeated_until_it_succeeds() {
     let files = Sandbox::new();
     script(&files, "ask", "echo asked >>DIR/asked; [ -e DIR/go ]");
     files.unit("late", "ready-exec: /bin/sh DIR/ask.sh\nexec-start: /bin/sleep 1000");
@@ -42,7 +42,7 @@ fn a_command_that_is_asked_again_makes_a_unit_ready() {
 }
 
 #[test]
-fn an_idle_unit_lets_the_others_start_first() {
+fn idle_unit_starts_after_the_others() {
     let files = Sandbox::new();
     script(&files, "slow", "sleep 0.5; echo slow >>DIR/order");
     files.unit("slow", "type: oneshot\nexec-start: /bin/sh DIR/slow.sh");
@@ -58,7 +58,7 @@ fn an_idle_unit_lets_the_others_start_first() {
 }
 
 #[test]
-fn a_daemon_without_a_pid_file_is_found_or_counted() {
+fn main_process_of_a_daemon_without_pid_file_is_guessed_only_if_unique() {
     let files = Sandbox::new();
     script(&files, "fork", "for i in $(seq $1); do sleep 1000 & done");
     files.unit(
@@ -85,10 +85,10 @@ fn a_daemon_without_a_pid_file_is_found_or_counted() {
     init.finish();
 }
 
-/// What lives on is nobody's but the test's.
+/// Ends the surviving processes, which belong only to the test.
 fn end_all(init: &Init, units: &[&str]) {
     for unit in units {
-        // Some of them live for a moment only: who is gone when its turn comes is no mistake.
+        // Some of them are short-lived, so a process that has already exited is no error.
         until("they are gone", || {
             let left = init.processes_of(unit);
             left.iter().for_each(|process| process.end());
@@ -98,7 +98,7 @@ fn end_all(init: &Init, units: &[&str]) {
 }
 
 #[test]
-fn a_stop_signals_those_whom_its_mode_names() {
+fn stop_signals_the_processes_that_its_kill_mode_names() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -149,7 +149,7 @@ fn a_stop_signals_those_whom_its_mode_names() {
 }
 
 #[test]
-fn the_last_signal_is_the_units_own() {
+fn last_signals_of_a_stop_are_those_of_the_unit() {
     let files = Sandbox::new();
     script(
         &files,
@@ -185,7 +185,7 @@ fn the_last_signal_is_the_units_own() {
 }
 
 #[test]
-fn a_signal_reloads_a_unit_that_has_no_command_for_it() {
+fn reload_signal_is_sent_if_the_unit_has_no_reload_command() {
     let files = Sandbox::new();
     files.unit("talks", "type: foreground-notified\nreload-signal: HUP\nexec-start: DAEMON --notify --reload HUP --trace DIR/trace");
     let init = Boot::new(files).start("talks");
@@ -199,7 +199,7 @@ fn a_signal_reloads_a_unit_that_has_no_command_for_it() {
 }
 
 #[test]
-fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
+fn watchdog_without_a_ping_aborts_the_run() {
     let files = Sandbox::new();
     files.unit(
         "pings",
@@ -221,7 +221,7 @@ fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
 }
 
 #[test]
-fn nothing_is_kept_of_runs_that_are_over() {
+fn finished_runs_are_forgotten() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     files.unit("stopped", "exec-start: DAEMON");

@@ -1,5 +1,5 @@
-//! A signal of a fault that somebody sent does PID 1 no harm: the same pid, the same services,
-//! nothing started twice. One that is the kernel's is a crash.
+//! A fault signal sent by another process is ignored: PID 1, its services and their runs stay the
+//! same. A fault signal of the kernel is a crash.
 
 use super::crash::has_survived;
 use super::saved_state::is_steady;
@@ -25,7 +25,7 @@ fn services() -> Init {
     init
 }
 
-/// What must be as before; `slow` gets ready only now.
+/// Checks that nothing has changed; `slow` becomes ready only now.
 fn goes_on(init: Init, before: &groundstate_tests::status::Status) {
     for unit in ["db", "web", "slow"] {
         assert_eq!(init.status().main_pid(unit), before.main_pid(unit), "{unit}");
@@ -43,7 +43,7 @@ fn goes_on(init: Init, before: &groundstate_tests::status::Status) {
 }
 
 #[test]
-fn a_fault_signal_sent_by_somebody_is_no_crash() {
+fn fault_signal_sent_by_a_process_is_not_a_crash() {
     let init = services();
     let before = init.status();
     for fault in FAULTS {
@@ -53,10 +53,9 @@ fn a_fault_signal_sent_by_somebody_is_no_crash() {
     goes_on(init, &before);
 }
 
-/// That the kernel itself says so counts, whatever code it says it with: SI_KERNEL, as strace(1)
-/// lets it be.
+/// Every code that only the kernel can set counts, such as SI_KERNEL, which strace(1) causes.
 #[test]
-fn a_fault_signal_of_the_kernels_is_a_crash() {
+fn fault_signal_of_the_kernel_is_a_crash() {
     let mut init = at_work();
     init.expect_crashes();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Descriptors that a service leaves with init: kept over its restarts, and no longer.
+//! Descriptors that a service stores with init: kept across its restarts, and no longer.
 
 use super::imported::{systemd, wants};
 use super::scale::comes_to_rest;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// The file of a service with a store of two.
+/// The unit text of a service with a store of two descriptors.
 fn unit(more: &str, flags: &str) -> String {
     format!(
         "type: foreground-notified\nfd-store-max: 2\n{more}\nrestart-delay: 50ms\n\
@@ -17,7 +17,7 @@ fn unit(more: &str, flags: &str) -> String {
     )
 }
 
-/// Such a service, which has left the file `data` and one end of a pair.
+/// Starts such a service, which stores the file `data` and one end of a socket pair.
 fn keeper(more: &str) -> Init {
     let files = Sandbox::new();
     files.unit("other", "exec-start: DAEMON");
@@ -25,7 +25,7 @@ fn keeper(more: &str) -> Init {
     leaves(Boot::new(files).start("keeper"))
 }
 
-/// It leaves the file `data` and one end of a pair, and one file too much.
+/// Stores the file `data`, one end of a socket pair, and one file more than the store holds.
 fn leaves(init: Init) -> Init {
     init.sandbox.put("data", "kept\n");
     init.when_state("keeper", "running");
@@ -33,7 +33,7 @@ fn leaves(init: Init) -> Init {
     init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
     init.sandbox.order("k.ctl", "store - FDSTORE=1\\nFDNAME=pair\\nFDPOLL=0");
     init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=toomuch"));
-    // Its order after those was heard after them.
+    // Messages are read in order, so this one comes last.
     init.sandbox.order("k.ctl", "notify STATUS=left");
     until("init has heard all", || {
         (init.status().unit("keeper")["status"] == "left").then_some(())
@@ -41,7 +41,7 @@ fn leaves(init: Init) -> Init {
     init
 }
 
-/// Leaves three files with a service that imported `text` says the store of.
+/// Stores three files with an imported service.
 fn imported(init: &Init, name: &str) {
     let unit = format!("{name}.service");
     init.when_state(&unit, "running");
@@ -54,7 +54,7 @@ fn imported(init: &Init, name: &str) {
 }
 
 #[test]
-fn an_imported_service_has_the_store_its_file_says() {
+fn imported_service_has_the_store_that_its_file_sets() {
     let files = Sandbox::new();
     files.put("data", "kept\n");
     for (name, more) in [
@@ -82,15 +82,14 @@ fn an_imported_service_has_the_store_its_file_says() {
     init.finish();
 }
 
-/// The names of what the present run was handed, and where its descriptor 3 leads.
+/// The names of the descriptors that the current run received, and the file behind descriptor 3.
 fn handed(init: &Init) -> (Option<String>, Option<String>) {
     let main = init.main_of("keeper");
     let names = main.environment().get("LISTEN_FDNAMES").cloned();
     (names, main.files().get(&3).cloned())
 }
 
-/// The sockets init has open, each by its number in the kernel. Those that come and go tell
-/// nothing by how many there are.
+/// The sockets that init has open, by inode. The number of sockets alone varies.
 fn sockets(init: &Init) -> BTreeSet<String> {
     let files = init.process().files().into_values();
     files.filter(|file| file.starts_with("socket:")).collect()
@@ -103,7 +102,7 @@ fn crash(init: &Init) {
 }
 
 #[test]
-fn what_a_service_left_comes_back_after_a_crash_and_a_restart() {
+fn stored_descriptors_are_passed_to_the_next_run_after_a_crash_and_a_restart() {
     let init = keeper("");
     assert_eq!(handed(&init).0, None, "the first run has nothing");
     crash(&init);
@@ -118,7 +117,7 @@ fn what_a_service_left_comes_back_after_a_crash_and_a_restart() {
     });
     let pair = handed(&init).1.expect("the pair was handed over");
     assert!(sockets(&init).contains(&pair), "{pair}");
-    // Not needed any more: nothing is kept for it.
+    // Init keeps no store for a unit that is not needed.
     init.tell("set-target", &json!({"targets": ["other"]}));
     init.when_state("keeper", "disabled");
     init.tell("set-target", &json!({"targets": ["keeper"]}));
@@ -129,7 +128,7 @@ fn what_a_service_left_comes_back_after_a_crash_and_a_restart() {
 }
 
 #[test]
-fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
+fn unit_without_preserve_keeps_no_store_and_a_hung_up_descriptor_is_closed() {
     let init = keeper("fd-store-preserve: no");
     let first = init.main_of("keeper");
     init.tell("restart", &json!({"targets": ["keeper"]}));
@@ -154,11 +153,11 @@ fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
     init.when("the new definition", |s| {
         s.state("keeper") == "running" && s.main_pid("keeper") != first
     });
-    // Nobody asks init anything meanwhile: a new socket is the one that was left.
+    // No client connects meanwhile, so a new socket is the stored one.
     let before = sockets(&init);
     init.sandbox.order("k.ctl", "store - FDSTORE=1\\nFDNAME=pair");
     let pair = until("it is kept", || sockets(&init).difference(&before).next().cloned());
-    // The order after it closes the other end.
+    // This order closes the other end of the pair.
     let data = init.sandbox.at("data");
     init.sandbox.order("k.ctl", &format!("store {data} STATUS=nothing"));
     until("it is closed", || (!sockets(&init).contains(&pair)).then_some(()));
@@ -168,7 +167,7 @@ fn who_does_not_ask_has_no_store_and_a_dead_end_is_closed() {
 }
 
 #[test]
-fn what_a_unit_that_is_taken_away_has_left_is_kept_as_long_as_it_is_up() {
+fn descriptors_of_a_removed_unit_are_kept_until_it_has_stopped() {
     for (keep, is_back, handed_on) in [
         ("yes", true, Some("data:pair")),
         ("yes", false, None),
@@ -188,12 +187,12 @@ fn what_a_unit_that_is_taken_away_has_left_is_kept_as_long_as_it_is_up() {
         init.sandbox.remove_unit("keeper");
         init.tell("reload", &json!({}));
         init.when_state("keeper", "stopping");
-        // What closes it does so at the end of a turn.
+        // Init closes descriptors at the end of a turn.
         init.tell("ping", &json!({}));
         init.tell("ping", &json!({}));
         assert!(is_kept() && first.is_alive(), "{keep}");
         if is_back {
-            // The next one ends when it is asked to.
+            // The next run ends at SIGTERM.
             init.sandbox.unit("keeper", &unit(&more, ""));
             init.tell("reload", &json!({}));
             assert!(is_kept() && first.is_alive(), "{keep}");
@@ -214,7 +213,7 @@ fn what_a_unit_that_is_taken_away_has_left_is_kept_as_long_as_it_is_up() {
 }
 
 #[test]
-fn what_a_service_left_and_can_be_read_for_ever_wakes_nobody() {
+fn stored_descriptor_that_stays_readable_does_not_wake_init() {
     let init = keeper("");
     nix::unistd::mkfifo(&init.sandbox.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut options = std::fs::File::options();
@@ -225,7 +224,7 @@ fn what_a_service_left_and_can_be_read_for_ever_wakes_nobody() {
     init.sandbox.order("k.ctl", &format!("store {fifo} FDSTORE=1\\nFDNAME=fifo"));
     until("it is kept", || init.process().files().values().any(|file| *file == fifo).then_some(()));
     comes_to_rest(&init);
-    // Watched it is all the same, for its other end.
+    // Init still watches it for a hangup.
     let main = init.main_of("keeper");
     assert!(main.is_alive());
     drop(end);
@@ -236,7 +235,7 @@ fn what_a_service_left_and_can_be_read_for_ever_wakes_nobody() {
 }
 
 #[test]
-fn as_many_descriptors_as_a_message_can_have_are_kept_up_to_the_limit_or_closed() {
+fn descriptors_over_the_store_limit_are_closed() {
     let files = Sandbox::new();
     files.put("data", "kept\n");
     for (name, most) in [("keeper", 2), ("stranger", 0)] {
@@ -248,7 +247,7 @@ fn as_many_descriptors_as_a_message_can_have_are_kept_up_to_the_limit_or_closed(
     let data = init.sandbox.at("data");
     let kept = || init.process().files().into_values().filter(|file| *file == data).count();
     for name in ["keeper", "stranger"] {
-        // Ten messages of 253 each: what the kernel lets one have (SCM_MAX_FD).
+        // Ten messages of 253 descriptors each, the kernel's limit (SCM_MAX_FD).
         init.sandbox.order(name, &format!("pass 10 253 {data}"));
         init.sandbox.order(name, "notify STATUS=left");
         until("init has heard all", || {
@@ -261,7 +260,7 @@ fn as_many_descriptors_as_a_message_can_have_are_kept_up_to_the_limit_or_closed(
 }
 
 #[test]
-fn names_without_end_neither_keep_a_service_from_starting_nor_are_lost() {
+fn long_descriptor_names_are_kept_and_do_not_prevent_a_start() {
     let files = Sandbox::new();
     files.put("data", "kept\n");
     files.unit(
@@ -273,7 +272,7 @@ fn names_without_end_neither_keep_a_service_from_starting_nor_are_lost() {
     init.when_state("keeper", "running");
     let data = init.sandbox.at("data");
     let name = "n".repeat(255);
-    // As many at a time as fit into the pipe of orders.
+    // As many at a time as fit into the control pipe of the service.
     for part in 0..8 {
         for _ in 0..64 {
             init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME={name}"));
@@ -288,7 +287,7 @@ fn names_without_end_neither_keep_a_service_from_starting_nor_are_lost() {
     assert_eq!(environment.get("LISTEN_FDS").map(String::as_str), Some("256"));
     assert_eq!(environment["LISTEN_FDNAMES"].split(':').filter(|one| **one == name).count(), 256);
     let before = init.status().main_pid("keeper");
-    // Without a need for them all are closed, so that the end looks as the beginning did.
+    // Stopping the unit closes all descriptors, so that the final check finds the initial number.
     init.sandbox.unit("other", "exec-start: DAEMON");
     init.tell("reload", &json!({}));
     init.tell("set-target", &json!({"targets": ["other"]}));

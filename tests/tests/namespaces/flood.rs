@@ -1,5 +1,5 @@
-//! More output than anybody takes: what it costs, whom it holds up, what is kept of it. Where output
-//! goes is in [`crate::log`].
+//! Output faster than the logger reads it: what it costs, which units wait, and which lines are
+//! kept. Other tests of output are in [`crate::log`].
 
 use crate::log::{logger, logs, stored};
 use groundstate_tests::boot::Boot;
@@ -9,7 +9,7 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 
 #[test]
-fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_ever() {
+fn output_to_a_stopped_logger_is_dropped_or_blocks_but_not_forever() {
     const LINES: u64 = 100_000;
     let files = Sandbox::new();
     for (unit, key) in [("hasty", ""), ("patient", "log-overflow: block\n")] {
@@ -20,7 +20,7 @@ fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_eve
     files.unit("talk", "type: virtual\nwaits-for: hasty, patient");
     let init = Boot::new(files).start("base");
     init.when_state("base", "running");
-    // Far more than a pipe holds. Init puts another into the place of one that says nothing.
+    // More than a pipe holds. Init replaces a logger that does not answer.
     logger(&init).signal(Signal::SIGSTOP);
     init.tell("want", &serde_json::json!({"target": "talk"}));
     init.when_state("hasty", "exited");
@@ -39,8 +39,8 @@ fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_eve
 }
 
 #[test]
-fn a_flood_of_output_takes_bounded_memory_and_others_are_heard() {
-    // What it has written the logger has read, but for what a pipe holds.
+fn flood_of_output_takes_bounded_memory_and_other_units_are_logged() {
+    // The logger has read what the unit has written, except for the content of the pipe.
     let much = turns(64, 4096) as u64 * 1024 * 1024;
     let files = Sandbox::new();
     files.put("init.yaml", "log-size: 1M\nlog-keep: 2\n");

@@ -1,5 +1,5 @@
-//! Fork bombs that do not go out by themselves: a stop ends them, whether they fill a namespace that
-//! has few pids or have no process that lives for more than a moment.
+//! Fork bombs that keep going: a stop ends them, both in a namespace with few pids and with
+//! processes that live only for a moment.
 
 use super::restricted_environments::after;
 use groundstate_tests::boot::Init;
@@ -9,10 +9,10 @@ use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Pids there are in all, those of init and its other units among them.
+/// The number of pids, including those of init and its other units.
 const PIDS: usize = 400;
 
-/// None: here the highest pid is the whole machine's, not a namespace's.
+/// Returns `None` if pid_max is that of the machine and not of the namespace.
 fn few_pids() -> Option<Sandbox> {
     let name = nix::sys::utsname::uname().expect("uname");
     let release = name.release().to_string_lossy().into_owned();
@@ -21,7 +21,7 @@ fn few_pids() -> Option<Sandbox> {
     (nix::unistd::geteuid().is_root() && version >= (6, 14)).then(Sandbox::new)
 }
 
-/// Who is to survive the bomb.
+/// Units that must survive the bomb.
 fn others(files: &Sandbox) {
     files.unit("base", "exec-start: DAEMON");
     files.unit("other", "exec-start: DAEMON");
@@ -32,8 +32,8 @@ fn lights(init: &Init) {
     init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
 }
 
-/// A bomb that takes all pids there are, after `taking` something away. It has gone off, and goes on:
-/// what is killed of it is made good.
+/// Runs a bomb that takes all pids, after the setup `taking`. The bomb replaces its processes that
+/// are killed.
 fn fills(files: Sandbox, taking: &str) -> Init {
     files.unit("bomb", "stop-timeout: 500ms\nexec-start: DAEMON --multiply");
     others(&files);
@@ -42,7 +42,7 @@ fn fills(files: Sandbox, taking: &str) -> Init {
     lights(&init);
     let all = || init.process().neighbours();
     until("it has gone off", || (all().len() > PIDS / 2).then_some(()));
-    // Of the lower ones none is given a second time.
+    // The kernel does not reuse lower pids here.
     let young = |process: &Process| process.inner_pid() > Some(300);
     let gone = until("there is something of it to be killed", || {
         let of_it = init.processes_of("bomb");
@@ -58,7 +58,7 @@ fn fills(files: Sandbox, taking: &str) -> Init {
     init
 }
 
-/// A bomb of processes each of which begins the next and ends. All heed nothing but KILL.
+/// Runs a bomb of processes that each start the next one and exit. Only SIGKILL ends them.
 fn flees(files: Sandbox, taking: &str) -> Init {
     files.put("next.sh", "sh $0 & exit 0\n");
     files.put("first.sh", "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do sh $1/next.sh & done\nwhile :; do sleep 1000000; done\n");
@@ -74,7 +74,7 @@ fn flees(files: Sandbox, taking: &str) -> Init {
     init
 }
 
-/// All of it goes, and init need not say that something can not be killed.
+/// Checks that the stop ends all processes within its timeout.
 fn is_stopped(init: Init) {
     let base = init.status().main_pid("base");
     init.tell("set-target", &json!({"targets": ["base"]}));
@@ -94,7 +94,7 @@ fn is_stopped(init: Init) {
 }
 
 #[test]
-fn a_fork_bomb_is_ended_by_its_stop() {
+fn stop_ends_a_fork_bomb_that_fills_the_pids() {
     let Some(files) = few_pids() else {
         return groundstate_tests::not_run!("the highest pid is the whole machine's here");
     };
@@ -102,7 +102,7 @@ fn a_fork_bomb_is_ended_by_its_stop() {
 }
 
 #[test]
-fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop() {
+fn stop_ends_a_fork_bomb_of_short_lived_processes() {
     let init = flees(Sandbox::new(), "true");
     if init.status().0["tracking"] != "cgroup2" {
         return groundstate_tests::not_run!("no cgroups of the second kind here");
@@ -111,7 +111,7 @@ fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop() {
 }
 
 #[test]
-fn a_fork_bomb_is_ended_by_its_stop_without_cgroups() {
+fn stop_ends_a_fork_bomb_that_fills_the_pids_without_cgroups() {
     let Some(files) = few_pids() else {
         return groundstate_tests::not_run!("the highest pid is the whole machine's here");
     };
@@ -121,7 +121,7 @@ fn a_fork_bomb_is_ended_by_its_stop_without_cgroups() {
 }
 
 #[test]
-fn a_bomb_whose_processes_live_for_a_moment_is_ended_by_its_stop_without_cgroups() {
+fn stop_ends_a_fork_bomb_of_short_lived_processes_without_cgroups() {
     let init = flees(Sandbox::new(), "umount -R -l /sys");
     assert_eq!(init.status().0["tracking"], "process-group");
     is_stopped(init);

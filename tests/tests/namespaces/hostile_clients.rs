@@ -1,5 +1,5 @@
-//! Callers at the control socket that mean no good, or die at it: all of them together keep
-//! nobody else waiting, cost init no memory and no descriptor, and change nothing by halves.
+//! Hostile clients of the control socket, and clients that die: together they delay no other
+//! client, leak no memory or descriptor in init, and no request is applied partly.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{PATIENCE, until, within};
@@ -13,10 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nobody is kept waiting longer, as the median of several: some milliseconds where nothing else is
-/// done, and hundreds on a machine with twenty at work for two processors.
+/// The limit of the median answer time: usually milliseconds, hundreds of them on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// What PID 1's memory may grow by.
+/// The limit of the growth of PID 1's memory.
 const LITTLE: u64 = 4 * 1024 * 1024;
 const PING: &[u8] = b"{\"v\":1,\"id\":1,\"verb\":\"ping\"}\n";
 
@@ -33,7 +32,7 @@ fn connect(init: &Init) -> UnixStream {
     UnixStream::connect(init.sandbox.path("run/control.sock")).expect("it listens")
 }
 
-/// Others are answered at once meanwhile.
+/// Checks that other clients are answered meanwhile.
 fn answers_at_once(init: &Init) {
     let mut client = init.client().expect("a connection");
     let mut took: Vec<Duration> = (0..21)
@@ -51,7 +50,7 @@ fn memory(init: &Init) -> u64 {
     init.tell("stats", &json!({}))["rss"].as_u64().expect("a number")
 }
 
-/// Connections of one user, kept open as long as this is.
+/// Connections of one user that stay open until the value is dropped.
 struct Held {
     child: Child,
     answered: usize,
@@ -62,7 +61,7 @@ impl Held {
         Held::of("hold", init, uid, count)
     }
 
-    /// The same, and nothing was ever said; all count as answered.
+    /// Such connections that never send anything; each counts as answered.
     fn silent(init: &Init, uid: u32, count: usize) -> Held {
         Held::of("silent", init, uid, count)
     }
@@ -96,14 +95,15 @@ impl Held {
 }
 
 #[test]
-fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
+fn clients_of_many_users_lock_out_neither_root_nor_each_other() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let first = Held::new(&init, 20_000, 20);
     assert_eq!(first.answered, 16, "so many are one user's");
-    // All at once: who has said nothing for ten seconds makes room.
+    // All at once, because init closes a connection that is silent for ten seconds when it needs
+    // the slot.
     let others: Vec<Child> = (1..20).map(|n| Held::begin("hold", &init, 20_000 + n, 20)).collect();
     let others = others.into_iter().map(Held::counted);
     let crowd: Vec<Held> = std::iter::once(first).chain(others).collect();
@@ -111,7 +111,7 @@ fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
     assert!((240..=248).contains(&all), "{all}: eight of all places are root's");
     let turned_away = init.dropped("callers-turned-away");
     assert!(turned_away >= 400 - 248, "{turned_away} callers were turned away");
-    // Root has not had one of those places before.
+    // Root has used none of its reserved slots before.
     let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
     for client in &mut roots {
         client.ask("ping", &json!({})).expect("root is heard");
@@ -131,20 +131,20 @@ fn a_crowd_of_strangers_locks_neither_root_nor_each_other_out() {
 }
 
 #[test]
-fn silent_callers_keep_nobody_out() {
+fn silent_clients_of_any_number_never_lock_out_root() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
     let init = one_unit();
     let files = || init.process().files().len();
     let before = files();
-    // How many users, how many connections of each, and how many of those have a place.
+    // The number of users, of connections of each, and of the slots they then hold.
     let many = turns(1_024, 10_000);
     let crowds = [(1, 1, 1), (1, many, 16), (many / 16, 16, 248)];
     for (users, each, places) in crowds {
         let crowd = (20_000..).take(users).map(|uid| Held::silent(&init, uid, each));
         let crowd: Vec<Held> = crowd.collect();
-        // What stands in the queue is let in or turned away in turn, and root's comes behind it.
+        // Init accepts or refuses the backlog in order, and root's connection is behind it.
         answers_at_once(&init);
         assert!(files() <= before + places + 4, "{} files, {before} before", files());
         until("so many have a place", || (files() + 2 >= before + places).then_some(()));
@@ -163,7 +163,7 @@ fn silent_callers_keep_nobody_out() {
 }
 
 #[test]
-fn half_a_request_a_byte_at_a_time_holds_nobody_up() {
+fn partial_requests_sent_byte_by_byte_delay_no_other_client() {
     let init = one_unit();
     let line = br#"{"v":1,"id":1,"verb":"set-target","targets":["other"]}"#;
     let mut slow: Vec<UnixStream> = (0..32).map(|_| connect(&init)).collect();
@@ -173,7 +173,7 @@ fn half_a_request_a_byte_at_a_time_holds_nobody_up() {
     }
     answers_at_once(&init);
     assert_eq!(init.status().0["goal"], json!(["web"]), "a request ends with its line");
-    // Half-closed: the request is over, its answer comes, and so does the end.
+    // Half-closed: init answers the request and then closes the connection.
     let mut last = slow.pop().unwrap();
     last.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = String::new();
@@ -185,14 +185,14 @@ fn half_a_request_a_byte_at_a_time_holds_nobody_up() {
 }
 
 #[test]
-fn who_asks_and_never_reads_is_held_back_and_then_cut_off() {
+fn client_that_never_reads_is_throttled_and_then_disconnected() {
     let init = one_unit();
     let before = memory(&init);
     let mut deaf = connect(&init);
     deaf.set_nonblocking(true).unwrap();
     let many = PING.repeat(1000);
     let mut sent = 0;
-    // Init reads no more of it once a MiB of answers is unread.
+    // Init stops reading from a connection with a MiB of unread answers.
     let full = within(PATIENCE, || {
         match deaf.write(&many) {
             Ok(count) => sent += count,
@@ -218,7 +218,7 @@ fn who_asks_and_never_reads_is_held_back_and_then_cut_off() {
 }
 
 #[test]
-fn ten_thousand_requests_in_one_piece_are_answered_in_order_beside_others() {
+fn ten_thousand_pipelined_requests_are_answered_in_order_beside_other_clients() {
     let init = one_unit();
     let stream = connect(&init);
     let mut writer = stream.try_clone().unwrap();
@@ -240,7 +240,7 @@ fn ten_thousand_requests_in_one_piece_are_answered_in_order_beside_others() {
 }
 
 #[test]
-fn json_that_no_sane_caller_writes_is_answered() {
+fn malformed_json_requests_are_answered_with_an_error() {
     let init = one_unit();
     let deep = "[".repeat(33) + &"]".repeat(33);
     for body in [
@@ -271,20 +271,20 @@ fn json_that_no_sane_caller_writes_is_answered() {
 }
 
 #[test]
-fn descriptors_that_come_along_are_closed() {
+fn descriptors_sent_to_the_control_socket_are_closed() {
     let init = one_unit();
     let null = std::fs::File::open("/dev/null").unwrap();
     let files = init.process().files().len();
     for round in 0..100 {
         let stream = connect(&init);
-        // The connection itself too: init must not keep its own peer alive.
+        // Also the connection itself: init must not keep its own peer open.
         let mut fds = vec![null.as_raw_fd(); 252];
         fds.push(stream.as_raw_fd());
         let rights = [ControlMessage::ScmRights(&fds)];
         let parts = [IoSlice::new(PING)];
         sendmsg::<()>(stream.as_raw_fd(), &parts, &rights, MsgFlags::empty(), None)
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
-        // What a message without its descriptors is answered is init's; that others are is not.
+        // Init may or may not answer a message that had descriptors, but it answers other clients.
         if round % 10 == 0 {
             init.tell("ping", &json!({}));
         }
@@ -296,7 +296,7 @@ fn descriptors_that_come_along_are_closed() {
 }
 
 #[test]
-fn a_caller_that_dies_has_asked_for_all_or_nothing() {
+fn request_of_a_dying_client_is_applied_completely_or_not_at_all() {
     let init = one_unit();
     let line = r#"{"v":1,"id":1,"verb":"want","target":"other"}"#;
     for length in 0..line.len() {
@@ -304,13 +304,13 @@ fn a_caller_that_dies_has_asked_for_all_or_nothing() {
     }
     init.tell("ping", &json!({}));
     assert_eq!(init.status().0["overlay"]["want"], json!([]), "no piece of it was heard");
-    // Answers nobody is there to read any more.
+    // Answers that no client reads.
     for _ in 0..200 {
         let status = b"{\"v\":1,\"id\":1,\"verb\":\"status\"}\n".repeat(20);
         connect(&init).write_all(&status).unwrap();
     }
     answers_at_once(&init);
-    // A line whose caller has gone before it is read counts or does not; of one who waits it counts.
+    // A complete request counts if its client waits; otherwise it may be dropped.
     let mut last = connect(&init);
     last.write_all(format!("{line}\n").as_bytes()).unwrap();
     init.when_state("other", "running");
@@ -325,7 +325,7 @@ fn ticks(init: &Init) -> i32 {
 }
 
 #[test]
-fn without_a_descriptor_to_accept_with_init_does_not_spin_and_root_is_heard() {
+fn init_without_a_descriptor_to_accept_does_not_spin_and_serves_root_later() {
     let init = one_unit();
     let pid = init.process().0.to_string();
     let limit = |value: &str| {
@@ -352,7 +352,7 @@ fn without_a_descriptor_to_accept_with_init_does_not_spin_and_root_is_heard() {
     init.finish();
 }
 
-/// Each of these users floods the socket of the logger; in the group that may read, or in none.
+/// Floods the log socket as ten users, in the group that may read or in another one.
 fn flood_of_the_logger(init: &Init, group: &str, how: &[&str], line: &str) -> Vec<Child> {
     let socket = init.sandbox.at("run/log.sock");
     let begin = |uid: u32| {
@@ -371,7 +371,7 @@ fn flood_of_the_logger(init: &Init, group: &str, how: &[&str], line: &str) -> Ve
     (0..10).map(|number| begin(21_000 + number)).collect()
 }
 
-/// Root gets the lines of a unit, from memory and from its file.
+/// Checks that root gets the lines of a unit, from memory and from its file.
 fn logs_come_at_once(init: &Init) {
     let mut took: Vec<Duration> = Vec::new();
     for number in 0..12 {
@@ -415,11 +415,11 @@ fn logs_of_root_come_at_once_while_ten_users_flood_the_logger() {
         .collect();
     for flood in &mut floods {
         let mut line = String::new();
-        // One that was turned away may have ended.
+        // A caller that was turned away may have exited.
         let _ = BufReader::new(flood.stdout.as_mut().expect("its output")).read_line(&mut line);
     }
     logs_come_at_once(&init);
-    // Users get answers too.
+    // Some requests of the users were answered too.
     for mut flood in floods {
         drop(flood.stdin.take());
         flood.wait().expect("it ends");

@@ -1,5 +1,5 @@
-//! systemd's own unit files: how a service of each type gets ready, ends, and is started again,
-//! and what a socket, a timer, a path bring up, by the events that follow.
+//! Imported systemd units: readiness, exit and restart of a service of each type, and what a
+//! socket, a timer and a path activate, as seen in the events.
 
 use super::command::{drop_all, words};
 use super::imported::{systemd, wants};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
-/// A service that says `start` in a file of its name, then goes on as told.
+/// A service that writes `start` to a file of its name and then runs `then`.
 fn goes_on(files: &Sandbox, name: &str, then: &str, service: &str) {
     let text = format!(
         "[Unit]\nStartLimitIntervalSec=1min\nStartLimitBurst=3\n[Service]\n{service}\n\
@@ -24,7 +24,7 @@ fn starts(init: &Init, name: &str) -> usize {
 }
 
 #[test]
-fn an_imported_service_is_started_again_as_its_file_says() {
+fn imported_service_is_restarted_as_its_file_says() {
     let files = Sandbox::new();
     goes_on(&files, "never", "exit 1", "");
     goes_on(&files, "failing", "exit 1", "Restart=on-failure\nRestartSec=80ms");
@@ -69,7 +69,7 @@ fn an_imported_service_is_started_again_as_its_file_says() {
 }
 
 #[test]
-fn an_imported_service_has_the_time_its_file_gives_it() {
+fn imported_service_has_the_timeouts_of_its_file() {
     let files = Sandbox::new();
     let service = |name: &str, text: &str| {
         systemd(&files, &format!("{name}.service"), &format!("[Service]\n{text}\n"));
@@ -119,7 +119,7 @@ fn an_imported_service_has_the_time_its_file_gives_it() {
 }
 
 #[test]
-fn a_service_of_each_type_is_ready_when_systemd_would_say_so() {
+fn service_of_each_type_becomes_ready_as_under_systemd() {
     let files = Sandbox::new();
     let service = |name: &str, text: &str| {
         systemd(&files, &format!("{name}.service"), &format!("[Service]\n{text}\n"));
@@ -141,7 +141,7 @@ fn a_service_of_each_type_is_ready_when_systemd_would_say_so() {
         "told",
         "Type=notify\nNotifyAccess=all\nExecStart=/bin/sh -c 'DAEMON --notify --control DIR/told & wait'",
     );
-    // Who has the name on the bus is asked by a program that is ours here.
+    // A program of the test stands in for dbus-send(1).
     std::fs::create_dir(files.path("bin")).unwrap();
     files.put(
         "bin/dbus-send",
@@ -190,9 +190,8 @@ fn a_service_of_each_type_is_ready_when_systemd_would_say_so() {
     init.finish();
 }
 
-/// Triggers of each kind, and what they bring up; each service says in a file that it ran, and
-/// takes away what brought it up: another's reason, which a timer would have taken away before
-/// it was seen, is not its own.
+/// Triggers of each kind and the services they activate. Each service records in a file that it
+/// ran, and removes the reason of its own activation.
 fn triggers(files: &Sandbox) {
     systemd(
         files,
@@ -249,7 +248,7 @@ fn triggers(files: &Sandbox) {
 }
 
 #[test]
-fn imported_sockets_timers_and_paths_bring_up_their_services() {
+fn imported_sockets_timers_and_paths_activate_their_services() {
     let files = Sandbox::new();
     triggers(&files);
     wants(

@@ -1,5 +1,5 @@
-//! A service with every right that kills all processes init has, again and again: units and the
-//! helper processes of init alike.
+//! A privileged service that kills all processes below init, again and again: those of units and
+//! the helpers of init.
 
 use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init};
@@ -26,7 +26,7 @@ fn everything(each: usize) -> (Sandbox, Vec<String>) {
         unit("ready", "type: foreground-notified\nexec-start: DAEMON --notify");
         unit("said", "exec-start: DAEMON --say up\nready-grep: up");
         unit("before", "exec-start-pre: /bin/true\nexec-start: DAEMON\nexec-stop-post: /bin/true");
-        // Init holds a descriptor of each such process: few of them.
+        // Init holds a descriptor of each such process, so the test has only some.
         if number % 5 == 0 {
             let pid_file = format!("DIR/forks{number}.pid");
             let line = format!("exec-start: DAEMON --pid-file {pid_file}");
@@ -48,7 +48,7 @@ fn all_run(init: &Init, names: &[String]) {
     }
 }
 
-/// Loads, logs and watches are served.
+/// Checks that loads, logs and path watches work.
 fn helpers_serve(init: &Init) {
     init.sandbox.unit("late", "exec-start: DAEMON --say here");
     assert!(init.initctl(&["reload"]).status.success());
@@ -67,7 +67,7 @@ fn all_come_back(boot: impl FnOnce(Sandbox) -> Boot, each: usize) {
     let init = boot(files).unrecorded().start("all");
     all_run(&init, &names);
     init.tell("want", &json!({"target": "killer"}));
-    // Loads begin and are killed meanwhile.
+    // Loads start and are killed meanwhile.
     until("the killer is done", || {
         init.initctl(&["reload"]);
         init.sandbox.path("done").exists().then_some(())
@@ -78,11 +78,11 @@ fn all_come_back(boot: impl FnOnce(Sandbox) -> Boot, each: usize) {
 }
 
 #[test]
-fn units_and_helpers_come_back_after_everything_is_killed_again_and_again() {
+fn units_and_helpers_recover_from_repeated_kills_of_all_processes() {
     all_come_back(Boot::new, 14);
 }
 
 #[test]
-fn units_and_helpers_come_back_without_cgroups_after_everything_is_killed_again_and_again() {
+fn units_and_helpers_recover_from_repeated_kills_of_all_processes_without_cgroups() {
     all_come_back(|files| after("umount -R -l /sys", files), 4);
 }

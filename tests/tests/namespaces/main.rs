@@ -1,7 +1,7 @@
-//! The real init as PID 1 of namespaces of its own, and as a supervisor: what a unit
-//! test can not see because the kernel takes part. One file per subject.
+//! The real init as PID 1 of its own namespaces, and as a supervisor: behaviour that a unit test
+//! cannot see because the kernel takes part. One file per subject.
 //!
-//! Each test ends with `finish`, which also checks what must hold after every test.
+//! Each test ends with `finish`, which also checks the invariants of every test.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

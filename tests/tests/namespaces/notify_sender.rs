@@ -1,6 +1,6 @@
-//! Strangers within init's own pid namespace who send to the notify socket: a process of another
-//! unit, and some of no unit at all. Init knows the pid of each of them, and refuses each. And main
-//! pids that a unit names and that are a stranger's: a kernel thread's, one that came again.
+//! Processes in init's own pid namespace that send to the notify socket: of another unit, or of no
+//! unit. Init knows the pid of each and refuses its messages. Also main pids that a unit names and
+//! that belong to a kernel thread or to a reused pid.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
@@ -11,12 +11,11 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
-/// A unit that is not ready before it is told, another user's unit of which nothing is expected,
-/// and strangers of no unit.
+/// A unit that becomes ready on order, a unit of another user, and processes of no unit.
 struct Scene {
     init: Init,
     web: i32,
-    /// Who only pretends.
+    /// Processes of no unit.
     outsiders: Vec<Child>,
 }
 
@@ -61,7 +60,7 @@ fn scene() -> Scene {
 }
 
 impl Scene {
-    /// So many of their messages have been refused or were of no use.
+    /// Waits until this many messages were refused and this many were unusable.
     fn told_off(&self, refused: u64, unusable: u64) {
         let now = || ["messages-refused", "messages-unusable"].map(|what| self.init.dropped(what));
         until(&format!("{refused} are refused and {unusable} unusable: {:?}", now()), || {
@@ -69,7 +68,7 @@ impl Scene {
         });
     }
 
-    /// What they said of it changed nothing.
+    /// Checks that the messages changed nothing.
     fn untouched(&self, state: &str) {
         let status = self.init.status();
         assert_eq!((status.state("web"), status.main_pid("web")), (state, Some(self.web)));
@@ -94,7 +93,7 @@ impl Scene {
 }
 
 #[test]
-fn no_stranger_within_inits_own_namespace_is_heard_and_each_message_is_counted() {
+fn messages_of_foreign_processes_in_the_same_namespace_are_refused_and_counted() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -110,7 +109,7 @@ fn no_stranger_within_inits_own_namespace_is_heard_and_each_message_is_counted()
         "EXTEND_TIMEOUT_USEC=1",
         "FDSTOREREMOVE=1\\nFDNAME=stored",
         "READY=1\\nSTATUS=forged",
-        // What nobody understands is nobody's to say either.
+        // Messages that no unit could send either.
         "",
         "x",
         "=",
@@ -128,7 +127,7 @@ fn no_stranger_within_inits_own_namespace_is_heard_and_each_message_is_counted()
         scene.told_off(count, 0);
         scene.untouched("starting");
     }
-    // What is longer than any may be is nobody's.
+    // Messages longer than the limit have no sender.
     for (stranger, unusable) in STRANGERS.iter().zip(1..) {
         let long = format!("notify STATUS={}", "x".repeat(20_000));
         scene.init.sandbox.order(&format!("open/{stranger}"), &long);
@@ -142,7 +141,7 @@ fn no_stranger_within_inits_own_namespace_is_heard_and_each_message_is_counted()
 }
 
 #[test]
-fn descriptors_of_a_stranger_within_inits_own_namespace_are_closed_and_counted() {
+fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -151,7 +150,7 @@ fn descriptors_of_a_stranger_within_inits_own_namespace_are_closed_and_counted()
     nix::unistd::mkfifo(&pipe, Mode::from_bits_truncate(0o666)).unwrap();
     let path = pipe.to_str().unwrap();
     std::fs::set_permissions(&pipe, std::fs::Permissions::from_mode(0o666)).unwrap();
-    // It holds the other end of the pipe itself: opening it waits for nobody.
+    // The test holds the other end of the pipe, so opening it does not block.
     let _end = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
     let closed = || scene.init.dropped("descriptors-closed");
     let (mut few, mut many) = (0, 0);
@@ -162,7 +161,7 @@ fn descriptors_of_a_stranger_within_inits_own_namespace_are_closed_and_counted()
             few += 1;
             scene.told_off(few, many);
             assert_eq!(closed(), before + 3);
-            // Of so many the kernel itself closes those that there is no room for.
+            // With this many, the kernel closes those without a free slot.
             scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 253 {path}"));
             many += 1;
             scene.told_off(few, many);
@@ -178,11 +177,12 @@ fn descriptors_of_a_stranger_within_inits_own_namespace_are_closed_and_counted()
 }
 
 #[test]
-fn a_kernel_thread_is_no_main_process() {
+fn kernel_thread_is_refused_as_main_process() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
-    // They are seen in the first pid namespace alone: their parent is kthreadd, and they have no memory.
+    // Kernel threads are visible only in the initial pid namespace: their parent is kthreadd, and
+    // they have no memory.
     let is_thread = |p: &Process| p.stat_field(1) == Some(2) && p.status("VmSize").is_none();
     let Some(thread) = Process::all().into_iter().find(is_thread) else {
         return groundstate_tests::not_run!("no kernel thread is seen from here");
@@ -209,7 +209,7 @@ fn a_kernel_thread_is_no_main_process() {
     init.finish();
 }
 
-/// Units of which one has a child, and another gives its next one the pid it is told.
+/// A unit with a child, and a unit that gives its next child the requested pid.
 fn forking() -> Init {
     let files = Sandbox::new();
     files.unit(
@@ -231,13 +231,13 @@ fn forking() -> Init {
 }
 
 #[test]
-fn a_child_whose_pid_came_again_is_no_main_process() {
+fn child_with_a_reused_pid_is_refused_as_main_process() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
     let init = forking();
     let main = init.status().main_pid("web");
-    // Until nobody else was faster.
+    // Repeats until no other process took the pid first.
     let (pid, canaries) = until("a pid comes again", || {
         let children = init.sandbox.trace("web.trace").len();
         init.sandbox.order("web.ctl", "fork 1");

@@ -1,7 +1,7 @@
-//! What the kernel weighs by when memory or processors are short: init and its logger are the last to be killed, where
-//! init may say so, and its children have the OOM score and the nice that it was started with. What is seen of it on a
-//! machine, and in a supervisor with all rights, is in the tests of virtual machines (`vm.rs`); whom the kernel takes, in
-//! [`super::hierarchy`].
+//! OOM score and nice: the kernel kills init and its logger last, where init may ask for that; its
+//! children get the OOM score and the nice value that init was started with. A machine and a
+//! privileged supervisor are covered by the tests with virtual machines (`vm.rs`); which process
+//! the kernel kills, by [`super::hierarchy`].
 
 use super::crash::has_survived;
 use super::saved_state::is_steady;
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::Command;
 
-/// What the runtime wants of the workload.
+/// The score that a container runtime sets for its workload.
 const SCORE: i32 = 300;
 const NICER: i32 = 3;
 
@@ -26,7 +26,7 @@ fn nice(process: Process) -> i32 {
     process.stat_field(16).expect("a number")
 }
 
-/// Init's, which is started by this process through nice(1).
+/// The nice value of init, which this process starts through nice(1).
 fn as_nice() -> i32 {
     (nice(own()) + NICER).min(19)
 }
@@ -35,8 +35,8 @@ pub(crate) fn own() -> Process {
     Process(i32::try_from(std::process::id()).expect("a pid"))
 }
 
-/// The lowest score a process of ours can give itself where it has this one: without CAP_SYS_RESOURCE, that
-/// one.
+/// The lowest score that a process with this score can give itself. Without CAP_SYS_RESOURCE it is
+/// the same score.
 pub(crate) fn lowest(score: i32) -> i32 {
     let script = "echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
     let words = ["-n", &score.to_string(), "--", "sh", "-c", script];
@@ -45,14 +45,14 @@ pub(crate) fn lowest(score: i32) -> i32 {
     last.lines().last().and_then(|line| line.parse().ok()).expect("a number")
 }
 
-/// What init and its logger are to have.
+/// The expected scores of init and its logger.
 #[derive(Clone, Copy)]
 struct Own {
     init: i32,
     logger: i32,
 }
 
-/// Init, its logger, and what they start weigh what they should.
+/// Checks the scores of init, its logger, and their children.
 fn is_weighed(init: &Init, own: Own, when: &str) {
     let logger = until("the logger has its name", || {
         let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
@@ -60,7 +60,8 @@ fn is_weighed(init: &Init, own: Own, when: &str) {
     });
     assert_eq!(score(init.process()), own.init, "{when}");
     until(&format!("{when}: it is the last"), || (score(logger) == own.logger).then_some(()));
-    // Each is begun in its own way: by words that are known, or by our code first.
+    // Init starts each of these in another way: with known arguments, or after more setup in the
+    // child.
     for unit in ["plain", "thinks", "meek"] {
         let before = init.main_of(unit);
         before.signal(Signal::SIGKILL);
@@ -87,7 +88,7 @@ fn is_weighed(init: &Init, own: Own, when: &str) {
     });
 }
 
-/// Keys of programs that a unit may have, in order.
+/// Keys of commands that a unit may have, sorted.
 const LINES: [&str; 7] = [
     "exec-condition",
     "exec-reload",
@@ -104,7 +105,7 @@ fn files() -> Sandbox {
     files.unit("thinks", "restart-delay: 1ms\nenv-file: DIR/env\nexec-start: DAEMON");
     files.put("env", "A=b\n");
     files.unit("meek", "restart-delay: 1ms\noom-score-adjust: 700\nnice: 7\nexec-start: DAEMON");
-    // Each by a process that its program forks.
+    // Each by a process that the command forks.
     let says = |line: &str| {
         let rest = match line {
             "exec-start" => "; exec sleep 1000",
@@ -123,7 +124,7 @@ fn files() -> Sandbox {
     files
 }
 
-/// Started with [`SCORE`] by what `through` says, with these arguments.
+/// Starts init with [`SCORE`] through these wrappers and with these arguments.
 fn begin(way: Way, through: &[&str], arguments: &[&str]) -> Init {
     let (score, nice) = (SCORE.to_string(), NICER.to_string());
     let words = ["choom", "-n", &score, "--", "nice", "-n", &nice];
@@ -134,7 +135,7 @@ fn begin(way: Way, through: &[&str], arguments: &[&str]) -> Init {
     init
 }
 
-/// What it has said.
+/// Checks the scores after the start, upgrades and a crash. Returns init's output.
 fn over_its_images(init: Init, own: Own) -> String {
     is_weighed(&init, own, "begun");
     init.tell("upgrade", &json!({}));
@@ -150,23 +151,23 @@ fn over_its_images(init: Init, own: Own) -> String {
     said
 }
 
-/// Where init may (CAP_SYS_RESOURCE) it is killed last, else it is as killable as what it starts.
+/// With CAP_SYS_RESOURCE init is killed last; otherwise it has the score of its children.
 fn as_it_is_started(way: Way) {
     let last = lowest(SCORE);
     over_its_images(begin(way, &[], &[]), Own { init: last, logger: last });
 }
 
 #[test]
-fn a_containers_init_is_killed_last_and_its_children_weigh_what_it_was_started_with() {
+fn init_of_a_container_is_killed_last_and_its_children_keep_the_initial_score() {
     as_it_is_started(Way::Namespace);
 }
 
 #[test]
-fn a_supervisor_is_killed_last_and_its_children_weigh_what_it_was_started_with() {
+fn supervisor_is_killed_last_and_its_children_keep_the_initial_score() {
     as_it_is_started(Way::Supervisor);
 }
 
-/// One that needs no right: what was raised is lowered again.
+/// A score that needs no capability: init returns to the score of this process.
 fn with_one_of_its_own(way: Way) {
     let own = score(own());
     let init = begin(way, &[], &["--oom-score", &own.to_string()]);
@@ -174,26 +175,25 @@ fn with_one_of_its_own(way: Way) {
 }
 
 #[test]
-fn a_containers_init_has_the_score_that_is_asked_for_and_its_children_have_not() {
+fn oom_score_option_of_a_container_sets_the_score_of_init_and_not_of_its_children() {
     with_one_of_its_own(Way::Namespace);
 }
 
 #[test]
-fn a_supervisor_has_the_score_that_is_asked_for_and_its_children_have_not() {
+fn oom_score_option_of_a_supervisor_sets_its_score_and_not_that_of_its_children() {
     with_one_of_its_own(Way::Supervisor);
 }
 
 #[test]
-fn an_init_that_is_to_keep_its_score_does_and_its_logger_is_killed_last() {
+fn oom_score_keep_leaves_the_score_of_init_and_lowers_that_of_the_logger() {
     let init = begin(Way::Namespace, &[], &["--oom-score=keep"]);
     over_its_images(init, Own { init: SCORE, logger: lowest(SCORE) });
 }
 
 #[test]
-fn an_init_that_may_not_lower_its_score_as_it_was_asked_to_says_so_once_and_is_as_killable_as_its_services()
- {
+fn oom_score_that_init_may_not_set_is_reported_once_and_init_keeps_its_score() {
     let bounded = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"];
-    // Nobody is told of what is usual in a container.
+    // Without the option init does not report the refusal, which is usual in containers.
     for (arguments, told) in [(&[][..], 0), (&["--oom-score", "-500"][..], 1)] {
         let init = begin(Way::Namespace, &bounded, arguments);
         let said = over_its_images(init, Own { init: SCORE, logger: SCORE });

@@ -1,4 +1,4 @@
-//! Descriptors that lead to a socket, to the console, to the kernel's log.
+//! Standard descriptors connected to a socket, to the console and to the kernel log.
 
 use super::child_setup::{is_root, past_exec};
 use groundstate_tests::boot::Boot;
@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 #[test]
-fn a_socket_that_is_passed_may_be_all_three_descriptors() {
+fn passed_socket_can_be_all_three_standard_descriptors() {
     let files = Sandbox::new();
     files.unit("letters", "type: socket\nlisten-datagram: DIR/letters\nactivates: reader");
     files.unit(
@@ -40,7 +40,7 @@ fn a_socket_that_is_passed_may_be_all_three_descriptors() {
 }
 
 #[test]
-fn output_may_go_to_the_console_and_to_the_kernels_log() {
+fn output_can_go_to_the_console_and_to_the_kernel_log() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -57,7 +57,7 @@ fn output_may_go_to_the_console_and_to_the_kernels_log() {
         "stdout: kmsg\nlog-tag: renamed\nlog-level-prefix: yes\nlog-facility: mail\nexec-start: /bin/sh -c 'echo \"<3>in the ring\"; exec sleep 1000'",
     );
     files.unit("all", "type: virtual\nwants: shown, noted");
-    // A terminal and a file of ours are this init's console and kernel log.
+    // A terminal and a file of the test stand in for the console and the kernel log.
     let bind = format!(
         "mount --bind {} /dev/console && mount --bind {} /dev/kmsg && exec \"$@\"",
         line.display(),
@@ -81,11 +81,11 @@ fn output_may_go_to_the_console_and_to_the_kernels_log() {
     init.finish();
 }
 
-/// More than a console that nobody reads, its lane and a pipe hold.
+/// More than an unread console, its buffer in the logger and a pipe hold.
 const LINES: usize = 200_000;
 
 #[test]
-fn a_console_nobody_reads_is_waited_for_by_those_who_say_so_and_by_no_other() {
+fn unread_console_blocks_only_units_with_log_overflow_block() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }

@@ -1,4 +1,4 @@
-//! Descriptors that somebody passes to init and whose close nobody answers.
+//! Descriptors passed to init whose close(2) does not return.
 
 use super::crash::has_survived;
 use groundstate_tests::boot::Boot;
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 #[test]
-fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
+fn init_does_not_wait_for_the_close_of_a_passed_file() {
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
     files.unit("other", "exec-start: DAEMON");
@@ -27,7 +27,7 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
         );
         files.unit(name, &text);
     }
-    // Its pid file is where nobody answers.
+    // Its pid file is on the file system that does not answer.
     files.unit(
         "daemon",
         "type: background-pidfile\npid-file: DIR/silent/file\nrestart: never\nexec-start: /bin/true",
@@ -40,18 +40,19 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
         groundstate_tests::not_run!("no FUSE here");
         return init.finish();
     };
-    // Each of the two waits for its own close, and so does whoever closes what init was passed.
+    // Each of the two services blocks in its own close, and so does the child that closes init's
+    // copy.
     for (name, count) in [("stranger", 2), ("keeper", 4)] {
         let file = init.sandbox.at("silent/file");
         init.sandbox.order(name, &format!("store {file} FDSTORE=1\\nFDNAME=x"));
         silent.until_closing(count);
         assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     }
-    // What is started now has no copy of it.
+    // A process started now has no copy of the file.
     init.tell("set-target", &json!({"targets": ["all"], "want": ["other"]}));
     init.when_state("other", "running");
     init.tell("set-target", &json!({"targets": ["all"], "want": ["daemon"]}));
-    // Who looks there for init can not be killed, and is in the way of the next run.
+    // The child that reads the pid file cannot be killed, which prevents the next run.
     init.when("it is given up", |s| s.reason("daemon") == "unkillable");
     drop(silent);
     let status = init.when("who looked has ended", |s| s.reason("daemon") == "protocol");
@@ -65,7 +66,7 @@ fn init_does_not_wait_for_a_file_system_whose_file_it_was_passed() {
 }
 
 #[test]
-fn many_such_files_at_once_hold_nothing_open_in_init() {
+fn many_passed_files_with_a_blocking_close_keep_nothing_open_in_init() {
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
     files.unit("other", "exec-start: DAEMON");
@@ -83,7 +84,8 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
         return init.finish();
     };
     let file = init.sandbox.at("silent/file");
-    // Two with one message, each of which waits by itself; then more than may wait.
+    // First two with one message, each of which blocks; then more than the limit of blocked
+    // closers.
     init.sandbox.order("few", &format!("pass 1 2 {file}"));
     silent.until_closing(2);
     init.sandbox.order("many", &format!("pass 70 1 {file}"));
@@ -100,7 +102,7 @@ fn many_such_files_at_once_hold_nothing_open_in_init() {
 }
 
 #[test]
-fn such_a_file_that_was_passed_as_init_crashed_does_not_make_it_wait() {
+fn file_passed_before_a_crash_does_not_block_init_at_its_close() {
     let files = Sandbox::new();
     files.unit("few", "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/few");
     std::fs::create_dir(files.path("silent")).unwrap();
@@ -122,7 +124,7 @@ fn such_a_file_that_was_passed_as_init_crashed_does_not_make_it_wait() {
     init.finish_after_crash();
 }
 
-/// Whoever closes it last waits for an hour: the other end takes nothing.
+/// A socket whose last close blocks for an hour, because the other end reads nothing.
 fn stuck() -> (TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stuck = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -133,7 +135,7 @@ fn stuck() -> (TcpStream, TcpListener) {
 }
 
 #[test]
-fn what_was_passed_to_init_as_it_crashed_does_not_make_it_wait() {
+fn lingering_socket_passed_before_a_crash_does_not_block_init() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let mut init = Boot::new(files).start("web");
@@ -158,7 +160,7 @@ fn what_was_passed_to_init_as_it_crashed_does_not_make_it_wait() {
 }
 
 #[test]
-fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
+fn lingering_socket_in_an_unread_message_does_not_block_init() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let init = Boot::new(files).start("web");
@@ -168,7 +170,7 @@ fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
     setsockopt(&caller, sockopt::SndBuf, &200_000).unwrap();
     caller.set_nonblocking(true).unwrap();
     init.process().signal(Signal::SIGSTOP);
-    // What comes behind a line that is too long is not looked at.
+    // Init does not read past a line that is too long.
     let mut line = vec![b'x'; 80_000];
     while !line.is_empty() {
         let taken = caller.write(&line).unwrap();
@@ -182,14 +184,14 @@ fn what_was_sent_to_init_and_never_read_does_not_make_it_wait() {
     caller.set_nonblocking(false).unwrap();
     caller.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut rest = Vec::new();
-    // Cut off with what was not read, it may be told so by an error.
+    // The connection is reset because init left data unread.
     let _ = caller.read_to_end(&mut rest);
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.finish();
 }
 
 #[test]
-fn what_init_was_passed_as_it_crashed_does_not_make_it_wait_either() {
+fn descriptors_received_but_not_closed_at_a_crash_do_not_block_init() {
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
     let text = "type: foreground-notified\nexec-start: DAEMON --notify --control DIR/few";
@@ -204,7 +206,7 @@ fn what_init_was_passed_as_it_crashed_does_not_make_it_wait_either() {
         return init.finish();
     };
     let file = init.sandbox.at("silent/file");
-    // It has them in its table, and nobody has begun to close them.
+    // Init has the descriptors, and no child has started to close them.
     let received = |call: &Call| call.number == libc::SYS_recvmmsg && call.result == 1;
     crash_when(&init, || init.sandbox.order("few", &format!("pass 1 2 {file}")), received);
     has_survived(&init, 1);

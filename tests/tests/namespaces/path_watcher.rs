@@ -1,4 +1,4 @@
-//! The lookout of paths: it comes late, can watch nothing, or waits for who never answers.
+//! The path watcher: it is late, cannot use inotify, or waits for a path that never answers.
 
 use super::path::{JOB, starts, until_started};
 use super::restricted_environments::after;
@@ -13,16 +13,16 @@ use serde_json::json;
 use std::fs;
 use std::time::Duration;
 
-/// The call of poll(3).
+/// The system call of poll(3).
 const WAIT: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
 
-/// The number of the system call a process is in.
+/// The number of the system call that a process is in.
 fn call_of(process: Process) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{}/syscall", process.0)).ok()?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// Its lookout, once there is one.
+/// Waits for init's path watcher.
 fn lookout(init: &Init) -> Process {
     until("there is a lookout", || {
         let mut children = init.process().children().into_iter();
@@ -31,7 +31,7 @@ fn lookout(init: &Init) -> Process {
 }
 
 #[test]
-fn a_directory_made_while_a_watch_of_the_one_above_is_being_set_is_not_missed() {
+fn directory_made_while_its_parent_gets_a_watch_is_not_missed() {
     let files = Sandbox::new();
     files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
     files.unit("server", "exec-start: DAEMON");
@@ -53,7 +53,8 @@ fn a_directory_made_while_a_watch_of_the_one_above_is_being_set_is_not_missed() 
     init.finish();
 }
 
-/// A file that is watched, by inotify or without, and what runs until it is told to end.
+/// A watched file, with or without inotify, whose change starts a job that runs until it is told to
+/// end.
 fn watched(inotify: &str) -> Init {
     let files = Sandbox::new();
     fs::create_dir(files.path("in")).unwrap();
@@ -65,7 +66,7 @@ fn watched(inotify: &str) -> Init {
     );
     let init = after(inotify, files).way(Way::UserNamespace).start("eye");
     init.when_state("eye", "running");
-    // What changes before the lookout watches counts for nothing.
+    // A change before the watch exists does not count.
     until("it is watched", || {
         init.sandbox.put("in/conf", "changed");
         let has_started = || (starts(&init.sandbox, "job") > 0).then_some(());
@@ -77,7 +78,7 @@ fn watched(inotify: &str) -> Init {
 const NO_INOTIFY: &str = "echo 0 >/proc/sys/user/max_inotify_instances";
 
 #[test]
-fn a_change_right_after_what_is_activated_has_ended_fires_however_late_the_lookout_looks() {
+fn change_right_after_the_exit_of_the_activated_unit_fires_with_a_late_watcher() {
     for inotify in ["true", NO_INOTIFY] {
         let init = watched(inotify);
         let lookout = lookout(&init);
@@ -94,8 +95,8 @@ fn a_change_right_after_what_is_activated_has_ended_fires_however_late_the_looko
 }
 
 #[test]
-fn what_is_changed_or_removed_while_the_activated_unit_is_up_does_not_fire() {
-    /// The lookout has looked, where it looks from time to time.
+fn change_while_the_activated_unit_runs_does_not_fire() {
+    /// Long enough for the watcher to poll once where it has no inotify.
     const LOOKED: Duration = Duration::from_secs(3);
     let ways = [("true", false), ("true", true), (NO_INOTIFY, false), (NO_INOTIFY, true)];
     let all = ways.map(|way| (way, watched(way.0)));
@@ -117,8 +118,8 @@ fn what_is_changed_or_removed_while_the_activated_unit_is_up_does_not_fire() {
 }
 
 #[test]
-fn what_is_changed_while_the_activated_unit_is_up_does_not_fire_however_late_the_lookout_looks() {
-    /// Times of files are not exact, and the lookout has looked, where it looks from time to time.
+fn change_while_the_activated_unit_runs_does_not_fire_with_a_late_watcher() {
+    /// File times are imprecise, and the watcher has polled once where it has no inotify.
     const LATER: Duration = Duration::from_secs(3);
     let all = ["true", NO_INOTIFY].map(|inotify| (inotify, watched(inotify)));
     let lookouts = all.each_ref().map(|(_, init)| lookout(init));
@@ -138,7 +139,7 @@ fn what_is_changed_while_the_activated_unit_is_up_does_not_fire_however_late_the
 }
 
 #[test]
-fn a_path_that_can_not_be_watched_is_looked_at_though_another_that_is_watched_is_busy() {
+fn path_without_a_watch_is_polled_although_a_watched_path_is_busy() {
     let files = Sandbox::new();
     for place in ["busy", "quiet"] {
         fs::create_dir(files.path(place)).unwrap();
@@ -169,8 +170,8 @@ fn a_path_that_can_not_be_watched_is_looked_at_though_another_that_is_watched_is
 }
 
 #[test]
-fn a_path_that_answers_again_is_said_to_though_not_all_was_asked_that_was_to_be() {
-    /// More than a socket holds.
+fn path_that_answers_again_is_reported_although_messages_to_the_watcher_were_dropped() {
+    /// More messages than the socket holds.
     const ORDERS: usize = 400;
     let files = Sandbox::new();
     fs::create_dir(files.path("silent")).unwrap();
@@ -186,7 +187,7 @@ fn a_path_that_answers_again_is_said_to_though_not_all_was_asked_that_was_to_be(
     init.tell("want", &json!({"target": "far"}));
     silent.until_looking();
     for _ in 0..ORDERS / 2 {
-        // It is looked at while that is down, and no longer.
+        // The path is watched only while `server` is down.
         init.tell("want", &json!({"target": "server"}));
         init.when_state("server", "running");
         init.tell("unwant", &json!({"target": "server"}));
@@ -205,7 +206,7 @@ fn a_path_that_answers_again_is_said_to_though_not_all_was_asked_that_was_to_be(
 }
 
 #[test]
-fn a_path_that_never_answers_holds_up_no_other_path_unit() {
+fn path_that_never_answers_blocks_no_other_path_unit() {
     let files = Sandbox::new();
     for place in ["silent", "near"] {
         fs::create_dir(files.path(place)).unwrap();
@@ -236,7 +237,7 @@ fn a_path_that_never_answers_holds_up_no_other_path_unit() {
         |unit: &str| String::from_utf8_lossy(&init.initctl(&["why", unit]).stdout).into_owned();
     assert!(why("far").contains(&format!("{far}, no answer since")), "{}", why("far"));
     assert!(!why("near").contains("answered"), "{}", why("near"));
-    // Another time, beside those that wait still.
+    // Again, while the first watchers are still blocked.
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.when("nothing is left of them", |s| s.state("near") == "disabled");
     init.tell("set-target", &json!({"targets": ["all"]}));
@@ -248,9 +249,8 @@ fn a_path_that_never_answers_holds_up_no_other_path_unit() {
 }
 
 #[test]
-fn paths_that_never_answer_leave_no_more_lookouts_than_there_may_be_however_often_they_are_watched()
-{
-    /// Of init.
+fn number_of_blocked_path_watchers_is_limited() {
+    /// The limit of init.
     const MOST: usize = 16;
     let files = Sandbox::new();
     for place in ["silent", "near"] {

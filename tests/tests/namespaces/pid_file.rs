@@ -1,4 +1,4 @@
-//! Pid files: a hint that is checked. What is wrong with it is never signalled.
+//! Pid files: a hint that init checks. A process that a wrong pid file names is never signalled.
 
 use super::disk::Disk;
 use groundstate_tests::boot::{Boot, Init};
@@ -9,7 +9,7 @@ use groundstate_tests::silent::Silent;
 use serde_json::json;
 use std::time::Duration;
 
-/// What may be in a pid file that names no process, and what is told of it.
+/// Contents that name no process, and the message for each.
 const WRONG: [(&str, &str); 13] = [
     ("printf 0", "does not hold the pid of a service"),
     ("printf 1", "does not hold the pid of a service"),
@@ -27,7 +27,7 @@ const WRONG: [(&str, &str); 13] = [
 ];
 
 #[test]
-fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
+fn pid_file_without_the_pid_of_a_process_of_the_unit_is_refused() {
     let files = Sandbox::new();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
     let names: Vec<String> = (0..WRONG.len()).map(|at| format!("old{at}")).collect();
@@ -37,7 +37,7 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
             Some((makes, _)) => (format!("{makes}{file}"), String::new()),
             None => (makes.to_owned(), format!(">{file}.new; mv {file}.new {file}")),
         };
-        // It leaves a daemon behind, so that there is one whose pid the file might have been.
+        // The launcher leaves a daemon behind whose pid the file could have named.
         let launcher = format!("/bin/sh -c 'setsid sleep 1000000 & {makes} {to}'");
         files.unit(name, &format!("type: background-pidfile\npid-file: {file}\nstart-timeout: 60s\nrestart: never\nexec-start: {launcher}"));
     }
@@ -61,7 +61,7 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
     init.finish();
 }
 
-/// The canary runs, and has never got a signal.
+/// Checks that the canary runs and has never received a signal.
 pub(super) fn is_unhurt(init: &Init) {
     until("it says that it is ready", || {
         init.sandbox.trace("canary").contains(&"ready".to_owned()).then_some(())
@@ -71,8 +71,8 @@ pub(super) fn is_unhurt(init: &Init) {
     assert_eq!(init.status().state("canary"), "running");
 }
 
-/// A unit whose pid file this command makes of the canary's trace: it fails, is done with, and the
-/// canary runs on, unsignalled.
+/// A unit whose pid file names the canary, as made by this command. It fails and is stopped, and
+/// the canary gets no signal.
 fn names_the_canary(command: &str) -> Init {
     let files = Sandbox::new();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
@@ -90,12 +90,12 @@ fn names_the_canary(command: &str) -> Init {
 }
 
 #[test]
-fn the_pid_of_another_units_process_is_never_signalled() {
+fn process_of_another_unit_in_a_pid_file_is_never_signalled() {
     names_the_canary("sed -n \"s/start //p\" DIR/canary >DIR/run/old.pid").finish();
 }
 
 #[test]
-fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
+fn pid_file_that_is_a_hard_link_of_another_does_not_damage_that_file() {
     let init = names_the_canary(
         "sed -n \"s/start //p\" DIR/canary >DIR/run/canary.pid; ln DIR/run/canary.pid DIR/run/old.pid",
     );
@@ -105,7 +105,7 @@ fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
 }
 
 #[test]
-fn a_stale_pid_file_is_not_the_new_run() {
+fn stale_pid_file_is_not_taken_for_the_new_run() {
     let files = Sandbox::new();
     files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: DAEMON --pid-file DIR/run/old.pid");
     files.put("run/old.pid", "1\n");
@@ -116,7 +116,7 @@ fn a_stale_pid_file_is_not_the_new_run() {
 }
 
 #[test]
-fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else() {
+fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -124,7 +124,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     std::fs::create_dir(files.path("theirs")).unwrap();
     std::os::unix::fs::chown(files.path("theirs"), Some(65534), Some(65534)).unwrap();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
-    // What stays in the background writes its own pid and the canary's in turn.
+    // The daemon writes its own pid and the canary's in turn.
     files.put(
         "racer.sh",
         "canary=$(sed -n 's/start //p' $1/canary)\n\
@@ -155,7 +155,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
             (runs, last) = (runs + 1, main);
             let _ = init.ask("restart", &json!({"targets": ["racer"]}));
         } else {
-            // One whose file was read at the wrong moment has failed, and is tried again.
+            // A run whose pid file was read at the wrong moment has failed and is retried.
             let _ = init.ask("retry", &json!({"targets": ["racer"]}));
         }
         (runs >= stopped).then_some(())
@@ -169,7 +169,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
 }
 
 #[test]
-fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
+fn pid_file_on_a_frozen_disk_blocks_only_its_unit() {
     let files = Sandbox::new();
     let Some(disk) = Disk::of(&files, "disk") else {
         return groundstate_tests::not_run!("there are no loop devices");
@@ -188,7 +188,7 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     init.when_system("running");
     disk.fsfreeze("--freeze");
     init.tell("want", &json!({"target": "hangs"}));
-    // What an earlier run has left is to be removed: whoever does so waits, and can not be killed.
+    // The child that removes the old pid file blocks and cannot be killed.
     init.when("it is given up", |s| s.reason("hangs") == "unkillable");
     init.tell("want", &json!({"target": "other"}));
     init.when_state("other", "running");
@@ -203,7 +203,7 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
 }
 
 #[test]
-fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
+fn pid_file_on_a_hung_disk_at_the_exit_of_the_main_process_delays_only_its_unit() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("disk")).unwrap();
     files.unit("old", "type: background-pidfile\npid-file: DIR/disk/file\nrestart: never\nexec-start: DAEMON --pid-file DIR/disk/file");
@@ -216,7 +216,7 @@ fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
         return init.finish();
     };
     init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);
-    // Whether another process goes on for it is asked of nobody but a child, which waits.
+    // A child checks whether the pid file names a successor, and blocks.
     silent.until_reading(1);
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.tell("upgrade", &json!({}));
@@ -230,7 +230,7 @@ fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
 }
 
 #[test]
-fn a_pid_file_in_memory_is_read_at_once() {
+fn pid_file_on_tmpfs_is_read_at_once() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("memory")).unwrap();
     files.unit("old", "type: background-pidfile\npid-file: DIR/memory/pid\nexec-start: DAEMON --pid-file DIR/memory/pid");
@@ -243,7 +243,7 @@ fn a_pid_file_in_memory_is_read_at_once() {
 }
 
 #[test]
-fn a_main_process_that_nobody_reaps_has_ended_whatever_its_pid_file_says() {
+fn unreaped_main_process_counts_as_exited_whatever_its_pid_file_says() {
     let files = Sandbox::new();
     files.put("parent.sh", "sleep 1000 & echo $! >$1/run/old.pid; exec sleep 2000\n");
     files.unit(
@@ -264,9 +264,9 @@ fn a_main_process_that_nobody_reaps_has_ended_whatever_its_pid_file_says() {
 }
 
 #[test]
-fn a_process_that_has_ended_and_is_not_reaped_is_made_no_main_process() {
+fn zombie_is_refused_as_main_process() {
     let files = Sandbox::new();
-    // Whose child it is never reaps it; it is of the unit, and its pid is its own.
+    // Its parent never reaps the child, which belongs to the unit and keeps its pid.
     files.put("main.sh", "sleep 0 & echo $! >$1/dead; exec \"$2\" --notify --control $1/web\n");
     files.unit("web", "type: foreground-notified\nexec-start: /bin/sh DIR/main.sh DIR DAEMON");
     let init = Boot::new(files).start("web");

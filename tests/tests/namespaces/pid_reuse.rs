@@ -1,6 +1,5 @@
-//! Pids that come again: as a process of a unit is gone, and before init has done anything about it, a
-//! process that is no business of that unit gets its very pid. Whatever init is asked for then, and however
-//! far it is with that, the other one, a canary, gets no signal.
+//! Reused pids: a process of a unit has exited, and before init acts, a process of no concern to
+//! the unit gets its pid. That process, the canary, gets no signal, whatever init is asked to do.
 
 use super::reaping::can_be_chosen;
 use super::restricted_environments::after;
@@ -13,16 +12,16 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Whose process it is that goes away.
+/// Which process exits.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
     /// Init's own child, the main process: the pid is free once init has reaped it.
     Direct,
-    /// The main process that a pid file names, and whose parent is there still.
+    /// The main process that a pid file names, whose parent still runs.
     Forked,
-    /// Somebody else's child in a unit.
+    /// A child of another process of the unit.
     Member,
-    /// The same where nobody ends at a TERM.
+    /// The same in a unit that ignores SIGTERM.
     Deaf,
 }
 
@@ -60,7 +59,7 @@ fn files() -> Sandbox {
     files.put("deaf.sh", "trap '' TERM\n. $1/member.sh\n");
     files.unit("deaf", "stop-timeout: 300ms\nexec-start: /bin/sh DIR/deaf.sh DIR");
     files.unit("alone", "type: virtual\nwaits-for: fate, deaf");
-    // Gives its next child the pid it is told, or leaves that to whoever is next.
+    // Gives its next child the requested pid, or leaves the pid to the next process of any parent.
     files.put(
         "fate.sh",
         "while read pid alone; do\n\
@@ -76,7 +75,7 @@ fn files() -> Sandbox {
     files
 }
 
-/// The process that is to go, as the test sees it, and its pid.
+/// The process that will exit, as the test sees it, and its pid.
 fn victim(init: &Init, whose: Whose) -> (Process, i32) {
     init.when_state(whose.unit(), "running");
     until("it is there", || {
@@ -92,7 +91,7 @@ fn victim(init: &Init, whose: Whose) -> (Process, i32) {
     })
 }
 
-/// A canary that has just been given this pid, and the pid it really has.
+/// Starts a canary with this pid if possible; also returns its actual pid.
 fn canary(init: &Init, pid: i32) -> (Process, i32) {
     let given = init.sandbox.trace("given").len();
     init.sandbox.order("fate", &pid.to_string());
@@ -103,7 +102,7 @@ fn canary(init: &Init, pid: i32) -> (Process, i32) {
     (init.process().neighbour(has).expect("it is there"), has)
 }
 
-/// Init stands still until it gets a CONT.
+/// Stops init until it gets SIGCONT.
 fn hold(init: &Init) {
     init.process().signal(Signal::SIGSTOP);
     until("init is held", || (init.process().state() == Some('T')).then_some(()));
@@ -122,12 +121,13 @@ fn ask(init: &Init, whose: Whose, turn: usize) -> (&'static str, Value) {
     }
 }
 
-/// One of them goes, and its pid is another's before init acts. False: somebody else was faster.
+/// One process exits, and a canary gets its pid before init acts. Returns false if another process
+/// took the pid first.
 fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
     let (process, pid) = victim(init, whose);
     let (verb, fields) = ask(init, whose, turn);
     let mut client = init.client().expect("it listens");
-    // Its next main process may get the pid of this one.
+    // The next main process may get the pid of this one.
     let run = init.status().unit(whose.unit())["run"].clone();
     let is_gone = || process.state().is_none();
     let mut steps = None;
@@ -147,15 +147,15 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
     client.send(verb, &fields);
     drop(steps);
     init.process().signal(Signal::SIGCONT);
-    // Granted or refused: it was dealt with.
+    // Granted or refused: init has handled the request.
     let _ = client.answer().expect("an answer");
     if verb == "set-target" {
-        // Its exec-stop asks for $MAINPID: without a main process the stop fails, and so does the unit.
+        // Its exec-stop uses $MAINPID: without a main process the stop fails, and so does the unit.
         let down = if matches!(whose, Whose::Forked) { "failed" } else { "disabled" };
         init.when_state(whose.unit(), down);
         init.tell("set-target", &json!({"targets": ["all"]}));
     } else if matches!(whose, Whose::Member) {
-        // Whatever was asked for, what is left of it is stopped.
+        // After any of the requests, the rest of the unit is stopped.
         init.tell("restart", &json!({"targets": ["member"]}));
     }
     init.when("it runs anew", |s| {
@@ -166,7 +166,7 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
     has == pid
 }
 
-/// Nobody has sent it anything; that was all it is for.
+/// Checks that the canary received no signal, and ends it.
 fn lives(init: &Init, canary: Process, what: &str) {
     let told = init.sandbox.trace("canary");
     let said = told.len() == 2 * init.sandbox.trace("given").len() && canary.is_alive();
@@ -175,8 +175,9 @@ fn lives(init: &Init, canary: Process, what: &str) {
     until("it is gone", || canary.state().is_none().then_some(()));
 }
 
-/// Init is asked to signal all of a unit, and after so many system calls one of it goes and a canary gets
-/// its pid. None: it had answered before; else whether nobody else was faster.
+/// Asks init to signal all processes of a unit. After this many system calls one of them exits and
+/// a canary gets its pid. Returns `None` if init had answered before, otherwise whether the canary
+/// got the pid.
 fn gone_after(init: &Init, calls: usize) -> Option<bool> {
     let (process, pid) = victim(init, Whose::Deaf);
     let mut client = init.client().expect("it listens");
@@ -233,15 +234,15 @@ fn come_again(boot: Boot, cycles: usize) {
     init.finish();
 }
 
-/// A main process that is another's child goes, and before init has heard of that its own next child has
-/// the very pid. False: somebody else was faster.
+/// A main process that is not init's child exits, and before init learns of it, init's own next
+/// child gets the pid. Returns false if another process took the pid first.
 fn its_own(init: &Init) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
     let left = init.sandbox.trace("left").len();
     hold(init);
-    // It is to hear of this first.
+    // Init must read this request first.
     client.send("want", &json!({"target": "asked"}));
     process.end();
     until("its parent has reaped it", || process.state().is_none().then_some(()));
@@ -260,8 +261,9 @@ fn its_own(init: &Init) -> bool {
     has == pid
 }
 
-/// A main process that is another's child goes, and a canary gets its pid, after its unit was asked to be
-/// reloaded or restarted and before init hears of either. False: somebody else was faster.
+/// A main process that is not init's child exits and a canary gets its pid, after a request to
+/// reload or restart its unit and before init handles either. Returns false if another process took
+/// the pid first.
 fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");
@@ -281,7 +283,7 @@ fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
 }
 
 #[test]
-fn a_pid_that_comes_again_is_not_mistaken() {
+fn reused_pid_of_a_unit_is_never_signalled() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
@@ -289,7 +291,7 @@ fn a_pid_that_comes_again_is_not_mistaken() {
 }
 
 #[test]
-fn a_pid_that_comes_again_is_not_mistaken_without_cgroups() {
+fn reused_pid_of_a_unit_is_never_signalled_without_cgroups() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
@@ -297,7 +299,7 @@ fn a_pid_that_comes_again_is_not_mistaken_without_cgroups() {
 }
 
 #[test]
-fn a_pid_that_comes_again_while_all_of_a_unit_are_signalled_is_not_mistaken() {
+fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
@@ -305,7 +307,7 @@ fn a_pid_that_comes_again_while_all_of_a_unit_are_signalled_is_not_mistaken() {
 }
 
 #[test]
-fn a_pid_that_comes_again_while_all_are_signalled_is_not_mistaken_without_cgroups() {
+fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled_without_cgroups() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
@@ -313,7 +315,7 @@ fn a_pid_that_comes_again_while_all_are_signalled_is_not_mistaken_without_cgroup
 }
 
 #[test]
-fn a_pid_that_inits_own_next_child_gets_is_not_that_of_the_main_process_before() {
+fn pid_reused_by_the_next_child_of_init_is_not_taken_for_the_old_main_process() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }
@@ -325,7 +327,7 @@ fn a_pid_that_inits_own_next_child_gets_is_not_that_of_the_main_process_before()
 }
 
 #[test]
-fn a_main_process_that_has_gone_is_nobodys_mainpid() {
+fn exited_main_process_is_not_passed_as_mainpid() {
     if !can_be_chosen() {
         return groundstate_tests::not_run!("a pid can not be chosen here");
     }

@@ -1,5 +1,5 @@
-//! The prefixes of imported commands: which user, groups, capabilities and name the process of
-//! each command has, seen from inside.
+//! Prefixes of imported commands: user, groups, capabilities and name of the process of each
+//! command, seen from inside.
 
 use super::child_setup::{alone, is_root};
 use super::imported::{reload, systemd, wants};
@@ -9,7 +9,7 @@ use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// The restrictions of the unit that hold for a command.
+/// Which restrictions of the unit apply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     All,
@@ -84,14 +84,14 @@ fn check(init: &Init, name: &str, directive: &str, privileged: bool) {
         let own_name = prefix.contains('@');
         assert_eq!(value("argv0:"), if own_name { "own-name" } else { "/bin/sh" }, "{what}");
         let expanded = value("said:");
-        // Without variables, `$$` is the shell's: its pid.
+        // Without variables, `$$` is expanded by the shell: its pid.
         assert_eq!(expanded == "leaf", !prefix.contains(':'), "{what}: {expanded}");
         assert!(expanded == "leaf" || expanded.ends_with("GREEN"), "{what}: {expanded}");
     }
 }
 
 #[test]
-fn each_prefix_of_a_command_gives_the_rights_it_promises() {
+fn prefix_of_a_command_selects_the_restrictions_that_apply() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }

@@ -1,5 +1,5 @@
-//! Init with fewer rights than root has: what needs none goes on, what asks for one that is not there never runs,
-//! and who belongs to another user is stopped all the same.
+//! Init with fewer capabilities than root: units that need none run, units that need a missing one
+//! fail, and processes of other users are still stopped.
 
 use super::child_setup::is_root;
 use super::restricted_environments::pair;
@@ -8,7 +8,7 @@ use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
-/// What takes a right, and the step at which it fails where there is none.
+/// Settings that need a capability, and the step that fails without it.
 const BEYOND: [(&str, &str); 6] = [
     ("user: nobody", "group"),
     ("group: nogroup", "group"),
@@ -17,7 +17,7 @@ const BEYOND: [(&str, &str); 6] = [
     ("nice: -5", "scheduling"),
     ("io-class: realtime", "scheduling"),
 ];
-/// Units that ask for all that and run no longer than a moment, beside a pair that asks for nothing.
+/// Short-lived units with these settings, beside a pair without any.
 fn asking() -> Sandbox {
     let files = pair();
     let names: Vec<String> = (0..BEYOND.len()).map(|number| format!("asks{number}")).collect();
@@ -29,7 +29,7 @@ fn asking() -> Sandbox {
 }
 
 #[test]
-fn what_asks_for_a_right_that_is_not_there_never_runs_and_the_rest_does() {
+fn unit_that_needs_a_missing_capability_never_runs_and_other_units_do() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -56,7 +56,7 @@ fn what_asks_for_a_right_that_is_not_there_never_runs_and_the_rest_does() {
 }
 
 #[test]
-fn without_any_one_of_its_rights_it_supervises_and_stops_who_is_another_user() {
+fn init_without_one_capability_supervises_and_stops_a_unit_of_another_user() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -70,7 +70,7 @@ fn without_any_one_of_its_rights_it_supervises_and_stops_who_is_another_user() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let init = Boot::new(files).through(&["setpriv"]).through(&words).start("all");
         supervises(&init);
-        // Whom it may not signal it reaches by the cgroup alone.
+        // Init reaches a process that it may not signal only through its cgroup.
         if init.status().0["tracking"] != "cgroup2" {
             return groundstate_tests::not_run!("no cgroups of the second kind here");
         }

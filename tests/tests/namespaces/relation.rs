@@ -1,5 +1,5 @@
-//! systemd's own unit files: what the directives of `[Unit]` and `[Install]` make units do to each
-//! other, by the events that follow.
+//! Imported systemd units: how the directives of `[Unit]` and `[Install]` make units affect each
+//! other, as seen in the events.
 
 use super::child_setup::{inside, is_root};
 use super::command::{drop_all, words};
@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-/// A oneshot that says its name in the file `order` and stays.
+/// A oneshot that appends its name to the file `order` and stays active.
 fn says(files: &Sandbox, name: &str, unit: &str) {
     let text = format!(
         "[Unit]\n{unit}\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c 'echo {name} >>DIR/order'\n"
@@ -30,7 +30,7 @@ fn runs(files: &Sandbox, name: &str, unit: &str) {
 }
 
 #[test]
-fn imported_order_is_kept_and_pulls_nobody_in() {
+fn imported_order_is_kept_and_starts_no_unit() {
     let files = Sandbox::new();
     systemd(
         &files,
@@ -58,7 +58,7 @@ fn imported_order_is_kept_and_pulls_nobody_in() {
 }
 
 #[test]
-fn a_default_dependency_waits_for_the_systems_own_start() {
+fn default_dependencies_wait_for_sysinit() {
     let files = Sandbox::new();
     files.unit(
         "early",
@@ -76,7 +76,7 @@ fn a_default_dependency_waits_for_the_systems_own_start() {
 }
 
 #[test]
-fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
+fn bound_unit_stops_with_its_dependency_and_requiring_unit_stays() {
     let files = Sandbox::new();
     runs(&files, "base", "");
     runs(&files, "bound", "BindsTo=base.service\nAfter=base.service");
@@ -101,7 +101,7 @@ fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
     let pid = |status: &groundstate_tests::status::Status, name: &str| {
         status.main_pid(&format!("{name}.service"))
     };
-    // A stop that was asked for takes along who requires it and who is part of it.
+    // A requested stop also stops units that require it or are part of it.
     init.tell("restart", &serde_json::json!({"targets": ["base.service"]}));
     let again = init.when("all run anew", |s| {
         ["base", "bound", "requiring", "part", "stopped"]
@@ -109,7 +109,7 @@ fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
             .all(|n| pid(s, n).is_some() && pid(s, n) != pid(&before, n))
     });
     assert_eq!(pid(&again, "echo"), pid(&before, "echo"));
-    // A crash takes along only who is bound: Restart= is not set.
+    // A crash stops only bound units: Restart= is not set.
     init.main_of("base.service").signal(Signal::SIGKILL);
     let after = init.when("the bound one is gone", |s| pid(s, "bound").is_none());
     for name in ["requiring", "part", "echo"] {
@@ -119,7 +119,7 @@ fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
 }
 
 #[test]
-fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
+fn conflicts_requisite_on_failure_and_on_success_work_for_imported_units() {
     let files = Sandbox::new();
     runs(&files, "friend", "");
     runs(&files, "foe", "Conflicts=friend.service");
@@ -146,7 +146,7 @@ fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
 }
 
 #[test]
-fn what_needs_a_path_is_started_once_it_is_mounted() {
+fn unit_that_requires_a_mounted_path_starts_after_the_mount() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -188,7 +188,7 @@ fn what_needs_a_path_is_started_once_it_is_mounted() {
 }
 
 #[test]
-fn links_of_a_target_bring_units_in_by_name_and_by_alias() {
+fn links_in_wants_and_requires_directories_start_units_by_name_and_alias() {
     let files = Sandbox::new();
     let many = "[Unit]\nDescription=Many\nWants=direct.service\nUpholds=upheld.service\n";
     systemd(&files, "many.target", many);
@@ -223,7 +223,7 @@ fn links_of_a_target_bring_units_in_by_name_and_by_alias() {
 }
 
 #[test]
-fn what_install_says_is_what_an_enabled_unit_does() {
+fn enabled_unit_starts_as_its_install_section_says() {
     let files = Sandbox::new();
     let root = files.at("root");
     for folder in ["etc/systemd/system", "lib/systemd/system"] {
@@ -266,7 +266,7 @@ fn what_install_says_is_what_an_enabled_unit_does() {
 }
 
 #[test]
-fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
+fn imported_unit_can_be_excluded_from_the_goal_by_either_name() {
     let files = Sandbox::new();
     runs(&files, "imp", "");
     systemd(
@@ -290,7 +290,7 @@ fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
     init.finish();
 }
 
-/// Writes a line for each handler of an end: its instance and what it is told.
+/// A handler that writes its instance and the result of the unit that triggered it.
 const TELLS: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo %i $MONITOR_UNIT $MONITOR_SERVICE_RESULT $MONITOR_EXIT_CODE $MONITOR_EXIT_STATUS $${#MONITOR_INVOCATION_ID} >>DIR/told'\n";
 
 fn told(init: &Init, of: &str) -> Vec<String> {
@@ -299,7 +299,7 @@ fn told(init: &Init, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
+fn each_failure_starts_its_handler_once_with_the_result_of_the_unit() {
     let files = Sandbox::new();
     systemd(&files, "mail@.service", TELLS);
     let ends = |unit: &str, service: &str| {
@@ -330,7 +330,7 @@ fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
     init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
     let before = runs();
     until("it has failed some more times", || (runs() >= before + 3).then_some(()));
-    // Between two runs.
+    // This is true between two runs.
     until("each failure has its mail", || (told(&init, "job").len() == runs()).then_some(()));
     let all = told(&init, "job");
     let want = "job.service job.service exit-code exited 3 32";
@@ -339,7 +339,7 @@ fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
 }
 
 #[test]
-fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_nothing() {
+fn each_success_starts_its_handler_once_and_a_shared_handler_gets_no_result() {
     let files = Sandbox::new();
     systemd(&files, "cheer@.service", TELLS);
     systemd(&files, "both@.service", TELLS);
@@ -366,7 +366,7 @@ fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_
 }
 
 #[test]
-fn a_handler_at_work_is_not_cut_short_when_its_cause_goes_away() {
+fn running_handler_is_not_stopped_when_its_cause_is_gone() {
     let files = Sandbox::new();
     systemd(
         &files,

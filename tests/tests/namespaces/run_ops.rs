@@ -1,5 +1,5 @@
-//! What `restart`, `kill` and `cat` say and do where there is nothing to prod, nobody who may be, or more
-//! than one unit in a file.
+//! `restart`, `kill` and `cat` for units that are not running, for processes that may not be
+//! signalled, and for files with more than one unit.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
@@ -7,7 +7,7 @@ use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
 #[test]
-fn what_is_not_running_is_neither_killed_nor_restarted_and_that_is_said() {
+fn kill_and_restart_of_a_unit_that_is_not_running_are_refused() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0");
@@ -23,7 +23,7 @@ fn what_is_not_running_is_neither_killed_nor_restarted_and_that_is_said() {
         let (code, said) = init.initctl_json(words);
         assert_eq!((code, &said["error"]["kind"]), (1, &json!("not-running")), "{words:?} {said}");
     }
-    // All that are named, or none.
+    // Either all named units are signalled, or none is.
     assert_eq!(init.initctl(&["kill", "web", "job"]).status.code(), Some(1));
     assert_eq!(init.initctl(&["restart", "web", "side"]).status.code(), Some(1));
     assert_eq!(init.status().main_pid("web"), before);
@@ -39,7 +39,7 @@ fn what_is_not_running_is_neither_killed_nor_restarted_and_that_is_said() {
 }
 
 #[test]
-fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled() {
+fn main_process_that_may_not_be_signalled_is_reported_and_no_other_is_signalled() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("it takes root");
     }
@@ -51,7 +51,7 @@ fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled
         std::os::unix::fs::PermissionsExt::from_mode(0o666),
     )
     .unwrap();
-    // Its main process becomes somebody else, and has a child that stays root.
+    // Its main process changes its uid; its child stays root.
     files.unit("foreign", &format!("stop-timeout: 500ms\nexec-start: /bin/sh -c '{deaf} DIR/child & exec setpriv --reuid=65534 --regid=65534 --clear-groups {deaf} DIR/foreign.trace'"));
     files.unit("own", &format!("exec-start: {deaf} DIR/own"));
     files.unit("all", "type: virtual\nwaits-for: foreign, own");
@@ -72,7 +72,7 @@ fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled
             && message.contains("not permitted"),
         "{said}"
     );
-    // Of two signals that are there at once the lower one, HUP, is heard first.
+    // If both signals were pending, HUP, the lower one, would be handled first.
     init.tell("kill", &json!({"targets": ["foreign", "own"], "signal": 10, "all": true}));
     for who in ["child", "own"] {
         until("it has heard the other one", || (heard(who, "usr1") == 1).then_some(()));
@@ -84,7 +84,7 @@ fn a_main_process_that_may_not_be_signalled_is_told_and_nobody_else_is_signalled
     assert!(pids.iter().all(|process| !process.is_alive()), "with its namespace");
 }
 
-/// What is shown of a unit in text, by each command that tells of it.
+/// The text that `status` and `why` show of a unit.
 fn told(init: &Init, unit: &str) -> [String; 2] {
     ["status", "why"].map(|verb| {
         let output = init.initctl(&[verb, unit]);
@@ -93,7 +93,7 @@ fn told(init: &Init, unit: &str) -> [String; 2] {
 }
 
 #[test]
-fn who_is_kept_off_by_a_conflict_is_told_to_be() {
+fn status_and_why_name_the_unit_that_a_conflict_keeps_down() {
     let files = Sandbox::new();
     files.unit("apache", "conflicts: nginx\nstop-timeout: 10min\nexec-start: DAEMON --ignore TERM --control DIR/apache --trace DIR/trace");
     files.unit("nginx", "exec-start: DAEMON");
@@ -105,7 +105,7 @@ fn who_is_kept_off_by_a_conflict_is_told_to_be() {
             assert!(told.contains(text), "{told}");
         }
     };
-    // Of two that are in the goal one was first.
+    // Both are part of the goal; the first one wins.
     let status = init.when_state("apache", "running");
     assert_eq!((status.state("nginx"), status.reason("nginx")), ("failed", "conflict"));
     assert_eq!(status.unit("nginx")["reason"]["target"], "apache");
@@ -113,7 +113,7 @@ fn who_is_kept_off_by_a_conflict_is_told_to_be() {
     until("it hears signals", || {
         init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
     });
-    // Of another goal one is on its way down.
+    // With the other goal the first one is stopping.
     init.tell("set-target", &json!({"targets": ["nginx"]}));
     init.when_state("apache", "stopping");
     assert_eq!(init.status().state("nginx"), "waiting");
@@ -128,7 +128,7 @@ fn who_is_kept_off_by_a_conflict_is_told_to_be() {
 }
 
 #[test]
-fn cat_shows_the_units_own_document_and_what_is_laid_over_it() {
+fn cat_shows_only_the_document_of_the_unit_and_its_drop_ins() {
     let files = Sandbox::new();
     files.put("units/both.yaml", "unit: one\ntype: virtual\n---\nunit: two\ntype: virtual\n");
     files.unit("all", "type: virtual\nwaits-for: one, two, three");
@@ -149,7 +149,7 @@ fn cat_shows_the_units_own_document_and_what_is_laid_over_it() {
 }
 
 #[test]
-fn a_wish_for_no_time_at_all_is_no_wish() {
+fn want_for_zero_time_is_refused() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     files.unit("all", "type: virtual");
@@ -164,7 +164,7 @@ fn a_wish_for_no_time_at_all_is_no_wish() {
 }
 
 #[test]
-fn what_waits_for_a_failure_is_on_the_critical_chain() {
+fn critical_chain_shows_a_unit_that_waited_for_a_failure() {
     let files = Sandbox::new();
     files.unit(
         "bad",

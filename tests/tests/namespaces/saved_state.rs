@@ -1,6 +1,6 @@
-//! What init has to go on with after a crash or an upgrade, and what that must not change: its
-//! binary, its kept state. Crashes in the middle of going on. The usual crash is in [`super::crash`],
-//! what an exec resets in [`super::exec`].
+//! Resources that init needs to continue after a crash or an upgrade: its binary and its saved
+//! state. Also crashes during the restore. The usual crash is in [`super::crash`]; what an exec
+//! resets, in [`super::exec`].
 
 use super::crash::{crashes, has_survived, starts};
 use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
@@ -16,7 +16,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The last crash is no beginning of a row any more: a timer of 200 ms has fired twice since.
+/// Waits until the last crash no longer counts as one of a row: a timer of 200 ms fires three
+/// times.
 pub(crate) fn is_steady(init: &Init) {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
@@ -26,7 +27,7 @@ pub(crate) fn is_steady(init: &Init) {
 }
 
 #[test]
-fn whatever_code_is_at_fault_init_goes_on() {
+fn init_survives_each_kind_of_fault() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();
@@ -40,14 +41,14 @@ fn whatever_code_is_at_fault_init_goes_on() {
     init.check();
 }
 
-/// Descriptors of the state store and the inbox.
+/// The descriptors of the state store and the inbox in a process.
 fn kept(process: Process) -> Vec<i32> {
     let is_it = |file: &String| file.contains("memfd:state") || file.contains("memfd:inbox");
     process.files().into_iter().filter(|(_, file)| is_it(file)).map(|(number, _)| number).collect()
 }
 
 #[test]
-fn what_is_kept_is_in_nobody_elses_hands() {
+fn no_other_process_has_or_can_open_the_saved_state() {
     let mut init = at_work();
     init.expect_crashes();
     let look = || {
@@ -75,7 +76,7 @@ fn what_is_kept_is_in_nobody_elses_hands() {
     is_steady(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
-    // This one began after the crash.
+    // This process is started after the crash.
     let old = init.main_of("notified");
     old.signal(Signal::SIGKILL);
     init.when("it was replaced", |s| {
@@ -86,7 +87,7 @@ fn what_is_kept_is_in_nobody_elses_hands() {
 }
 
 #[test]
-fn a_binary_that_is_gone_is_executed_all_the_same() {
+fn removed_binary_is_executed_after_a_crash() {
     let files = all_types();
     let binary = copy_of_init(&files, "own-init", None);
     let mut init = Boot::new(files).binary(&binary).start("all");
@@ -103,7 +104,7 @@ fn a_binary_that_is_gone_is_executed_all_the_same() {
     assert!(program().ends_with("(deleted)"), "{}", program());
     let refused = init.ask("upgrade", &json!({})).unwrap_err();
     assert_eq!(refused["kind"], "upgrade", "{refused}");
-    // A package manager has put a new one at its place.
+    // A package manager has installed a new binary at the path.
     copy_of_init(&init.sandbox, "own-init", None);
     init.tell("upgrade", &json!({}));
     assert_eq!((program(), mains()), (binary.clone(), before));
@@ -116,7 +117,7 @@ fn a_binary_that_is_gone_is_executed_all_the_same() {
 }
 
 #[test]
-fn a_binary_whose_file_system_is_detached_is_executed_all_the_same() {
+fn binary_on_a_detached_file_system_is_executed_after_a_crash() {
     let files = all_types();
     let (image, own) = (files.at("image"), program("GROUNDSTATE_INIT", "init"));
     fs::create_dir(&image).expect("mkdir");
@@ -146,7 +147,7 @@ fn a_binary_whose_file_system_is_detached_is_executed_all_the_same() {
 }
 
 #[test]
-fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_there_and_back() {
+fn binary_with_another_state_version_is_refused_and_one_with_the_same_works_both_ways() {
     let init = at_work();
     let before = init.status();
     let old = program("GROUNDSTATE_INIT", "init");
@@ -166,17 +167,17 @@ fn a_binary_of_another_form_of_the_state_is_refused_and_one_of_the_same_goes_the
     init.finish();
 }
 
-/// The form of the state, and its version.
+/// The magic number of the state store with its version.
 const FORM: &[u8] = b"GS-STOR\x01";
 
-/// The same of an init that stands still: both are of now, and nobody writes.
+/// Stops init and returns its state memory: no process writes to it.
 pub(crate) fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
     is_committed(init);
     (Steps::of(init), state_memory(init).into_iter().collect())
 }
 
 #[test]
-fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
+fn crashes_during_the_restore_lose_no_service() {
     let mut init = at_work();
     init.expect_crashes();
     let mut survived = 0;
@@ -191,7 +192,7 @@ fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
         for _ in 0..2 {
             steps.crash();
             steps.until_executed();
-            // From here on it is known where to go back to.
+            // From here on the next image can restore the state.
             steps.until(|call| call.number == libc::SYS_epoll_create1);
             (0..distance).for_each(|_| _ = steps.step());
         }
@@ -210,7 +211,7 @@ fn crashes_while_it_goes_on_after_a_crash_lose_nobody() {
 }
 
 #[test]
-fn a_crash_before_a_state_of_the_new_units_is_kept_goes_on_with_those_of_before() {
+fn crash_before_the_commit_of_a_reload_keeps_the_old_units() {
     let mut init = at_work();
     init.expect_crashes();
     is_steady(&init);
@@ -235,7 +236,7 @@ fn a_crash_before_a_state_of_the_new_units_is_kept_goes_on_with_those_of_before(
 }
 
 #[test]
-fn a_new_image_that_crashes_in_its_first_moments_gives_way_to_the_one_before() {
+fn new_image_that_crashes_during_its_restore_gives_way_to_the_old_one() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();

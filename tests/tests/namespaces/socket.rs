@@ -1,4 +1,5 @@
-//! Socket units: activation by a client, descriptors that are kept, what can not be opened.
+//! Socket units: activation by a client, sockets that stay open across restarts, addresses that
+//! cannot be opened.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
@@ -11,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 
-/// Sends a line and gives the words of the answer: pid, names, the line.
+/// Sends a line and returns the words of the answer: pid, names, the line.
 fn talk(mut stream: impl Read + Write, line: &str) -> Vec<String> {
     stream.write_all(format!("{line}\n").as_bytes()).expect("somebody takes the line");
     let mut answer = String::new();
@@ -29,7 +30,7 @@ pub(super) fn free_port() -> u16 {
 }
 
 #[test]
-fn the_first_connection_starts_the_service_and_gets_its_answer() {
+fn first_connection_starts_the_service_and_is_answered() {
     let files = Sandbox::new();
     let port = free_port();
     files.unit(
@@ -57,7 +58,7 @@ fn the_first_connection_starts_the_service_and_gets_its_answer() {
 }
 
 #[test]
-fn no_connection_is_refused_while_the_service_crashes_and_comes_back() {
+fn no_connection_is_refused_while_the_service_crashes_and_restarts() {
     let files = Sandbox::new();
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: echo");
     files.unit("echo", "restart-delay: 50ms\nexec-start: LISTENER");
@@ -76,7 +77,7 @@ fn no_connection_is_refused_while_the_service_crashes_and_comes_back() {
 }
 
 #[test]
-fn a_service_that_ends_well_leaves_and_the_next_connection_starts_it_anew() {
+fn next_connection_starts_a_service_again_that_exited_successfully() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -102,7 +103,7 @@ fn a_service_that_ends_well_leaves_and_the_next_connection_starts_it_anew() {
 }
 
 #[test]
-fn datagrams_and_fifos_wake_a_service_too() {
+fn datagrams_and_fifos_start_a_service() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -135,7 +136,7 @@ fn datagrams_and_fifos_wake_a_service_too() {
 }
 
 #[test]
-fn what_can_not_be_listened_at_is_named_and_tried_again() {
+fn socket_that_cannot_be_bound_is_named_and_retried() {
     let files = Sandbox::new();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -158,7 +159,7 @@ fn what_can_not_be_listened_at_is_named_and_tried_again() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced_and_anything_else_is_left_alone() {
+fn stale_socket_is_replaced_and_other_files_are_not() {
     let files = Sandbox::new();
     drop(UnixListener::bind(files.path("stale.sock")).unwrap());
     let _living = UnixListener::bind(files.path("living.sock")).unwrap();
@@ -184,7 +185,7 @@ fn a_stale_socket_is_replaced_and_anything_else_is_left_alone() {
 }
 
 #[test]
-fn a_service_that_takes_nothing_is_not_started_without_end() {
+fn service_that_accepts_nothing_is_not_started_endlessly() {
     let files = Sandbox::new();
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: deaf");
     files.unit("deaf", "exec-start: LISTENER --deaf 0");
@@ -211,7 +212,7 @@ fn a_service_that_takes_nothing_is_not_started_without_end() {
 }
 
 #[test]
-fn a_service_is_handed_the_sockets_of_all_that_activate_it() {
+fn service_gets_the_sockets_of_all_units_that_activate_it() {
     let files = Sandbox::new();
     files.unit("b-front", "type: socket\nlisten-stream: DIR/b.sock\nactivates: echo");
     files.unit("a-front", "type: socket\nlisten-stream: DIR/a.sock\nactivates: echo");
@@ -230,7 +231,7 @@ fn a_service_is_handed_the_sockets_of_all_that_activate_it() {
 }
 
 #[test]
-fn what_a_service_left_is_thrown_away_before_its_sockets_are_listened_at_again() {
+fn pending_data_is_discarded_before_the_sockets_are_polled_again() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -254,7 +255,7 @@ fn what_a_service_left_is_thrown_away_before_its_sockets_are_listened_at_again()
             let sockets = init.tell("sockets", &json!({}));
             (sockets["sockets"][0]["waits"] == true).then_some(())
         });
-        // Two reasons came: the second one may have been seen after the first flush.
+        // There were two reasons to start: the second one may have been seen after the first flush.
         assert!((round..=2 * round).contains(&starts()), "{} starts", starts());
     }
     init.finish();

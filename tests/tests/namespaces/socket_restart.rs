@@ -1,5 +1,5 @@
-//! Socket units that are stopped while who opened their sockets is there still, and begun anew beside
-//! who removes their paths. What opens, fires and is removed otherwise is [`super::socket`]'s.
+//! Socket units that are stopped while the child that opened their sockets still exits, and started
+//! while another child removes their paths. Other tests of sockets are in [`super::socket`].
 
 use super::socket::free_port;
 use groundstate_tests::boot::{Boot, Init};
@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 
-/// Each child of init needs a fifth of a second more for this system call.
+/// Delays this system call in each child of init by a fifth of a second.
 fn slowly(init: &Init, call: &str) -> Tracer {
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:delay_enter=200000"));
     let arguments = ["-f", "-e", &trace, "-e", &inject];
@@ -26,7 +26,7 @@ fn has_never_failed(init: &Init) {
 }
 
 #[test]
-fn what_is_stopped_while_who_opened_its_sockets_ends_listens_no_more_and_begins_again() {
+fn socket_unit_stopped_while_its_opener_exits_stops_listening_and_restarts() {
     let files = Sandbox::new();
     let port = free_port();
     let sockets = format!("listen-stream: [127.0.0.1:{port}, DIR/front.sock]");
@@ -58,7 +58,7 @@ fn runs_anew(init: &Init, unit: &str) {
 }
 
 #[test]
-fn paths_that_are_removed_are_removed_before_the_next_run_makes_them() {
+fn removed_paths_are_removed_before_the_next_run_makes_them() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -83,7 +83,7 @@ fn is_fifo(init: &Init) -> bool {
 }
 
 #[test]
-fn who_removes_paths_slowly_removes_nothing_of_whoever_makes_them_next() {
+fn slow_removal_of_paths_removes_no_path_of_the_next_run() {
     let files = Sandbox::new();
     let text = "type: socket\nlisten-fifo: DIR/front.fifo\nsocket-remove: yes\nactivates: echo";
     files.unit("front", text);

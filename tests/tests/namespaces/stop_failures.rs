@@ -1,5 +1,5 @@
-//! What follows a stop or a reload that does not go as planned: commands that fail, processes that
-//! may not be killed, a daemon that replaces itself.
+//! Stops and reloads that fail: commands that fail, processes that may not be killed, a daemon that
+//! replaces itself.
 
 use super::child_setup::{alone, inside, is_root};
 use super::command::{drop_all, script};
@@ -19,7 +19,7 @@ fn await_file(init: &Init, file: &str) {
     until(&format!("{file} is written"), || is_there(init, file).then_some(()));
 }
 
-/// Starts everything once more after [`drop_all`].
+/// Starts the unit again after [`drop_all`].
 fn want(init: &Init, unit: &str) {
     init.tell("set-target", &json!({"targets": [unit]}));
 }
@@ -27,7 +27,7 @@ fn want(init: &Init, unit: &str) {
 #[test]
 fn unit_that_may_not_be_killed_has_no_second_run_beside_the_first() {
     let files = Sandbox::new();
-    // Each life says whether it finds the one before alive.
+    // Each run records whether it finds the previous one alive.
     script(
         &files,
         "stubborn",
@@ -167,7 +167,7 @@ fn failing_command_of_a_stop_skips_the_rest_and_fails_the_unit() {
 }
 
 #[test]
-fn commands_after_the_end_are_told_how_the_start_or_the_stop_failed() {
+fn exec_stop_post_learns_how_the_start_or_the_stop_failed() {
     let files = Sandbox::new();
     script(&files, "deaf", "trap '' TERM; touch DIR/deaf.up; while :; do sleep 0.05; done");
     let sleep = "ExecStart=/bin/sleep 1000\n";
@@ -208,9 +208,9 @@ fn commands_after_the_end_are_told_how_the_start_or_the_stop_failed() {
 }
 
 #[test]
-fn whole_group_of_an_imported_unit_is_asked_to_end_at_once() {
+fn imported_unit_signals_its_whole_control_group_at_once() {
     let files = Sandbox::new();
-    // A shell runs its trap only once the command in the foreground has ended.
+    // A shell runs its trap only after the command in the foreground has exited.
     let text = "[Service]\nTimeoutStopSec=60\nExecStart=/bin/sh -c 'trap \"echo x >DIR/told; exit\" TERM; touch DIR/up; sleep 1000'\n";
     systemd(&files, "shell.service", text);
     wants(&files, &["shell.service"]);
@@ -223,7 +223,7 @@ fn whole_group_of_an_imported_unit_is_asked_to_end_at_once() {
 }
 
 #[test]
-fn commands_of_a_unit_with_its_own_cgroups_run_in_a_control_group() {
+fn commands_of_a_delegated_unit_run_in_a_control_cgroup() {
     let files = Sandbox::new();
     let place = "sed -n s/^0:://p /proc/self/cgroup";
     script(&files, "say", &format!("{place} >DIR/$1.cgroup"));
@@ -265,7 +265,7 @@ fn commands_of_a_unit_with_its_own_cgroups_run_in_a_control_group() {
 }
 
 #[test]
-fn existing_directories_of_a_unit_become_its_users_with_all_that_is_in_them() {
+fn existing_directories_of_a_unit_get_its_owner_recursively() {
     if !is_root() {
         return groundstate_tests::not_run!("it takes root");
     }

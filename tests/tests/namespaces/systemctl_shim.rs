@@ -1,4 +1,4 @@
-//! `systemctl` as packages and scripts call it, asking a real init.
+//! `systemctl` as packages and scripts call it, against a real init.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
@@ -7,12 +7,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Where the program is.
+/// The path of the program.
 pub(crate) fn program_path() -> PathBuf {
     PathBuf::from(program("GROUNDSTATE_INITCTL", "initctl")).with_file_name("systemctl")
 }
 
-/// The one program, called by one of its names.
+/// Calls the program by one of its names.
 pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
     let mut command = Command::new(program_path());
     command.arg0(name).args(words).stdin(Stdio::null());
@@ -20,7 +20,7 @@ pub(crate) fn shim(init: &Init, name: &str, words: &[&str]) -> Output {
     command.output().expect("systemctl runs")
 }
 
-/// What it prints, and its exit code.
+/// Returns the output and the exit code.
 pub(crate) fn systemctl(init: &Init, words: &[&str]) -> (String, i32) {
     let output = shim(init, "systemctl", words);
     let text = [output.stdout, output.stderr].concat();
@@ -34,7 +34,7 @@ pub(crate) fn service(files: &Sandbox, name: &str, lines: &str) {
 }
 
 #[test]
-fn systemctl_tells_a_units_states_as_systemd_would() {
+fn systemctl_reports_unit_states_like_systemd() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000\nExecReload=/bin/true");
@@ -63,7 +63,7 @@ fn systemctl_tells_a_units_states_as_systemd_would() {
 }
 
 #[test]
-fn daemon_reexec_goes_on_as_the_installed_binary_and_reads_the_files_anew() {
+fn daemon_reexec_executes_the_installed_binary_and_reloads() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000");
@@ -78,7 +78,7 @@ fn daemon_reexec_goes_on_as_the_installed_binary_and_reads_the_files_anew() {
 }
 
 #[test]
-fn systemctl_takes_units_of_inits_own_directory_out_and_puts_them_back() {
+fn systemctl_masks_disables_and_restores_units_of_the_unit_directory() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000");
@@ -122,7 +122,7 @@ fn systemctl_takes_units_of_inits_own_directory_out_and_puts_them_back() {
 }
 
 #[test]
-fn systemctl_says_aloud_what_a_start_makes_wanted() {
+fn systemctl_start_reports_that_the_unit_is_wanted_until_the_next_boot() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     for name in ["side", "job@"] {
@@ -141,7 +141,7 @@ fn systemctl_says_aloud_what_a_start_makes_wanted() {
 }
 
 #[test]
-fn systemctl_names_the_cause_of_a_reload_whose_command_failed() {
+fn systemctl_reload_reports_a_failed_command() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000\nExecReload=/no/such/program");
@@ -154,7 +154,7 @@ fn systemctl_names_the_cause_of_a_reload_whose_command_failed() {
 }
 
 #[test]
-fn journalctl_shows_the_lines_of_a_priority_that_a_service_has_set_by_prefixes() {
+fn journalctl_filters_lines_by_the_priority_of_their_prefix() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     let says = |rest: &str| {
@@ -193,7 +193,7 @@ fn journalctl_shows_the_lines_of_a_priority_that_a_service_has_set_by_prefixes()
     let native = init.initctl(&["logs", "usual.service", "-n", "5"]);
     let native = String::from_utf8_lossy(&native.stdout).into_owned();
     assert!(native.contains("err: bad") && native.contains(" plain"), "{native}");
-    // The file keeps the levels for readers without a logger.
+    // The log file keeps the levels for readers without a logger.
     let stored = init.sandbox.read("log/usual.service.log");
     assert!(stored.contains("<3> bad\n") && stored.contains(" plain\n"), "{stored}");
     init.finish();
