@@ -1,5 +1,5 @@
-//! A load that stands still in its middle: the loader is traced (ptrace(2)) from its first
-//! instruction on, to behind its reading of some file. What comes of the load is the test's.
+//! Holds a load in its middle: the loader is traced (ptrace(2)) from its first instruction until it
+//! has read a certain file. The test checks the result of the load.
 
 use crate::boot::Init;
 use crate::process::Process;
@@ -7,12 +7,12 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// It goes on by itself when this is dropped.
+/// The loader continues when this is dropped.
 #[derive(Debug)]
 pub struct Held(Pid);
 
 impl Held {
-    /// Of the load that `begin` asks for, once it has read the file whose path ends so.
+    /// Holds the load that `begin` requests once it has read the file whose path ends like this.
     pub fn behind(file: &str, init: &Init, begin: impl FnOnce()) -> Held {
         let first = Pid::from_raw(init.process().0);
         let forks = Options::PTRACE_O_TRACEFORK
@@ -38,7 +38,7 @@ impl Drop for Held {
     }
 }
 
-/// The next child; both stand still.
+/// Waits for the next child; both are stopped.
 fn forked(first: Pid) -> Pid {
     loop {
         match waitpid(first, None).expect("it stops") {
@@ -63,7 +63,7 @@ fn forked(first: Pid) -> Pid {
     child
 }
 
-/// Leads it from one system call to the next. False: it has ended without.
+/// Steps the loader from one system call to the next. Returns false if it has exited before.
 fn has_read(child: Pid, file: &str) -> bool {
     let mut was_open = false;
     let mut pass = None;
