@@ -174,7 +174,7 @@ impl Boot {
         let first = match self.way {
             Way::Supervisor => outer,
             // An init with a single short job may have ended already.
-            Way::Namespace | Way::UserNamespace => until("the first process is there", || {
+            Way::Namespace | Way::UserNamespace => until("the first process exists", || {
                 let first = outer.children().into_iter().find(|p| p.inner_pid() == Some(1));
                 first.or_else(|| matches!(child.try_wait(), Ok(Some(_))).then_some(outer))
             }),
@@ -190,7 +190,7 @@ impl Init {
         until("init answers at its socket", || {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = self.sandbox.read("out.log");
-                panic!("init ended ({status}) before it answered; it said:\n{said}");
+                panic!("init ended ({status}) before it answered; output:\n{said}");
             }
             self.client()?.ask("ping", &json!({})).ok()
         });
@@ -215,7 +215,7 @@ impl Init {
         let nobody = || {
             let path = self.sandbox.path("run/control.sock");
             let why = std::os::unix::net::UnixStream::connect(path).err();
-            panic!("nobody listens at the control socket: {why:?}; init: {:?}", self.first.state())
+            panic!("cannot connect to the control socket: {why:?}; init: {:?}", self.first.state())
         };
         self.client().unwrap_or_else(nobody).ask(verb, fields)
     }
@@ -247,7 +247,7 @@ impl Init {
 
     /// Waits until the status is as wanted, and returns it.
     pub fn when(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
-        self.look(wanted).unwrap_or_else(|last| panic!("waited in vain: {what}\n{}", last.table()))
+        self.look(wanted).unwrap_or_else(|last| panic!("timeout: {what}\n{}", last.table()))
     }
 
     /// Waits until a unit is in a state.
@@ -363,7 +363,7 @@ impl Init {
                     && words(process) == words(self.first)
             })
         };
-        until("what was said is written", || {
+        until("the writer is idle", || {
             let children = std::fs::read_to_string(&children).unwrap_or_default();
             (!children.split_whitespace().any(writes)).then_some(())
         });

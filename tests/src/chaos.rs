@@ -167,7 +167,7 @@ pub fn disorder(size: Size) -> Seen {
                 let _ = within(Duration::from_millis(rng.between(0, 100)), || None::<()>);
             }
             drop(disorder);
-            crashes.join().expect("it goes on")
+            crashes.join().expect("the process continues")
         });
         init.initctl(&["set-target", "all"]);
         rests(&init, size.services);
@@ -213,7 +213,7 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut rng: Rng) -> usize {
         }
         let mut steps = Steps::of(init);
         for _ in 0..rng.below(CALLS) {
-            assert!(steps.step().is_some(), "init is there");
+            assert!(steps.step().is_some(), "init is running");
         }
         steps.crash();
         times += 1;
@@ -231,7 +231,7 @@ fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
     match deed {
         "kill" => {
             let signals = [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGABRT];
-            let which = rng.pick(&signals).expect("there are some");
+            let which = rng.pick(&signals).expect("the list is not empty");
             let its = init.processes_of(&some);
             its.get(rng.below(its.len())).inspect(|process| signal(**process, which));
         }
@@ -282,9 +282,9 @@ fn rests(init: &Init, services: usize) {
         let is_its = |process: &Process| {
             process.environment().get("GROUNDSTATE_UNIT").is_some_and(|unit| *unit == name)
         };
-        until(&format!("{name} is there"), || is_its(&init.main_of(&name)).then_some(()));
+        until(&format!("{name} runs"), || is_its(&init.main_of(&name)).then_some(()));
     }
-    assert_eq!(init.sandbox.read("twice"), "", "beside itself: unit and pid");
+    assert_eq!(init.sandbox.read("twice"), "", "units that ran twice at once: unit and pid");
 }
 
 /// Checks that the lines of each process are in the log without gaps or duplicates. Returns their

@@ -53,9 +53,9 @@ pub const FAULTS: [Signal; 5] =
 pub fn crash(init: &Init, fault: Signal) {
     let pid = Pid::from_raw(init.process().0);
     ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
-    kill(pid, fault).expect("init is there");
+    kill(pid, fault).expect("init is running");
     delivered(pid, fault);
-    ptrace::detach(pid, fault).expect("it goes on");
+    ptrace::detach(pid, fault).expect("the process continues");
 }
 
 /// Stops the process that `begin` makes init start for this unit before its first instruction,
@@ -65,26 +65,28 @@ pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
     ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEFORK).expect("init can be traced");
     begin();
     let held = loop {
-        match waitpid(pid, None).expect("init is there") {
+        match waitpid(pid, None).expect("init is running") {
             WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
                 let child = ptrace::getevent(pid).expect("a child");
                 let child = Pid::from_raw(i32::try_from(child).expect("its pid"));
-                waitpid(child, None).expect("it stands still");
+                waitpid(child, None).expect("init is stopped");
                 let process = Process(child.as_raw());
                 let is_it =
                     process.read("cgroup").is_some_and(|it| it.contains(&format!("/{unit}.")));
                 if is_it {
-                    kill(child, Signal::SIGSTOP).expect("it is there");
+                    kill(child, Signal::SIGSTOP).expect("the process exists");
                 }
-                ptrace::detach(child, None).expect("it goes on");
+                ptrace::detach(child, None).expect("the process continues");
                 if is_it {
                     break process;
                 }
-                ptrace::cont(pid, None).expect("it goes on");
+                ptrace::cont(pid, None).expect("the process continues");
             }
-            WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal).expect("it goes on"),
+            WaitStatus::Stopped(_, signal) => {
+                ptrace::cont(pid, signal).expect("the process continues")
+            }
             WaitStatus::PtraceEvent(..) | WaitStatus::PtraceSyscall(_) => {
-                ptrace::cont(pid, None).expect("it goes on");
+                ptrace::cont(pid, None).expect("the process continues");
             }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
@@ -92,7 +94,7 @@ pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
             | WaitStatus::StillAlive) => panic!("{ended:?}"),
         }
     };
-    ptrace::detach(pid, None).expect("it goes on");
+    ptrace::detach(pid, None).expect("the process continues");
     held
 }
 
@@ -103,8 +105,12 @@ fn delivered(pid: Pid, fault: Signal) {
             WaitStatus::Stopped(_, signal) if signal == fault => break,
             WaitStatus::Stopped(_, Signal::SIGTRAP)
             | WaitStatus::PtraceEvent(..)
-            | WaitStatus::PtraceSyscall(_) => ptrace::cont(pid, None).expect("it goes on"),
-            WaitStatus::Stopped(_, other) => ptrace::cont(pid, other).expect("it goes on"),
+            | WaitStatus::PtraceSyscall(_) => {
+                ptrace::cont(pid, None).expect("the process continues")
+            }
+            WaitStatus::Stopped(_, other) => {
+                ptrace::cont(pid, other).expect("the process continues")
+            }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
             | WaitStatus::Continued(_)
@@ -177,7 +183,7 @@ impl Steps {
     /// Runs until it has returned from a call for which `come` is true. Init has not seen the
     /// result yet.
     pub fn until(&mut self, come: impl Fn(&Call) -> bool) {
-        while !come(&self.step().expect("it goes on")) {}
+        while !come(&self.step().expect("the process continues")) {}
     }
 
     /// Runs until init has executed its next image.
@@ -192,7 +198,7 @@ impl Steps {
         let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
         ptrace::setoptions(self.pid, options | forks).expect("it is stopped");
         loop {
-            ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+            ptrace::cont(self.pid, self.pass.take()).expect("the process continues");
             match waitpid(self.pid, None).expect("it stops") {
                 WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
                     let child = ptrace::getevent(self.pid).expect("it has forked");
@@ -201,7 +207,7 @@ impl Steps {
                     waitpid(of, Some(WaitPidFlag::__WALL)).expect("it stops at once");
                     let is_it = is_it(Process(child));
                     if is_it {
-                        kill(of, Signal::SIGSTOP).expect("it is there");
+                        kill(of, Signal::SIGSTOP).expect("the process exists");
                     }
                     ptrace::detach(of, None).expect("it is stopped");
                     if is_it {
@@ -222,8 +228,8 @@ impl Steps {
 
     /// Crashes init at this point.
     pub fn crash(&mut self) {
-        kill(self.pid, Signal::SIGSEGV).expect("init is there");
-        ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+        kill(self.pid, Signal::SIGSEGV).expect("init is running");
+        ptrace::cont(self.pid, self.pass.take()).expect("the process continues");
         delivered(self.pid, Signal::SIGSEGV);
         self.pass = Some(Signal::SIGSEGV);
     }

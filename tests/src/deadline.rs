@@ -16,7 +16,7 @@ pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     let patience = if is_soak() { PATIENCE_OF_A_SOAK } else { PATIENCE };
     match within(patience, ask) {
         Some(answer) => answer,
-        None => panic!("waited {patience:?} in vain: {what}"),
+        None => panic!("timeout after {patience:?}: {what}"),
     }
 }
 

@@ -126,12 +126,12 @@ pub fn storm(size: Size) -> Seen {
         }
     }
     let memory = (first, init.process().memory());
-    assert_eq!(pids(&init), before, "nobody else was started anew");
+    assert_eq!(pids(&init), before, "no other unit was restarted");
     let (busy, took) = (init.process().processor_time().saturating_sub(idle), begin.elapsed());
     let lines = init.output().lines().count();
     init.tell("set-target", &json!({"targets": ["calm"]}));
     init.when_system("running");
-    until("nobody crashes any more", || {
+    until("no unit crashes any more", || {
         let status = init.status();
         let is_down = |name: &String| matches!(status.state(name), "disabled" | "failed");
         names.iter().all(is_down).then_some(())

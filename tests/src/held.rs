@@ -25,7 +25,7 @@ impl Held {
             if has_read(child, file) {
                 break Held(child);
             }
-            ptrace::cont(first, None).expect("it goes on");
+            ptrace::cont(first, None).expect("the process continues");
         };
         ptrace::detach(first, None).expect("it is stopped");
         held
@@ -43,11 +43,11 @@ fn forked(first: Pid) -> Pid {
     loop {
         match waitpid(first, None).expect("it stops") {
             WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_STOP) => {
-                ptrace::cont(first, None).expect("it goes on");
+                ptrace::cont(first, None).expect("the process continues");
             }
             WaitStatus::PtraceEvent(..) => break,
             WaitStatus::Stopped(_, signal) => {
-                ptrace::cont(first, signal).expect("it goes on");
+                ptrace::cont(first, signal).expect("the process continues");
             }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
@@ -56,7 +56,7 @@ fn forked(first: Pid) -> Pid {
             | WaitStatus::StillAlive) => panic!("{ended:?}"),
         }
     }
-    let child = ptrace::getevent(first).expect("it tells of its child");
+    let child = ptrace::getevent(first).expect("it reports its child");
     let child = Pid::from_raw(i32::try_from(child).expect("a pid"));
     waitpid(child, None).expect("it is traced from the first on");
     ptrace::setoptions(child, Options::PTRACE_O_TRACESYSGOOD).expect("it is stopped");

@@ -63,7 +63,7 @@ impl Injector {
     /// Traces init. Nothing is counted before it executes `program`, at which the first faults are
     /// armed.
     pub fn follow(init: &Init, program: &str, first: &[Fault]) -> Injector {
-        let program = PathBuf::from(program).canonicalize().expect("the program is there");
+        let program = PathBuf::from(program).canonicalize().expect("the program exists");
         Injector::seize(init, program, Armed { faults: first.to_vec(), ..Armed::default() })
     }
 
@@ -86,7 +86,7 @@ impl Injector {
             ptrace::seize(pid, options).expect("init can be traced");
             ptrace::interrupt(pid).expect("it can be stopped");
             waitpid(pid, None).expect("it stops");
-            ready.send(()).expect("somebody waits for it");
+            ready.send(()).expect("the receiver exists");
             // The thread ends with the process: a call on an exited one fails.
             let _ = thread.lead(process, &program);
         });

@@ -345,7 +345,10 @@ pub fn is_clean(image: &str, console: &str) {
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
     let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
-    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
+    assert!(
+        !features.contains("needs_recovery"),
+        "the journal must be closed:\n{features}\n{console}"
+    );
 }
 
 /// The same for xfs.
@@ -355,7 +358,7 @@ pub fn is_clean_xfs(image: &str, console: &str) {
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
     let log = Command::new("/sbin/xfs_logprint").args(["-t", image]).output().unwrap();
     let log = String::from_utf8_lossy(&log.stdout);
-    assert!(log.contains("<CLEAN>"), "the journal was closed:\n{log}\n{console}");
+    assert!(log.contains("<CLEAN>"), "the journal must be closed:\n{log}\n{console}");
 }
 
 /// Copies these modules of the cloud kernel into `/modules` of the folder.

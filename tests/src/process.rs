@@ -124,7 +124,7 @@ impl Process {
     /// Sends a signal, from outside the namespace.
     pub fn signal(self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(self.0);
-        nix::sys::signal::kill(pid, signal).expect("the process is there");
+        nix::sys::signal::kill(pid, signal).expect("the process exists");
     }
 
     /// Kills it, if it still exists.

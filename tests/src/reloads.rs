@@ -283,7 +283,7 @@ pub fn storm(size: Size) -> Seen {
     let boot = if size.recorded { boot } else { boot.unrecorded() };
     let mut init = boot.start("all");
     let stable = edits.stable();
-    init.when("who is to stay runs", |status| {
+    init.when("the stable units run", |status| {
         let running = |unit: &&Value| unit["state"] == "running" && !unit["main-pid"].is_null();
         let units = status.0["units"].as_array().expect("`units` is a list");
         let name = |unit: &&Value| unit["unit"].as_str().is_some_and(|u| u.starts_with("stable"));
@@ -297,9 +297,9 @@ pub fn storm(size: Size) -> Seen {
     let (asked, memory) = rage(&init, &mut edits, begin);
     let took = begin.elapsed();
     stop.store(true, Ordering::Relaxed);
-    let pings = pings.join().expect("init answered all along");
+    let pings = pings.join().expect("init answered all the time");
     let last = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
-    assert_eq!(steady(&init, stable), before, "nobody else was started anew");
+    assert_eq!(steady(&init, stable), before, "no other unit was restarted");
     // The memory at boot was without that many units; the growth meanwhile is checked separately.
     init.may_keep_this_much();
     calm(init);
@@ -335,7 +335,7 @@ fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
             asked.by_signal += 1;
         } else {
             fine = Some(edits.next(&init.sandbox));
-            ask.send(()).expect("the caller is there");
+            ask.send(()).expect("the receiver exists");
         }
         samples.push(init.process().memory());
         within((PACE * number).saturating_sub(begin.elapsed()), || None::<()>);
@@ -353,7 +353,7 @@ fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
 /// Changes the goal to the stable units, and checks the general invariants.
 fn calm(init: Init) {
     init.tell("set-target", &json!({"targets": ["calm"]}));
-    until("nobody crashes any more", || {
+    until("no unit crashes any more", || {
         let status = init.status();
         let units = status.0["units"].as_array().expect("`units` is a list");
         let crashing =

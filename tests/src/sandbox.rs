@@ -62,7 +62,7 @@ impl Sandbox {
 
     /// Removes `units/NAME.yaml`.
     pub fn remove_unit(&self, name: &str) -> &Sandbox {
-        fs::remove_file(self.path(&format!("units/{name}.yaml"))).expect("the unit file is there");
+        fs::remove_file(self.path(&format!("units/{name}.yaml"))).expect("the unit file exists");
         self
     }
 
@@ -124,7 +124,7 @@ pub fn program(variable: &str, name: &str) -> String {
         assert!(Path::new(&path).is_file(), "{variable}={path}: not there");
         return path;
     }
-    let mut path = std::env::current_exe().expect("where this test is");
+    let mut path = std::env::current_exe().expect("the current directory");
     path.pop();
     if path.ends_with("deps") {
         path.pop();
@@ -138,7 +138,7 @@ pub fn program(variable: &str, name: &str) -> String {
 pub fn copy_of_init(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>) -> String {
     // In an optimized binary a constant may not be contiguous.
     let which = if replace.is_some() { "GROUNDSTATE_DEBUG_INIT" } else { "GROUNDSTATE_INIT" };
-    let mut bytes = fs::read(program(which, "init")).expect("the binary is there");
+    let mut bytes = fs::read(program(which, "init")).expect("the binary can be read");
     if let Some((old, new)) = replace {
         let places: Vec<usize> = bytes
             .windows(old.len())

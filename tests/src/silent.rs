@@ -86,14 +86,14 @@ impl Silent {
 
     /// Waits until this many closes are blocked.
     pub fn until_closing(&self, count: usize) {
-        until("somebody closes the file", || {
+        until("a process closes the file", || {
             (self.seen.closes.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
 
     /// Waits until this many reads were requested.
     pub fn until_reading(&self, count: usize) {
-        until("somebody reads the file", || {
+        until("a process reads the file", || {
             (self.seen.reads.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
@@ -103,13 +103,13 @@ impl Silent {
     /// Waits until the unanswered name was looked up.
     pub fn until_looking(&self) {
         let looks = || self.seen.looks.load(Ordering::SeqCst);
-        until("somebody looks for it", || (looks() > 0).then_some(()));
+        until("a process looks up the name", || (looks() > 0).then_some(()));
     }
 
     /// Waits until a write was requested.
     pub fn until_writing(&self) {
         let writes = || self.seen.writes.load(Ordering::SeqCst);
-        until("somebody writes the file", || (writes() > 0).then_some(()));
+        until("a process writes the file", || (writes() > 0).then_some(()));
     }
 }
 

@@ -139,14 +139,14 @@ impl Storm {
         init.expect_crashes();
         init.when_state("victim", "running");
         init.tell("want", &json!({"target": "down"}));
-        until("all that is to go down is up", || {
+        until("all units that will stop are running", || {
             let status = init.status();
             down.iter().all(|name| status.state(name) == "running").then_some(())
         });
         // A unit that reads orders has set its ignored signals by then.
         down.iter().for_each(|name| init.sandbox.order(name, "say here"));
         init.tell("unwant", &json!({"target": "down"}));
-        init.when("all are where they are to be", |s| {
+        init.when("all units are in their expected states", |s| {
             s.state("victim") == "running"
                 && names(times).all(|(name, state)| s.state(&name) == state)
         });
@@ -186,7 +186,7 @@ impl Storm {
             Blow::Crash => {
                 crash(init, FAULTS[number % FAULTS.len()]);
                 let crashed = Instant::now();
-                until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+                until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
                 crashed.elapsed()
             }
             Blow::Upgrade => {
@@ -198,7 +198,7 @@ impl Storm {
                 gap
             }
         };
-        let status = init.when("what was said is heard, and who ended is replaced", |s| {
+        let status = init.when("messages are received, and the victim is restarted", |s| {
             let heard = |at: &usize| s.unit(&format!("notified{at}"))["status"] == said.as_str();
             speakers.iter().all(heard)
                 && s.state("victim") == "running"

@@ -74,7 +74,7 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     let mut asked = ["restart", "want"].map(|_| init.client().expect("it listens"));
     let mut steps = Steps::of(init);
     victim.signal(Signal::SIGKILL);
-    until("it has ended", || (!victim.is_alive()).then_some(()));
+    until("the process has exited", || (!victim.is_alive()).then_some(()));
     init.sandbox.order("talker", &format!("notify STATUS={status}"));
     asked[0].send("restart", &json!({"targets": ["replaced"]}));
     asked[1].send("want", &json!({"target": "wanted"}));
@@ -82,12 +82,12 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     steps.crash();
     drop(steps);
     let crashed = Instant::now();
-    until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+    until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
     let gap = crashed.elapsed();
     until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
     is_alone(init, "killed");
     is_alone(init, "replaced");
-    init.when("what was said is heard", |s| s.unit("talker")["status"] == status.as_str());
+    init.when("the status is received", |s| s.unit("talker")["status"] == status.as_str());
     let answered = asked.map(|mut client| client.answer().is_some_and(|answer| answer.is_ok()));
     if answered[1] {
         init.when_state("wanted", "exited");

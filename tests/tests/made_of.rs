@@ -167,7 +167,8 @@ fn sbom_names_exactly_the_crates_linked_into_pid_1() {
         assert!(!word(&part["licenses"][0]["expression"]).is_empty(), "{part}");
         // The standard library comes with the compiler.
         if part["type"] == "framework" {
-            let toolchain = fs::read_to_string(top().join("rust-toolchain.toml")).expect("there");
+            let toolchain =
+                fs::read_to_string(top().join("rust-toolchain.toml")).expect("the file exists");
             assert!(name == "rust-std" && toolchain.contains(&format!("\"{version}\"")), "{part}");
             continue;
         }
@@ -212,15 +213,15 @@ fn each_crate_of_pid_1_is_audited_in_its_locked_version() {
     let audited = entries(&audits, "audits");
     for (name, entry) in &audited {
         let (_, notes) = entry.split_once("notes = \"\"\"\n").expect("notes");
-        assert!(entry.contains("who = \"") && notes.len() > 60, "{name} says what was looked at");
+        assert!(entry.contains("who = \"") && notes.len() > 60, "the audit of {name} has notes");
         assert!(entry.contains("looked-over"), "{name}: what init asks for in config.toml");
     }
     // An entry for a removed or updated crate is an error.
     assert_eq!(audited.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), linked);
     let exempted = entries(&config, "exemptions");
-    assert!(exempted.len() > 100, "the cluster's stand there");
+    assert!(exempted.len() > 100, "the entries of the cluster exist");
     for (name, _) in exempted {
-        assert!(!linked.contains(&name), "{name} is exempted, and goes into PID 1");
+        assert!(!linked.contains(&name), "{name} is exempted, but is part of PID 1");
     }
     assert!(config.contains("[policy.groundstate-init]\n"), "it has a word of its own");
 }

@@ -60,7 +60,7 @@ fn time_asleep_counts_for_no_timeout() {
     machine.goes_off();
     let console = machine.console();
     let slept = console.lines().find_map(|line| line.split_once("PROBE slept "));
-    let slept: u64 = slept.expect("it says how long it slept").1.trim().parse().unwrap();
+    let slept: u64 = slept.expect("the script reports how long it slept").1.trim().parse().unwrap();
     assert!(slept >= seconds - 1, "{console}");
 }
 
@@ -79,7 +79,7 @@ fn disk_is_clean_after_a_shutdown_and_boots_again() {
     assert_eq!(check.status.code(), Some(0), "{said}\n{}", machine.console());
     let features = Command::new("/sbin/dumpe2fs").args(["-h", &image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
-    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}");
+    assert!(!features.contains("needs_recovery"), "the journal must be closed:\n{features}");
     let proof = Command::new("/sbin/debugfs").args(["-R", "cat /var/lib/proof", &image]).output();
     assert_eq!(proof.unwrap().stdout, b"written\n");
     machine.again();

@@ -161,7 +161,7 @@ fn stuck_event_loop_is_ended_by_the_software_watchdog() {
 fn stuck_event_loop_is_ended_by_the_hardware_watchdog() {
     let options = ["-device", "i6300esb", "-action", "watchdog=reset"];
     let console = starves(Kernel::Full, "i6300esb", &options).console();
-    assert!(!console.contains("reboot: "), "no kernel did it:\n{console}");
+    assert!(!console.contains("reboot: "), "the kernel did not reboot:\n{console}");
     assert!(!console.contains("no watchdog"), "{console}");
 }
 

@@ -79,7 +79,7 @@ fn told_of_environments(console: &str) {
             assert!(own.contains(&name) || is_a_shells || may == Some(name), "{whom} has {name}");
         }
     }
-    assert!(of("asks").contains(&"foo=bar"), "what it asks for it gets");
+    assert!(of("asks").contains(&"foo=bar"), "a service gets the variable it asks for");
 }
 
 #[test]

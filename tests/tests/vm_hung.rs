@@ -118,7 +118,7 @@ fn machine_with_any_stack_of_mounts_powers_off_with_a_clean_disk() {
     assert!(!console.contains("PROBE no "), "{console}");
     assert!(!console.contains("Initiating system reboot"), "its watchdog did it:\n{console}");
     for left in ["/var/frozen", "/var/mute", "/var/still"] {
-        assert!(console.contains(left), "what is left is named:\n{console}");
+        assert!(console.contains(left), "remaining mounts are named:\n{console}");
     }
     is_clean(&image, &console);
 }

@@ -100,7 +100,7 @@ fn hold(socket: &str, count: usize, asks: bool) {
         held.push(stream);
     }
     println!("{answered}");
-    std::io::stdout().flush().expect("somebody reads");
+    std::io::stdout().flush().expect("stdout has a reader");
     let _ = std::io::stdin().read(&mut [0]);
     drop(held);
 }

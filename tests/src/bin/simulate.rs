@@ -1,14 +1,14 @@
 //! Random schedules: the machine is compared with the oracle under every fault.
 //!
 //! - `simulate --schedules 50000 --seed S --commit C`: seeds S, S+1, … over all cores; prints the
-//! coverage table, enforces its floors, exits with 1 on a failure or below a floor.
+//!   coverage table, enforces its floors, exits with 1 on a failure or below a floor.
 //! - `simulate --replay SEED`: one schedule; if it fails, it is minimised and printed.
 //! - `simulate --schedules 1000000 --ledger FILE`: one line for every finished block of seeds; a
-//! second call continues where the file ends.
+//!   second call continues where the file ends.
 //!
 //! Build with `cargo run --profile test-fast -p groundstate-tests --bin simulate --`. The default
-//! seed is fixed. To vary it, pass for example the first digits of the commit (`--seed 0x$(git
-//! rev-parse --short=8 HEAD)`). The checks are in [`groundstate_units::simulator`].
+//! seed is fixed. To vary it, pass for example the first digits of the commit:
+//! `--seed 0x$(git rev-parse --short=8 HEAD)`. The checks are in [`groundstate_units::simulator`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::simulator::coverage::Coverage;

@@ -113,7 +113,7 @@ impl Init {
 
     pub(crate) fn check_files(&self, spare: usize) {
         let files = || self.first.files();
-        assert!(!files().is_empty(), "its open files can not be looked at");
+        assert!(!files().is_empty(), "its open files can be read");
         let most = self.baseline.files.saturating_add(spare);
         let close = within(SOON, || (files().len() <= most).then_some(()));
         assert!(close.is_some(), "{} files, at most {most}: {:?}", files().len(), files());
@@ -142,7 +142,7 @@ impl Init {
     /// Checks the memory once the test is over.
     fn check_memory(&self) {
         let most = self.baseline.memory.saturating_add(SPARE_MEMORY);
-        assert!(self.first.memory() > 0, "its memory can not be looked at");
+        assert!(self.first.memory() > 0, "its memory can be read");
         let close = within(SOON, || (self.first.memory() <= most).then_some(()));
         assert!(close.is_some(), "{} KiB, at most {most}", self.first.memory());
     }

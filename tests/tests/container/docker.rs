@@ -128,7 +128,7 @@ fn is_as(before: &Status, container: &Container) {
 #[test]
 fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
     if cfg!(not(target_arch = "x86_64")) {
-        return groundstate_tests::not_run!("the profile here is of x86-64");
+        return groundstate_tests::not_run!("the profile is for x86-64");
     }
     let bundle = services();
     let config = configure(&bundle, &["--target", "all"]);
@@ -144,7 +144,7 @@ fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
     is_as(&before, &container);
     fires(&container);
     crash(&container.init, Signal::SIGSEGV);
-    until("it has survived", || {
+    until("init has recovered", || {
         let mut client = container.init.client()?;
         client.send("stats", &json!({}));
         (client.answer()?.ok()?["crashes"] == 1).then_some(())
@@ -158,7 +158,7 @@ fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
     container.tell(&["set-target", "web", "old"]);
     let status = container.init.when_state("forks", "failed");
     assert_eq!(status.reason("forks"), "stop-timeout");
-    assert!(container.init.processes_of("forks").is_empty(), "none of it is left");
+    assert!(container.init.processes_of("forks").is_empty(), "no process of it is left");
     container.init.check_at_rest();
     let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");

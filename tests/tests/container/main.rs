@@ -54,7 +54,7 @@ fn services_are_restarted_and_a_stop_is_orderly() {
     let mut container = bundle.start(&["--target", "all"], true);
     container.answers();
     container.init.when_system("running");
-    let seen = container.status().expect("one within is answered too");
+    let seen = container.status().expect("a client inside is answered too");
     let db = seen.main_pid("db").expect("db has a main pid");
     assert_eq!(container.init.status().main_pid("db"), Some(db));
     let output = container.exec(&["/bin/sh", "-c", &format!("kill -9 {db}")]);

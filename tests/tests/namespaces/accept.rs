@@ -16,7 +16,7 @@ fn free_port() -> u16 {
 
 /// Sends one line and returns the line that comes back.
 fn talk(stream: &mut (impl Read + Write), line: &str) -> String {
-    stream.write_all(format!("{line}\n").as_bytes()).expect("somebody takes the line");
+    stream.write_all(format!("{line}\n").as_bytes()).expect("the socket takes the line");
     let mut answer = Vec::new();
     let mut byte = [0];
     while stream.read(&mut byte).expect("an answer") == 1 && byte != *b"\n" {
@@ -83,9 +83,9 @@ fn each_connection_has_an_instance_that_ends_with_it() {
     init.when_state("echo@0", "disabled");
     assert_eq!(open(&init), 1);
     let mut third = TcpStream::connect(address).unwrap();
-    assert_eq!(talk(&mut third, ""), "other", "the place is used again, as the file says now");
+    assert_eq!(talk(&mut third, ""), "other", "the slot is reused with the new definition");
     drop(other);
-    until("all are gone", || (open(&init) == 0).then_some(()));
+    until("all have exited", || (open(&init) == 0).then_some(()));
     assert_eq!(init.status().system(), "running");
     init.finish();
 }
@@ -109,7 +109,7 @@ fn connection_over_the_limit_is_closed_and_a_failed_instance_is_shown() {
     assert!(is_turned_away(more), "three in all");
     assert_eq!(connections(&init)["refused"], 2);
     init.main_of("echo@1").signal(Signal::SIGKILL);
-    assert!(is_turned_away(two), "its end is the connection's");
+    assert!(is_turned_away(two), "the connection ends with the instance");
     let status = init.when_state("echo@1", "disabled");
     assert_eq!((status.reason("echo@1"), status.system()), ("signal", "running"));
     let seen = connections(&init);
@@ -124,7 +124,7 @@ fn connection_over_the_limit_is_closed_and_a_failed_instance_is_shown() {
     assert!(events.iter().any(told), "{events:?}");
     assert!(talk(&mut connect(), "d").starts_with("d echo@1"));
     let status = init.when_state("echo@1", "disabled");
-    assert_eq!(status.unit("echo@1")["reason"], Value::Null, "until the next connection");
+    assert_eq!(status.unit("echo@1")["reason"], Value::Null, "no reason until the next connection");
     // An instance without a connection has nothing to serve.
     init.tell("want", &json!({"target": "echo@1"}));
     until("the wish fails", || {
@@ -150,15 +150,15 @@ fn flood_of_connections_pauses_accept_and_leaks_nothing() {
     let flood: Vec<UnixStream> =
         (0..400).map(|_| UnixStream::connect(&path).expect("the kernel queues them")).collect();
     init.process().signal(Signal::SIGCONT);
-    until("it rests", || init.output().contains("pausing accept for").then_some(()));
+    until("the watcher is idle", || init.output().contains("pausing accept for").then_some(()));
     let said = init.output();
     let (until_it_rests, _) = said.split_once("pausing accept for").unwrap();
     let refused = until_it_rests.matches("rejected ").count();
-    assert!((150..=200).contains(&refused), "{refused} turned away, then it rests:\n{said}");
+    assert!((150..=200).contains(&refused), "{refused} turned away before the pause:\n{said}");
     let seen = connections(&init);
     assert!(seen["connections"].as_array().unwrap().len() <= 8, "{seen}");
     drop(flood);
-    until("all are gone", || {
+    until("all have exited", || {
         let seen = connections(&init);
         (seen["accepted"] == 400 && open(&init) == 0).then_some(())
     });

@@ -18,13 +18,13 @@ const PASSWD: &str = "/etc/passwd";
 
 /// Runs `work` in init's mount namespace, on a thread of its own because setns(2) requires that.
 fn inside(init: &Init, work: impl FnOnce() + Send) {
-    let there = File::open(format!("/proc/{}/ns/mnt", init.process().0)).expect("init is there");
+    let there = File::open(format!("/proc/{}/ns/mnt", init.process().0)).expect("init is running");
     let go = move || {
         unshare(CloneFlags::CLONE_FS).expect("we are root");
         setns(&there, CloneFlags::CLONE_NEWNS).expect("we are root");
         work();
     };
-    std::thread::scope(|scope| scope.spawn(go).join().expect("it is done"));
+    std::thread::scope(|scope| scope.spawn(go).join().expect("the script has run"));
 }
 
 /// Mounts the file that does not answer over /etc/passwd.
@@ -50,19 +50,19 @@ fn unresponsive_passwd_blocks_only_the_loader_and_the_children_that_read_it() {
         return init.finish();
     };
     cover(&init);
-    let mut asker = init.client().expect("somebody listens");
+    let mut asker = init.client().expect("init listens");
     asker.send("reload", &json!({}));
     silent.until_reading(1);
     // The loader is blocked. Services still restart, start and stop.
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     let first = init.main_of("web");
     first.signal(Signal::SIGKILL);
-    until("web is there again", || (init.main_of("web") != first).then_some(()));
+    until("web is restarted", || (init.main_of("web") != first).then_some(()));
     init.tell("set-target", &json!({"targets": ["web"], "want": ["other", "asks"]}));
     init.when_state("other", "running");
     silent.until_reading(2);
     // A process that waits in this way ignores even SIGKILL.
-    init.when("it is given up", |s| s.reason("asks") == "unkillable");
+    init.when("init gives up", |s| s.reason("asks") == "unkillable");
     init.tell("set-target", &json!({"targets": ["web"]}));
     init.when_state("other", "disabled");
     // Init gives up a load that takes too long; nothing has changed.
@@ -75,7 +75,7 @@ fn unresponsive_passwd_blocks_only_the_loader_and_the_children_that_read_it() {
     inside(&init, || umount2(PASSWD, MntFlags::MNT_DETACH).expect("it is covered"));
     init.tell("reload", &json!({}));
     drop(silent);
-    init.when("it may be started again", |s| s.reason("asks") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("asks") != "unkillable");
     assert_eq!(init.status().state("web"), "running");
     init.finish();
 }
@@ -96,7 +96,7 @@ fn boot_fails_with_a_message_when_the_loader_cannot_be_killed() {
     cover(&init);
     init.sandbox.order("go", "go");
     silent.until_reading(1);
-    until("it is given up", || init.output().contains("does not exit after SIGKILL").then_some(()));
+    until("init gives up", || init.output().contains("does not exit after SIGKILL").then_some(()));
     // A PID namespace ends only when its last process has exited.
     drop(silent);
     assert_ne!(init.ended().code(), Some(0));
@@ -149,7 +149,7 @@ const TELLS: &str =
 #[test]
 fn removed_user_runs_nothing_after_the_next_load() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     open(&files);
@@ -181,7 +181,7 @@ fn removed_user_runs_nothing_after_the_next_load() {
     // old uid.
     let first = init.main_of("web");
     first.end();
-    until("it is another", || (init.main_of("web") != first).then_some(()));
+    until("it has another main process", || (init.main_of("web") != first).then_some(()));
     is_his();
     init.tell("reload", &json!({}));
     let begun = init.sandbox.trace("open/web").len();
@@ -191,7 +191,7 @@ fn removed_user_runs_nothing_after_the_next_load() {
     let failed = init.when_state("web", "failed");
     assert!(failed.unit("web")["reason"].to_string().contains("leaver"), "{}", failed.unit("web"));
     assert!(init.processes_of("web").is_empty());
-    assert_eq!(init.sandbox.trace("open/web").len(), begun, "nothing more of it ran");
+    assert_eq!(init.sandbox.trace("open/web").len(), begun, "no further run started");
     std::fs::write(&passwd, with).unwrap();
     init.tell("reload", &json!({}));
     init.tell("retry", &json!({"targets": ["web"]}));
@@ -204,7 +204,7 @@ fn removed_user_runs_nothing_after_the_next_load() {
 #[test]
 fn user_in_more_groups_than_the_limit_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     open(&files);

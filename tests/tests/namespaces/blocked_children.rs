@@ -29,7 +29,7 @@ fn pid_1_waits_for_no_child_of_any_kind() {
         db.signal(Signal::SIGSTOP);
         init.tell("ping", &json!({}));
         db.signal(Signal::SIGKILL);
-        init.when("it is back", |s| {
+        init.when("it is running again", |s| {
             s.system() == "running"
                 && s.main_pid("db").is_some_and(|pid| db.inner_pid() != Some(pid))
         });
@@ -40,7 +40,7 @@ fn pid_1_waits_for_no_child_of_any_kind() {
     assert!(waits.iter().all(|line| line.contains("WNOHANG")), "{waits:?}");
     let others = ["poll(", "ppoll(", "select(", "nanosleep(", "clock_nanosleep(", "futex("];
     let waits = lines.iter().find(|line| others.iter().any(|call| line.starts_with(call)));
-    assert_eq!(waits, None, "it waits in its one poll alone");
+    assert_eq!(waits, None, "init waits only in its poll");
     init.finish();
 }
 
@@ -53,10 +53,10 @@ fn hold(process: Process) -> JoinHandle<WaitStatus> {
         ptrace::seize(pid, ptrace::Options::empty()).expect("it can be traced");
         ptrace::interrupt(pid).expect("it can be stopped");
         waitpid(pid, None).expect("it stops");
-        ready.send(()).expect("somebody waits for it");
+        ready.send(()).expect("the receiver exists");
         // The process stays in any other stop it enters.
         loop {
-            let status = waitpid(pid, None).expect("it is still ours");
+            let status = waitpid(pid, None).expect("the process is still traced");
             if matches!(status, WaitStatus::Signaled(..) | WaitStatus::Exited(..)) {
                 return status;
             }
@@ -99,7 +99,7 @@ fn traced_stopped_and_exec_blocked_processes_block_no_unit_and_can_be_stopped() 
         });
         assert_ne!(status.reason(unit), "unkillable", "{unit}: {}", status.table());
     }
-    let ended = holder.join().expect("it was held to its end");
+    let ended = holder.join().expect("it was held until its exit");
     assert!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{ended:?}");
     assert!([stopped, traced, parent, child].iter().all(|process| !process.is_alive()));
     let after = init.status();

@@ -45,7 +45,7 @@ fn child_that_blocks_in_close_before_exec_blocks_only_its_own_unit() {
     };
     init.tell("set-target", &json!({"targets": ["all"]}));
     silent.until_closing(1);
-    let status = init.when("it is given up", |s| s.state("stuck") == "failed");
+    let status = init.when("init gives up", |s| s.state("stuck") == "failed");
     assert_eq!(status.reason("stuck"), "unkillable", "{}", status.table());
     let why = init.initctl(&["why", "stuck"]);
     let why = String::from_utf8_lossy(&why.stdout).into_owned();
@@ -53,7 +53,7 @@ fn child_that_blocks_in_close_before_exec_blocks_only_its_own_unit() {
     goes_on(&init);
     init.when_state("after", "running");
     drop(silent);
-    init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("stuck") != "unkillable");
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.finish();
 }

@@ -77,7 +77,7 @@ fn is_its(place: &str, unit: &str) -> bool {
 #[test]
 fn child_that_cannot_enter_its_cgroup_is_never_executed() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = started();
     if init.status().0["tracking"] != "cgroup2" {

@@ -73,7 +73,7 @@ fn environment_files_are_read_before_each_command_and_variables_are_passed_or_re
 #[test]
 fn working_and_root_directory_are_set_as_the_unit_file_says() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("jail")).unwrap();
@@ -101,7 +101,7 @@ fn working_and_root_directory_are_set_as_the_unit_file_says() {
 #[test]
 fn capabilities_no_new_privileges_and_secure_bits_are_set_as_asked() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(&files, "bits", "setpriv --dump; exec sleep 1000");
@@ -139,7 +139,7 @@ fn capabilities_no_new_privileges_and_secure_bits_are_set_as_asked() {
 #[test]
 fn nice_io_class_cpu_policy_and_affinity_are_set_as_asked() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("meek", "nice: 7\noom-score-adjust: 321\nio-class: idle\ncpu-policy: batch\ncpu-affinity: 0\nexec-start: /bin/sleep 1000");
@@ -214,7 +214,7 @@ fn standard_descriptors_are_connected_to_the_named_files() {
 #[test]
 fn output_file_is_not_opened_through_a_link_or_fifo_of_the_user() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("theirs")).unwrap();
@@ -235,7 +235,7 @@ fn output_file_is_not_opened_through_a_link_or_fifo_of_the_user() {
     for unit in ["link", "pipe"] {
         assert_eq!(init.when_state(unit, "failed").reason(unit), "exec", "{unit}");
     }
-    until("what is theirs is written", || {
+    until("the user's file is written", || {
         (init.sandbox.read("theirs/fine") == "over\n").then_some(())
     });
     assert_eq!(init.sandbox.read("canary"), "sings\n");
@@ -246,7 +246,7 @@ fn output_file_is_not_opened_through_a_link_or_fifo_of_the_user() {
 #[test]
 fn getty_is_the_session_leader_of_its_terminal_and_of_nothing_else() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
@@ -311,7 +311,7 @@ fn utmp(init: &Init) -> Option<(i16, String)> {
 #[test]
 fn syslog_lines_have_the_tag_and_the_level_of_the_unit() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let socket = std::os::unix::net::UnixDatagram::bind(files.path("log.sock")).unwrap();

@@ -50,7 +50,7 @@ fn service_that_exits_with_zero_is_inactive_and_start_runs_it_again() {
         assert_eq!(order(&init.sandbox).len(), 3 * round, "{:?}", order(&init.sandbox));
         assert_eq!(order(&init.sandbox)[3 * round - 3..], ["start", "stop", "post"]);
         assert_eq!(init.sandbox.read("post").trim(), "success");
-        assert!(!left.is_alive(), "what it left is ended");
+        assert!(!left.is_alive(), "its leftover process is ended");
         let directory = init.sandbox.read("where");
         assert!(!Path::new(directory.trim()).exists(), "{directory} is removed");
         if round == 1 {

@@ -26,7 +26,7 @@ fn asked_in_crashes(init: &Init, words: &[&str], at: Range<u32>, calls: u32) -> 
             }
         }
         drop(steps);
-        asks.join().expect("it comes back")
+        asks.join().expect("initctl exits")
     })
 }
 
@@ -74,7 +74,7 @@ fn restart_request_is_not_sent_again_after_a_crash() {
             assert!(said.contains("may have crashed"), "{said}");
         }
         has_survived(&init, crashed + 1);
-        init.when("it rests", |s| {
+        init.when("the watcher is idle", |s| {
             let is_done = init.main_of("notified") != before || !output.status.success();
             is_done && s.state("notified") == "running"
         });

@@ -47,7 +47,7 @@ fn clocks_near_the_end_of_their_range_change_nothing() {
     // The unit is restarted after its delay.
     let first = init.main_of("web");
     first.signal(Signal::SIGKILL);
-    until("web is there again", || (init.main_of("web") != first).then_some(()));
+    until("web is restarted", || (init.main_of("web") != first).then_some(()));
     // The stop ends by its timeout; the request ends by its time limit.
     let deaf = init.main_of("deaf");
     init.tell("set-target", &json!({"targets": ["web"]}));

@@ -52,7 +52,7 @@ fn commands_around_a_start_and_a_stop_run_in_order() {
     let said = words(&init, "order", 6);
     assert_eq!(said[..5], ["condition", "pre-1", "pre-2", "start", "post"]);
     let status = init.status();
-    assert_eq!(status.state("web"), "starting", "its exec-start-post has not ended");
+    assert_eq!(status.state("web"), "starting", "its exec-start-post still runs");
     assert_eq!(status.main_pid("web").map(|pid| pid.to_string()), Some(said[5].clone()));
     init.sandbox.put("go", "");
     init.when_state("web", "running");
@@ -128,14 +128,14 @@ fn failing_exec_start_post_ends_the_main_process() {
         .unit("posted", "restart: never\nexec-start: /bin/sleep 1000\nexec-start-post: /bin/false");
     let init = Boot::new(files).start("posted");
     init.when_state("posted", "failed");
-    until("its process is gone", || init.processes_of("posted").is_empty().then_some(()));
+    until("its process has exited", || init.processes_of("posted").is_empty().then_some(()));
     init.finish();
 }
 
 #[test]
 fn prefixes_of_a_program_change_how_it_is_run() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(&files, "id", "id -u >DIR/$1; grep CapBnd /proc/self/status >>DIR/$1");
@@ -160,7 +160,7 @@ fn prefixes_of_a_program_change_how_it_is_run() {
     assert_eq!(read("plus").lines().next(), Some("0"));
     assert!(!read("plus").ends_with("0000000000000020\n"), "{}", read("plus"));
     assert_eq!(read("bang"), "0\nCapBnd:\t0000000000000020\n");
-    assert_eq!(read("colon").trim(), "${A}", "nothing was replaced");
+    assert_eq!(read("colon").trim(), "${A}", "no variable was expanded");
     assert_eq!(read("at").trim(), "another-name");
     let process = init.main_of("marked");
     until("it is past its exec", || {
@@ -235,7 +235,7 @@ fn looked_up(kind: ConditionKind, files: &Sandbox) -> String {
 #[test]
 fn each_condition_starts_the_unit_if_it_holds_and_skips_it_otherwise() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "default-target: all\nenv-pass: []\n");
@@ -322,7 +322,7 @@ fn skipped_unit_stops_at_once_without_running_exec_stop() {
     for unit in ["path", "word", "provider"] {
         init.when_state(unit, "disabled");
     }
-    assert!(!init.sandbox.path("stopped").exists(), "nothing had begun");
+    assert!(!init.sandbox.path("stopped").exists(), "no command had started");
     init.finish();
 }
 

@@ -22,7 +22,7 @@ fn scribe(init: &Init) -> Process {
     let named = |p: &Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-say"))
     };
-    until("somebody writes for init", || init.process().children().into_iter().find(named))
+    until("init has a writer", || init.process().children().into_iter().find(named))
 }
 
 fn goes_on(init: &Init) {
@@ -68,7 +68,7 @@ fn init_does_not_wait_for_the_frozen_disk_of_its_stderr() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let Some(disk) = Disk::of(&files, "disk") else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let path = files.path("disk/said");
     let wrapper = saying_into(path.to_str().unwrap());
@@ -76,7 +76,7 @@ fn init_does_not_wait_for_the_frozen_disk_of_its_stderr() {
     let init = Boot::new(files).through(&wrapper).start("web");
     init.when_state("web", "running");
     let said = || std::fs::read_to_string(&path).unwrap_or_default();
-    until("it has said what it is", || said().contains("groundstate: ").then_some(()));
+    until("init has logged its version", || said().contains("groundstate: ").then_some(()));
     disk.fsfreeze("--freeze");
     goes_on(&init);
     let before = said();
@@ -86,7 +86,7 @@ fn init_does_not_wait_for_the_frozen_disk_of_its_stderr() {
         (now.len() > before.len() && now.starts_with(&before)).then_some(())
     });
     let left = init.finish_and_keep();
-    assert!(said().contains("all units are stopped\n"), "to the last word: {}", said());
+    assert!(said().contains("all units are stopped\n"), "up to the last message: {}", said());
     drop(disk);
     drop(left);
 }
@@ -100,10 +100,10 @@ fn killed_writer_of_init_messages_is_replaced() {
     let first = scribe(&init);
     first.signal(Signal::SIGTERM);
     first.signal(Signal::SIGKILL);
-    until("it is gone", || (!first.is_alive()).then_some(()));
+    until("the process has exited", || (!first.is_alive()).then_some(()));
     let before = init.output();
     init.tell("upgrade", &json!({}));
-    until("init is heard", || (init.output().len() > before.len()).then_some(()));
+    until("init logs a message", || (init.output().len() > before.len()).then_some(()));
     assert_ne!(scribe(&init), first);
     init.finish();
 }

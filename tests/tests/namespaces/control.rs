@@ -34,7 +34,7 @@ pub(crate) fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
 #[test]
 fn another_user_may_query_and_not_change() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let before = init.status();
@@ -61,7 +61,7 @@ fn another_user_may_query_and_not_change() {
 #[test]
 fn root_of_another_user_namespace_is_not_root() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let output = Command::new("setpriv")
@@ -194,7 +194,7 @@ fn pending_connections_are_answered_after_the_sockets_are_recreated() {
     init.sandbox.order("slow", "ready");
     // More connections than init accepts in one turn; each has sent its request.
     let mut waiting: Vec<_> =
-        (0..100).map(|_| init.client().expect("the kernel lets it in")).collect();
+        (0..100).map(|_| init.client().expect("the kernel accepts the connection")).collect();
     waiting.iter_mut().for_each(|client| client.send("ping", &json!({})));
     init.process().signal(Signal::SIGUSR1);
     init.process().signal(Signal::SIGCONT);
@@ -215,7 +215,7 @@ fn sigterm_stops_the_units_and_ends_a_container_with_0() {
         let root = nix::unistd::geteuid().is_root();
         let way = if way == Way::Namespace && !root { Way::UserNamespace } else { way };
         let mut init = Boot::new(files).way(way).start("web");
-        init.when("it hears signals", |s| {
+        init.when("the service handles signals", |s| {
             s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
         });
         let begun = std::time::Instant::now();
@@ -330,7 +330,7 @@ fn unmask_works_if_the_policy_file_is_that_of_this_boot() {
 #[test]
 fn unmask_changes_both_policy_files_or_neither() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");

@@ -37,7 +37,7 @@ fn come_and_go(init: &Init, root: &mut Client, times: usize) {
         init.tell("set-target", &json!({"targets": [target]}));
         let mut is_up = false;
         while !is_up {
-            let line = root.answer().expect("it goes on").expect("an event");
+            let line = root.answer().expect("the process continues").expect("an event");
             is_up = line["unit"] == target && line["to"] == "running";
         }
     }
@@ -90,7 +90,7 @@ impl Flood {
 
 fn stop(init: &Init) {
     init.process().signal(Signal::SIGSTOP);
-    until("it stands still", || {
+    until("init is stopped", || {
         init.process().status("State").is_some_and(|state| state.starts_with('T')).then_some(())
     });
 }
@@ -98,7 +98,7 @@ fn stop(init: &Init) {
 #[test]
 fn root_is_served_before_clients_with_expensive_requests() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = many_units();
     let line = r#"{"v":1,"id":1,"verb":"plan","targets":["other"]}"#;
@@ -108,18 +108,18 @@ fn root_is_served_before_clients_with_expensive_requests() {
     let mut root = init.client().expect("a connection");
     root.send("ping", &json!({}));
     init.process().signal(Signal::SIGCONT);
-    root.answer().expect("an answer").expect("root is heard");
+    root.answer().expect("an answer").expect("root is answered");
     stop(&init);
     let answered = flood.end();
     init.process().signal(Signal::SIGCONT);
     // Answering sixteen requests of each connection in turn would be more.
-    assert!(answered < 200, "{answered} were answered before root, or with it");
+    assert!(answered < 200, "{answered} requests were answered before root's");
     init.finish();
 }
 
 /// Covers the limits of all unread answers and the memory to make one answer.
 fn took_little_memory(init: &Init) {
-    let most = init.process().status("VmHWM").expect("it is there");
+    let most = init.process().status("VmHWM").expect("the process exists");
     let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");
     assert!(most < 128 * 1024, "{most} KiB");
 }
@@ -127,7 +127,7 @@ fn took_little_memory(init: &Init) {
 #[test]
 fn unread_answers_of_any_number_of_clients_take_bounded_memory() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let mut init = many_units();
     let line = r#"{"v":1,"id":1,"verb":"status"}"#;
@@ -141,7 +141,7 @@ fn unread_answers_of_any_number_of_clients_take_bounded_memory() {
         }
         took_little_memory(&init);
         floods.into_iter().for_each(|flood| _ = flood.end());
-        until("they are let go", || (init.process().files().len() < 100).then_some(()));
+        until("the connections are closed", || (init.process().files().len() < 100).then_some(()));
     }
     init.finish();
 }
@@ -153,13 +153,13 @@ fn client_that_reads_everything_but_always_has_more_pending_takes_bounded_memory
     let mut behind = init.client().expect("a connection");
     // More than a socket buffer holds: after each read answer some data is still unsent.
     (0..4).for_each(|_| behind.send("status", &json!({})));
-    behind.answer().expect("it goes on").expect("an answer");
+    behind.answer().expect("the process continues").expect("an answer");
     init.may_keep_this_much();
     let before = memory(&init);
     let mut read = 0;
     for _ in 0..60 {
         behind.send("status", &json!({}));
-        let answer = behind.answer().expect("it goes on").expect("an answer");
+        let answer = behind.answer().expect("the process continues").expect("an answer");
         read += answer.to_string().len() as u64;
     }
     let grown = memory(&init).saturating_sub(before);
@@ -171,7 +171,7 @@ fn client_that_reads_everything_but_always_has_more_pending_takes_bounded_memory
 #[test]
 fn followers_that_never_read_take_bounded_memory() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = many_units();
     let mut root = follower(&init);

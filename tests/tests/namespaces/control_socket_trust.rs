@@ -22,7 +22,7 @@ fn as_nobody_of_the_machine(init: &Init, words: &str) -> Output {
 #[test]
 fn initctl_of_a_user_without_an_instance_asks_the_init_of_the_machine() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let output = as_nobody_of_the_machine(&init, "status --check web");
@@ -35,7 +35,7 @@ fn initctl_of_a_user_without_an_instance_asks_the_init_of_the_machine() {
 #[test]
 fn initctl_refuses_a_socket_whose_directory_belongs_to_another_user() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let own = |uid| std::os::unix::fs::chown(init.sandbox.path("run"), Some(uid), None).unwrap();
@@ -56,7 +56,7 @@ fn initctl_refuses_a_socket_whose_directory_belongs_to_another_user() {
 #[test]
 fn initctl_refuses_a_socket_that_another_user_serves() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web");

@@ -49,7 +49,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
         });
         assert_eq!(fixed(&alive), fixed(&before));
         crash(&init, fault);
-        until("it has survived", || (crashes(&init) == survived + 1).then_some(()));
+        until("init has recovered", || (crashes(&init) == survived + 1).then_some(()));
         let after = init.status();
         assert_eq!(fixed(&after), fixed(&before), "after {fault}");
         assert!(after.0["resumed"].is_string());
@@ -60,7 +60,10 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
     };
     until("every line is in the log", || (said() == 10).then_some(()));
     comes_to_its_end(&init);
-    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    assert!(
+        waiter.answer().is_some_and(|answer| answer.is_ok()),
+        "the waiting client gets an answer"
+    );
     let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
     let told = numbers(&mut follower, last);
     assert!((1..=last).all(|number| told.contains(&number)), "no event is missing");
@@ -71,7 +74,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
 }
 
 pub(crate) fn has_survived(init: &Init, times: u64) {
-    until("it has survived", || (crashes(init) == times).then_some(()));
+    until("init has recovered", || (crashes(init) == times).then_some(()));
 }
 
 /// The number of starts that the stand-in service has recorded in its trace.
@@ -82,7 +85,7 @@ pub(crate) fn starts(init: &Init, unit: &str) -> usize {
 
 /// A service counts as running once it is started, and may not have written its trace by then.
 pub(crate) fn until_begun(init: &Init, unit: &str) {
-    until(&format!("{unit} says that it began"), || (starts(init, unit) > 0).then_some(()));
+    until(&format!("{unit} has traced its start"), || (starts(init, unit) > 0).then_some(()));
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn exit_status_reaped_just_before_a_crash_is_not_lost() {
     let reaped = |call: &Call| call.number == libc::SYS_waitid && first.state().is_none();
     crash_when(&init, || init.sandbox.order("notified", "exit 7"), reaped);
     has_survived(&init, 1);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.state("notified") == "running" && init.main_of("notified") != first
     });
     let events = init.initctl_json_lines(&["events"]);
@@ -132,7 +135,7 @@ fn output_of_a_process_that_redirects_stdout_in_a_crash_is_still_read() {
             return false;
         }
         let inner = i32::try_from(call.result).unwrap_or(0);
-        until("its output is turned aside, or it is another", || {
+        until("its output is redirected, or it is another process", || {
             let Some(process) = init.process().neighbour(inner) else { return Some(false) };
             let output = process.link("fd/1");
             output.is_some_and(|to| to.as_os_str() == "/dev/null").then_some(true)
@@ -146,7 +149,7 @@ fn output_of_a_process_that_redirects_stdout_in_a_crash_is_still_read() {
         let log = init.initctl(&["logs", "aside", "-n", "100"]);
         String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
     });
-    assert_eq!(init.sandbox.trace("aside.trace").len(), 1, "nobody had closed its pipe");
+    assert_eq!(init.sandbox.trace("aside.trace").len(), 1, "its pipe was not closed");
     init.finish_after_crash();
 }
 
@@ -192,7 +195,7 @@ fn socket_opened_just_before_a_crash_and_its_service_are_kept() {
     crash_when(&init, || client.send("want", &json!({"target": "echo"})), started);
     has_survived(&init, 1);
     let after = init
-        .when("both are there", |s| s.state("door") == "running" && s.state("echo") == "running");
+        .when("both are running", |s| s.state("door") == "running" && s.state("echo") == "running");
     assert_eq!(after.main_pid("echo").map(i64::from), Some(pid.get()), "it was started once");
     let mut stream = TcpStream::connect(&address).expect("it listens");
     stream.write_all(b"hello\n").expect("it takes");
@@ -212,9 +215,7 @@ fn start_without_an_exec_before_a_crash_runs_one_process_after_it() {
     crash_when(&init, || first.signal(Signal::SIGKILL), cloned);
     has_survived(&init, 1);
     init.when("it runs", |s| s.state("notified") == "running");
-    until("one process of it is there", || {
-        (init.processes_of("notified").len() == 1).then_some(())
-    });
+    until("it has one process", || (init.processes_of("notified").len() == 1).then_some(()));
     assert_eq!(init.processes_of("notified"), [init.main_of("notified")]);
     init.finish_after_crash();
 }
@@ -231,7 +232,7 @@ fn output_pipe_of_a_start_between_two_commands_is_read_after_a_crash() {
     init.when_system("running");
     init.expect_crashes();
     let is_logger = |it: &Process| it.status("Name").is_some_and(|it| it == "groundstate-log");
-    let logger = init.process().children().into_iter().find(is_logger).expect("there is one");
+    let logger = init.process().children().into_iter().find(is_logger).expect("it exists");
     let pipes = || logger.files().values().filter(|file| file.contains("pipe:")).count();
     let mut client = init.client().expect("it listens");
     let before = pipes();
@@ -335,7 +336,7 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     };
     let of_run = cgroup(init.main_of("notified")).unwrap_or_default();
     let Some((ours, _)) = of_run.split_once("/notified.") else {
-        return groundstate_tests::not_run!("there is no cgroup of the second kind");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     };
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let aside = mounts.map(|root| format!("{root}{ours}/init"));
@@ -343,7 +344,8 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     let aside = aside.iter().find(|path| std::fs::create_dir(path).is_ok()).expect("it is free");
     let of_init = cgroup(init.process());
     for helper in init.process().neighbours().into_iter().filter(|one| cgroup(*one) == of_init) {
-        std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string()).expect("it goes");
+        std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string())
+            .expect("the write succeeds");
     }
     let before = init.status();
     is_committed(&init);
@@ -384,18 +386,18 @@ fn repeated_crashes_of_init_end_no_service() {
         if is_caretaker() {
             break;
         }
-        until("it goes on, or is a caretaker", || {
+        until("init has recovered or is a caretaker", || {
             (survived(&init).is_some() || is_caretaker()).then_some(())
         });
     }
     assert_eq!(begun, 0);
     assert!(init.output().contains("crashed"), "{}", init.output());
-    assert!(alive.is_alive(), "a service lives on");
-    assert!(init.process().is_alive(), "and so does PID 1");
+    assert!(alive.is_alive(), "a service still runs");
+    assert!(init.process().is_alive(), "PID 1 still runs");
     other.signal(Signal::SIGKILL);
-    until("what ends is reaped", || other.state().is_none().then_some(()));
+    until("an exited process is reaped", || other.state().is_none().then_some(()));
     init.process().signal(Signal::SIGTERM);
-    assert_eq!(init.ended().code(), Some(0), "it can be ended as ever");
+    assert_eq!(init.ended().code(), Some(0), "init still ends at a signal");
     assert!(!alive.is_alive());
 }
 

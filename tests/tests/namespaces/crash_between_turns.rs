@@ -71,11 +71,11 @@ fn unit_restarted_several_times_before_a_crash_is_not_started_again() {
         init.when_state("web", "running");
         fills_its_notes(&init);
         for times in 1..=3 {
-            until("it has begun", || (starts(&init, "web") == times).then_some(()));
+            until("the service has started", || (starts(&init, "web") == times).then_some(()));
             init.when_state("web", "running");
             init.main_of("web").signal(Signal::SIGKILL);
         }
-        until("it has begun", || (starts(&init, "web") == 4).then_some(()));
+        until("the service has started", || (starts(&init, "web") == 4).then_some(()));
         init.when_state("web", "running");
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
@@ -130,11 +130,11 @@ fn restart_requested_during_a_stop_does_not_apply_to_the_next_run_after_a_crash(
         let lingering = init.process().neighbour(number).unwrap();
         let main = init.main_of("web");
         init.tell("restart", &json!({"targets": ["web"]}));
-        until("it has ended", || main.state().is_none().then_some(()));
+        until("the process has exited", || main.state().is_none().then_some(()));
         init.when_state("web", "stopping");
         init.tell("restart", &json!({"targets": ["web"]}));
         lingering.end();
-        until("it has begun anew", || (starts(&init, "web") == 2).then_some(()));
+        until("the service has restarted", || (starts(&init, "web") == 2).then_some(()));
         init.when_state("web", "running");
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
@@ -157,7 +157,7 @@ fn stop_command_that_ran_before_a_crash_is_not_run_against_the_next_run() {
         let init = at_work(&format!("{text}{stop}"), wrapper);
         init.tell("want", &json!({"target": "web"}));
         for times in 1..=2 {
-            until("it is done", || (starts(&init, "web") == times).then_some(()));
+            until("the script has run", || (starts(&init, "web") == times).then_some(()));
             init.when_state("web", "exited");
             if times == 1 {
                 init.tell("restart", &json!({"targets": ["web"]}));
@@ -202,7 +202,9 @@ fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
         let number = until("it lingers", lingers);
         let lingering = init.process().neighbour(number).unwrap();
         init.when_state("web", "stopping");
-        until("it alone is left", || (init.processes_of("web") == [lingering]).then_some(()));
+        until("only this process is left", || {
+            (init.processes_of("web") == [lingering]).then_some(())
+        });
         init.tell("ping", &json!({}));
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);
@@ -211,7 +213,7 @@ fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
         assert_eq!(starts(&init, "web"), 1, "{}", init.output());
         assert!(lingering.state().is_some());
         lingering.end();
-        until("it is begun anew", || (starts(&init, "web") == 2).then_some(()));
+        until("the unit is restarted", || (starts(&init, "web") == 2).then_some(()));
         init.finish_after_crash();
     }
 }
@@ -229,14 +231,14 @@ fn exit_observed_after_a_crash_is_remembered_after_the_next_crash() {
         keeps_no_more(&init);
         for crashes in 1..=2 {
             init.when_state("web", "running");
-            until("it has begun", || (starts(&init, "web") == crashes).then_some(()));
+            until("the service has started", || (starts(&init, "web") == crashes).then_some(()));
             let (main, lingering) = (init.main_of("web"), lingers(&init));
             main.signal(Signal::SIGKILL);
             init.when_state("web", "stopping");
             let holds = crashes == 1;
             if holds {
                 init.process().signal(Signal::SIGSTOP);
-                until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+                until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
             }
             lingering.end();
             if holds {
@@ -244,7 +246,7 @@ fn exit_observed_after_a_crash_is_remembered_after_the_next_crash() {
                 init.process().signal(Signal::SIGCONT);
                 has_survived(&init, 1);
             }
-            until("it has begun anew", || (starts(&init, "web") > crashes).then_some(()));
+            until("the service has restarted", || (starts(&init, "web") > crashes).then_some(()));
         }
         init.when_state("web", "running");
         let main = init.main_of("web");
@@ -283,7 +285,7 @@ fn requests_of_one_turn_apply_to_the_right_runs_after_a_crash() {
         keeps_no_more(&init);
         let mut client = init.client().unwrap();
         init.process().signal(Signal::SIGSTOP);
-        until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+        until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
         client.send("want", &json!({"target": "web"}));
         client.send("want", &json!({"target": "many"}));
         client.send("restart", &json!({"targets": ["web"]}));
@@ -318,7 +320,7 @@ fn restart_requested_during_the_cleanup_does_not_apply_to_the_next_run_after_a_c
         drop(steps);
         init.tell("restart", &json!({"targets": ["web"]}));
         helper.signal(Signal::SIGCONT);
-        until("it has begun anew", || (starts(&init, "web") == 2).then_some(()));
+        until("the service has restarted", || (starts(&init, "web") == 2).then_some(()));
         init.when_state("web", "running");
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);

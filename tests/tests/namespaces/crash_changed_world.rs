@@ -38,7 +38,9 @@ fn readiness_sent_by_an_exited_process_is_remembered_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        until("who has said so is gone", || init.sandbox.path("alone").exists().then_some(()));
+        until("the sender of READY has exited", || {
+            init.sandbox.path("alone").exists().then_some(())
+        });
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);
@@ -56,7 +58,7 @@ fn ambiguous_main_process_stays_unknown_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        assert_eq!(init.status().main_pid("web"), None, "there are two");
+        assert_eq!(init.status().main_pid("web"), None, "exactly two processes");
         let is = |which: &'static str| {
             move |it: &Process| it.read("cmdline").is_some_and(|line| line.contains(which))
         };
@@ -93,7 +95,7 @@ fn remover_of_an_old_runtime_directory_does_not_remove_the_next_one() {
     let is_there = || std::path::Path::new(&directory).exists();
     assert!(is_there());
     goes_on(remover);
-    until("it is gone", || remover.state().is_none().then_some(()));
+    until("the process has exited", || remover.state().is_none().then_some(()));
     assert!(is_there(), "{}", init.output());
     init.finish_after_crash();
 }
@@ -115,7 +117,7 @@ fn a_child_that_has_not_executed_at_two_crashes_starts_its_program_once() {
         has_survived(&init, 2);
         goes_on(child);
         init.when_state("web", "running");
-        until("it has begun", || (starts(&init, "web") > 0).then_some(()));
+        until("the service has started", || (starts(&init, "web") > 0).then_some(()));
         assert_eq!((init.main_of("web"), starts(&init, "web")), (child, 1), "{}", init.output());
         init.finish_after_crash();
     }
@@ -130,7 +132,7 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         init.when_state("web", "running");
         keeps(&init);
         init.tell("unwant", &json!({"target": "web"}));
-        until("its last line has begun", || (starts(&init, "web") > 0).then_some(()));
+        until("its last command has started", || (starts(&init, "web") > 0).then_some(()));
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);
         init.tell("ping", &json!({}));
@@ -183,10 +185,10 @@ fn accepted_connection_ends_with_its_service_after_a_crash() {
     crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
     has_survived(&init, 1);
     init.when_state("echo@0", "running");
-    until("it has begun", || (starts(&init, "web") > 0).then_some(()));
+    until("the service has started", || (starts(&init, "web") > 0).then_some(()));
     connection.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut connection, &mut rest).expect("it is at its end");
+    std::io::Read::read_to_end(&mut connection, &mut rest).expect("the connection is closed");
     assert_eq!(starts(&init, "web"), 1, "{}", init.output());
     init.finish_after_crash();
 }

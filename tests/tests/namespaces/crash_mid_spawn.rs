@@ -34,7 +34,7 @@ fn new_run_before_a_crash_is_not_taken_for_a_leftover_of_the_old_one() {
     let epoch = || commit_word(&init);
     let before = epoch();
     init.sandbox.order("notified", "notify STATUS=kept");
-    until("its run is in what is kept", || (epoch() > before).then_some(()));
+    until("its run is committed", || (epoch() > before).then_some(()));
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
     is_started_once(init, |_| client.send("restart", &json!({"targets": ["notified"]})));
@@ -65,7 +65,7 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
         let epoch = || commit_word(&init);
         let before = epoch();
         init.tell("want", &json!({"target": "more"}));
-        until("its run is in what is kept", || (epoch() > before).then_some(()));
+        until("its run is committed", || (epoch() > before).then_some(()));
     } else {
         keeps_no_more(&init);
     }
@@ -103,8 +103,8 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
     }
     let child = init.processes_of("old").into_iter().find(|it| *it != init.main_of("old"));
     init.main_of("old").signal(Signal::SIGKILL);
-    until("it is begun once more", || (starts(&init, "old") == 3).then_some(()));
-    assert!(!child.expect("it has one").is_alive(), "what it left ends first");
+    until("the unit is restarted", || (starts(&init, "old") == 3).then_some(()));
+    assert!(!child.expect("it has one").is_alive(), "its leftover process exits first");
     init.finish_after_crash();
 }
 
@@ -235,7 +235,7 @@ fn child_that_executes_after_the_crash_of_its_parent_is_supervised() {
     has_survived(&init, 1);
     assert_eq!((init.status().main_pid("web"), starts(&init, "web")), (None, 1));
     held.signal(Signal::SIGCONT);
-    init.when("it is there", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+    init.when("the process exists", |s| s.state("web") == "running" && s.main_pid("web").is_some());
     assert_eq!((init.main_of("web"), starts(&init, "web")), (held, 2));
     init.finish_after_crash();
 }

@@ -59,8 +59,8 @@ fn begins_again(init: &Init, state: &str, end: impl FnOnce(&Init)) {
     let run = |status: &Status| status.unit("web")["run"].as_u64();
     let (before, begun) = (run(&init.status()), starts(init, "web"));
     end(init);
-    init.when("it is begun once more", |s| s.state("web") == state && run(s) > before);
-    until("its program has begun", || (starts(init, "web") > begun).then_some(()));
+    init.when("the unit is restarted", |s| s.state("web") == state && run(s) > before);
+    until("its program has started", || (starts(init, "web") > begun).then_some(()));
 }
 
 /// Checks that a crash changes neither the run nor its main process.
@@ -144,7 +144,7 @@ fn exit_of_a_named_main_process_before_a_crash_is_remembered() {
 fn restart_after_the_last_output_was_read_happens_once_despite_a_crash() {
     let text = "ready-grep: ^here\nexec-start: DAEMON --ready-on-order --trace DIR/web.trace --control DIR/web";
     let init = at_work(text, &[]);
-    until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+    until("the service has started", || (starts(&init, "web") == 1).then_some(()));
     keeps_no_more(&init);
     for crashes in 1..=2 {
         begins_again(&init, "starting", kill_main);
@@ -180,9 +180,7 @@ fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
             begins_again(&init, "running", kill_main);
             if let Some(other) = other {
                 init.sandbox.put("leave", "");
-                until("it has left somebody, who is gone", || {
-                    init.sandbox.path("left").exists().then_some(())
-                });
+                until("the orphan has exited", || init.sandbox.path("left").exists().then_some(()));
                 std::fs::remove_file(init.sandbox.path("left")).unwrap();
                 until("it is alone", || (init.processes_of(other).len() == 1).then_some(()));
             }
@@ -215,7 +213,7 @@ fn readiness_by_descriptor_is_kept_after_a_crash_and_a_restart() {
     let text = "ready-fd: 3\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; until [ -e DIR/go ]; do sleep 0.02; done; echo >&3; exec sleep 1000'";
     for is_begun_since in [false, true] {
         let init = at_work(text, &[]);
-        until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+        until("the service has started", || (starts(&init, "web") == 1).then_some(()));
         keeps_no_more(&init);
         init.sandbox.put("go", "");
         init.when_state("web", "running");
@@ -232,7 +230,7 @@ fn running_reload_continues_after_two_crashes() {
     let text = "exec-start: DAEMON --trace DIR/web.trace\nexec-reload: /bin/sh -c 'echo >DIR/reloading; until [ -e DIR/go ]; do sleep 0.02; done'";
     for wrapper in BOTH {
         let init = at_work(text, wrapper);
-        until("it has begun", || (starts(&init, "web") == 1).then_some(()));
+        until("the service has started", || (starts(&init, "web") == 1).then_some(()));
         let main = init.main_of("web");
         init.tell("reload-unit", &json!({"targets": ["web"]}));
         until("it reloads", || init.sandbox.path("reloading").exists().then_some(()));
@@ -265,7 +263,7 @@ fn named_main_process_is_signalled_after_a_crash() {
     has_survived(&init, 1);
     limit_files(&init, "unlimited");
     init.tell("kill", &json!({"targets": ["web"]}));
-    until("it is asked to end", || {
+    until("the process got SIGTERM", || {
         init.sandbox.trace("web.trace").contains(&"term".to_owned()).then_some(())
     });
     init.finish_after_crash();

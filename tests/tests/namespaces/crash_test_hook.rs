@@ -28,7 +28,7 @@ fn with_bug_in(binary: &str, place: &str) -> Init {
     let init = boot.start("all");
     init.when_state("crash-test", "running");
     init.when_state("other", "running");
-    until("it has begun some time ago", || {
+    until("init has been running for a while", || {
         (init.sandbox.trace("job.trace").len() > 2).then_some(())
     });
     init
@@ -52,7 +52,7 @@ fn a_request_that_makes_init_panic_is_not_carried_out_after_the_crash() {
     let marked = || init.status().reason("crash-test") == "internal";
     assert!(marked() && init.status().reason("other").is_empty(), "{}", init.status().table());
     init.tell("upgrade", &json!({}));
-    assert!(marked(), "it outlives an upgrade");
+    assert!(marked(), "the mark survives an upgrade");
     init.tell("retry", &json!({"targets": ["crash-test"]}));
     assert!(!marked(), "{}", init.status().table());
     init.finish_after_crash();
@@ -108,7 +108,7 @@ fn panic_after_all_units_have_stopped_keeps_the_exit_status() {
         init.expect_crashes();
         init.sandbox.put("now", "");
         init.tell("exit", &json!({"code": 3}));
-        assert_eq!(init.ended().code(), Some(3), "said: {}", init.output());
+        assert_eq!(init.ended().code(), Some(3), "output: {}", init.output());
         let struck = init.output().matches(&format!("on purpose in {place}")).count();
         assert_eq!(struck, crashes, "{}", init.output());
     }
@@ -119,7 +119,7 @@ fn release_build_has_no_deliberate_bug() {
     let shipped = program("GROUNDSTATE_INIT", "init");
     if shipped == program("GROUNDSTATE_DEBUG_INIT", "init") {
         // `tests/run` has both builds.
-        return groundstate_tests::not_run!("there is no build but the one that has it");
+        return groundstate_tests::not_run!("this needs a release build");
     }
     let init = with_bug(&shipped);
     init.tell("restart", &json!({"targets": ["crash-test"]}));

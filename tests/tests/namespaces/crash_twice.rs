@@ -16,7 +16,7 @@ const AGAIN: &str = "restart: always\nrestart-delay: 50ms\n";
 fn is_running(init: &Init) -> Process {
     init.tell("want", &json!({"target": "web"}));
     init.when_state("web", "running");
-    until("it has begun", || (starts(init, "web") == 1).then_some(()));
+    until("the service has started", || (starts(init, "web") == 1).then_some(()));
     init.main_of("web")
 }
 
@@ -62,7 +62,7 @@ fn ambiguous_main_process_stays_unknown_after_two_crashes() {
         let first = two();
         keeps(&init);
         crashes_behind_the_launcher(&init, || first.into_iter().for_each(Process::end));
-        let [one, _] = two()[..] else { panic!("there are two") };
+        let [one, _] = two()[..] else { panic!("exactly two processes") };
         assert_eq!(init.status().main_pid("web"), None);
         one.end();
         until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
@@ -86,7 +86,7 @@ fn main_process_found_after_a_crash_is_known_after_the_next_one() {
         keeps(&init);
         crashes_behind_the_launcher(&init, || first.end());
         init.main_of("web").end();
-        until("it is begun once more", || (starts(&init, "web") == 3).then_some(()));
+        until("the unit is restarted", || (starts(&init, "web") == 3).then_some(()));
         init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
@@ -117,7 +117,7 @@ fn pid_file_removed_after_a_crash_is_not_removed_again_after_the_next_one() {
     );
     has_survived(&init, 1);
     init.when_state("web", "running");
-    until("it has begun", || (starts(&init, "web") == 2).then_some(()));
+    until("the service has started", || (starts(&init, "web") == 2).then_some(()));
     assert_eq!(named(), init.status().main_pid("web"));
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 2);
@@ -138,7 +138,7 @@ fn process_that_stopped_itself_stays_stopped_after_two_crashes() {
         init.sandbox.put("go", "");
         keeps(&init);
         first.signal(Signal::SIGKILL);
-        until("it has begun anew", || (starts(&init, "web") == 2).then_some(()));
+        until("the service has restarted", || (starts(&init, "web") == 2).then_some(()));
         let main = init.main_of("web");
         until("it has stopped itself", || is_stopped(main).then_some(()));
         let mut steps = Steps::of(&init);

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 #[test]
 fn directories_have_owner_and_mode_and_are_named_in_the_environment() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit(
@@ -59,7 +59,7 @@ fn directories_have_owner_and_mode_and_are_named_in_the_environment() {
 #[test]
 fn runtime_directory_is_kept_as_long_as_its_unit_says() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     for keep in ["no", "restart", "yes"] {
@@ -99,7 +99,7 @@ fn runtime_directory_is_kept_as_long_as_its_unit_says() {
 #[test]
 fn directory_is_not_made_through_a_link_that_a_service_planted() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     // The canary is below /run, like the service's own directory. The racer swaps its directory
@@ -129,7 +129,7 @@ fn directory_is_not_made_through_a_link_that_a_service_planted() {
     let about = fs::metadata(&canary).unwrap();
     assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o711), "neither chowned nor chmodded");
     let names: Vec<_> = fs::read_dir(&canary).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["song"], "nothing made in it, nothing removed");
+    assert_eq!(names, ["song"], "no file was made or removed there");
     init.finish();
 }
 

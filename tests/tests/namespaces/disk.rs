@@ -91,13 +91,13 @@ impl Frozen {
     /// Waits until the unit has written this line and the logger has it in memory.
     fn says(&self, unit: &str, what: &str) {
         self.init.sandbox.order(unit, &format!("say {what}"));
-        until("it is heard", || last_line(&self.init, unit).ends_with(what).then_some(()));
+        until("init has the status", || last_line(&self.init, unit).ends_with(what).then_some(()));
     }
 
     fn restarts(&self, unit: &str) {
         let before = self.init.status().main_pid(unit);
         self.init.tell("restart", &json!({"targets": [unit]}));
-        self.init.when("it is started anew as ever", |s| {
+        self.init.when("the unit is restarted", |s| {
             s.state(unit) == "running" && s.main_pid(unit) != before
         });
     }
@@ -132,7 +132,7 @@ impl Frozen {
 #[test]
 fn frozen_log_disk_is_reported_once_and_blocks_no_unit() {
     let Some(it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let before = it.init.status().main_pid("loud");
     let troubles = || it.init.output().matches("cannot write log files").count();
@@ -141,14 +141,14 @@ fn frozen_log_disk_is_reported_once_and_blocks_no_unit() {
         it.says("loud", &format!("through {round}"));
         it.init.check();
     }
-    until("it is said", || (troubles() > 0).then_some(()));
+    until("init logs it", || (troubles() > 0).then_some(()));
     it.says("calm", "a word");
     it.restarts("calm");
     assert_eq!(it.init.status().main_pid("loud"), before);
     assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", it.init.output());
     it.disk.fsfreeze("--unfreeze");
     let mut said = 0;
-    until("what is missing is noted in the file", || {
+    until("lost lines are noted in the file", || {
         said += 1;
         it.init.sandbox.order("loud", &format!("say again {said}"));
         it.file("loud").contains(" lines lost: ").then_some(())
@@ -161,17 +161,17 @@ fn frozen_log_disk_is_reported_once_and_blocks_no_unit() {
 #[test]
 fn logger_that_was_killed_and_cannot_end_is_replaced_once_it_has_ended() {
     let Some(it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let first = it.kills_its_logger();
     // This logger does not answer the message with the new pipe.
     it.restarts("calm");
     let told = || it.init.output().contains("was killed and does not exit").then_some(());
-    until("init tells that it does not end", told);
+    until("init logs that it does not exit", told);
     assert_eq!(it.loggers(), [first], "{}", it.init.output());
     it.init.sandbox.order("calm", "say meanwhile");
     it.disk.fsfreeze("--unfreeze");
-    until("the next writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
+    until("the next logger writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
     assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
     it.ends();
 }
@@ -190,7 +190,7 @@ fn failing_log_disk_is_reported_with_its_error_and_used_again_once_it_works() {
     let fails = [&only[..], &["-e", "inject=write:error=EIO"]].concat();
     let tracer = Tracer::attach(logger(&init), &init.sandbox.path("strace"), &fails);
     let (mut said, trouble) = (0, nix::errno::Errno::EIO.desc());
-    until("it is said", || {
+    until("init logs it", || {
         said += 1;
         init.sandbox.order("loud", &format!("say missing {said}"));
         init.output()
@@ -199,9 +199,9 @@ fn failing_log_disk_is_reported_with_its_error_and_used_again_once_it_works() {
             .then_some(())
     });
     let last = format!("missing {said}");
-    until("the tail has it", || last_line(&init, "loud").ends_with(&last).then_some(()));
+    until("the logger has it", || last_line(&init, "loud").ends_with(&last).then_some(()));
     drop(tracer);
-    until("what is missing is noted in the file", || {
+    until("lost lines are noted in the file", || {
         init.sandbox.order("loud", "say again");
         (file().contains(&format!(" lines lost: {trouble}")) && file().ends_with("again\n"))
             .then_some(())
@@ -223,7 +223,7 @@ fn logger_that_cannot_be_started_affects_no_service() {
     let first = logger(&init);
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     first.end();
-    until("it could not be begun", || (injected(&tracer.lines()) >= 3).then_some(()));
+    until("the logger could not be started", || (injected(&tracer.lines()) >= 3).then_some(()));
     init.sandbox.order("web", "say nobody hears");
     init.tell("want", &json!({"target": "late"}));
     init.when_state("late", "running");
@@ -231,7 +231,7 @@ fn logger_that_cannot_be_started_affects_no_service() {
     assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
     let failed = injected(&tracer.detach());
     for (unit, said) in [("web", "nobody hears"), ("late", "late")] {
-        until("what was said meanwhile is there", || {
+        until("the lines of the meantime are logged", || {
             last_line(&init, unit).ends_with(said).then_some(())
         });
     }
@@ -254,14 +254,16 @@ fn logger_that_dies_at_each_line_affects_no_service_and_loses_no_line() {
     first.end();
     init.sandbox.order("web", "lines 10");
     let deaths = || tracer.lines().iter().filter(|line| line.contains("tee(")).count();
-    until("some have died of it", || (deaths() >= 6).then_some(()));
+    until("some loggers have died", || (deaths() >= 6).then_some(()));
     init.tell("want", &json!({"target": "late"}));
     init.when_state("late", "running");
     init.check();
     assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
     tracer.detach();
     init.sandbox.order("web", "say the end");
-    until("the last line is there", || last_line(&init, "web").ends_with("the end").then_some(()));
+    until("the logger has the last line", || {
+        last_line(&init, "web").ends_with("the end").then_some(())
+    });
     let all = init.initctl(&["logs", "web", "-n", "100"]).stdout;
     let all = String::from_utf8_lossy(&all).into_owned();
     for number in 1..=10 {
@@ -280,7 +282,7 @@ const FULL: &str = "mount -t tmpfs -o size=64k,nr_inodes=10 none DIR/log || exit
 #[test]
 fn read_only_or_full_disk_does_not_stop_the_boot_and_logs_stay_in_memory() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (taking, why) in [(READ_ONLY, "Read-only file system"), (FULL, "No space left on device")] {
         let files = pair();
@@ -293,9 +295,9 @@ fn read_only_or_full_disk_does_not_stop_the_boot_and_logs_stay_in_memory() {
         assert_eq!(init.status().state("proof"), "exited", "{why}");
         let has_it =
             || logs(&init, "web", 5).iter().any(|line| line.ends_with("here")).then_some(());
-        until("what is said is had from memory", has_it);
+        until("the line is read from memory", has_it);
         let told = || init.output().matches("cannot write log files").count();
-        until("it is told", || (told() > 0).then_some(()));
+        until("it is reported", || (told() > 0).then_some(()));
         let output = init.output();
         assert!(told() == 1 && output.contains(&format!("'s): {why}")), "once, and why: {output}");
         init.finish();

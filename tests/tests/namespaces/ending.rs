@@ -24,7 +24,7 @@ fn line_on_the_ready_descriptor_makes_a_unit_ready() {
     init.when_state("late", "running");
     let late = past_exec(&init, "late");
     let open = || late.files().keys().copied().collect::<Vec<_>>();
-    until("it has these alone", || (open() == [0, 1, 2]).then_some(()));
+    until("it has only these descriptors", || (open() == [0, 1, 2]).then_some(()));
     init.finish();
 }
 
@@ -89,7 +89,7 @@ fn main_process_of_a_daemon_without_pid_file_is_guessed_only_if_unique() {
 fn end_all(init: &Init, units: &[&str]) {
     for unit in units {
         // Some of them are short-lived, so a process that has already exited is no error.
-        until("they are gone", || {
+        until("they have exited", || {
             let left = init.processes_of(unit);
             left.iter().for_each(|process| process.end());
             left.is_empty().then_some(())
@@ -100,7 +100,7 @@ fn end_all(init: &Init, units: &[&str]) {
 #[test]
 fn stop_signals_the_processes_that_its_kill_mode_names() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(
@@ -143,7 +143,7 @@ fn stop_signals_the_processes_that_its_kill_mode_names() {
     }
     let alive = |unit: &str| !init.processes_of(unit).is_empty();
     assert!(!alive("group") && !alive("mixed"));
-    assert!(alive("process") && alive("none"), "what lives on lives on");
+    assert!(alive("process") && alive("none"), "unsignalled processes still run");
     end_all(&init, &["process", "none"]);
     init.finish();
 }
@@ -178,8 +178,8 @@ fn last_signals_of_a_stop_are_those_of_the_unit() {
     let told = |line: &str| init.sandbox.read("told").lines().any(|said| said == line);
     until("the last signal is QUIT", || told("quits-quit").then_some(()));
     until("HUP follows TERM", || told("hung-up-hup").then_some(()));
-    init.when("it is over", |s| matches!(s.state("spared"), "disabled" | "failed"));
-    assert!(!init.processes_of("spared").is_empty(), "nothing was killed");
+    init.when("the stop is over", |s| matches!(s.state("spared"), "disabled" | "failed"));
+    assert!(!init.processes_of("spared").is_empty(), "no process was killed");
     end_all(&init, &["spared"]);
     init.finish();
 }
@@ -212,7 +212,7 @@ fn watchdog_without_a_ping_aborts_the_run() {
     let init = Boot::new(files).start("all");
     let status = init.when_state("silent", "failed");
     assert_eq!(status.reason("silent"), "watchdog");
-    until("it is told", || init.sandbox.path("told").exists().then_some(()));
+    until("it is reported", || init.sandbox.path("told").exists().then_some(()));
     let told = init.sandbox.read("told");
     assert!(told.starts_with("watchdog ") && told.contains("ABRT 300000"), "{told}");
     assert_eq!(init.when_state("deaf", "failed").reason("deaf"), "watchdog");
@@ -234,6 +234,6 @@ fn finished_runs_are_forgotten() {
     for goal in ["stopped", "failed", "done", "script", "web"] {
         init.initctl(&["set-target", "web", goal, "--wait"]);
     }
-    assert_eq!(runs(), 1, "only web's");
+    assert_eq!(runs(), 1, "only the run of web");
     init.finish();
 }

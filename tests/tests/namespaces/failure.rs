@@ -14,7 +14,7 @@ fn crashed_unit_and_its_dependents_are_restarted() {
     let init = Boot::new(files).start("web");
     let before = init.when_system("running");
     init.main_of("db").signal(Signal::SIGKILL);
-    let after = init.when("both run anew", |s| {
+    let after = init.when("both are restarted", |s| {
         s.system() == "running"
             && s.main_pid("db") != before.main_pid("db")
             && s.main_pid("web") != before.main_pid("web")
@@ -33,7 +33,7 @@ fn unit_that_only_waits_for_a_crashed_unit_keeps_running_degraded() {
     init.main_of("ircd").signal(Signal::SIGABRT);
     // The processes left by the crashed unit are ended first.
     let waits = |s: &Status| s.system() == "degraded" && s.state("ircd") == "waiting";
-    let after = init.when("one waits, and the other is degraded", waits);
+    let after = init.when("one unit waits, and the other is degraded", waits);
     assert_eq!(after.state("bot"), "running");
     assert_eq!(after.main_pid("bot"), before.main_pid("bot"));
     assert_eq!(after.degraded(), ["bot"]);
@@ -58,7 +58,7 @@ fn failed_verdict_starts_waiting_units_and_a_later_success_clears_it() {
     assert_eq!(status.state("hard"), "failed");
     assert_eq!(status.reason("hard"), "dependency");
     init.sandbox.put("cure", "");
-    init.when("all is well", |s| s.system() == "running" && s.state("hard") == "running");
+    init.when("the system is running", |s| s.system() == "running" && s.state("hard") == "running");
     init.finish();
 }
 
@@ -78,7 +78,7 @@ fn unit_that_ignores_sigterm_is_killed_after_its_stop_timeout() {
     init.tell("set-target", &json!({"targets": ["none"]}));
     let status = init.when("it is down", |s| s.state("deaf") == "failed");
     assert_eq!(status.reason("deaf"), "stop-timeout");
-    assert!(init.processes_of("deaf").is_empty(), "nothing of it is left");
+    assert!(init.processes_of("deaf").is_empty(), "no process of it is left");
     assert!(init.sandbox.trace("trace").contains(&"term".to_owned()));
     init.finish();
 }
@@ -141,7 +141,7 @@ fn fast_restarts_slow_down_and_affect_no_other_unit() {
     files.unit("all", "type: virtual\nwaits-for: storm, calm");
     let init = Boot::new(files).start("all");
     let calm = init.when_state("calm", "running").main_pid("calm");
-    let status = init.when("the floor of the delay is reached", |s| {
+    let status = init.when("the minimum delay is reached", |s| {
         s.unit("storm")["attempt"].as_u64() >= Some(11) && s.state("storm") == "failed"
     });
     assert_eq!(status.main_pid("calm"), calm);

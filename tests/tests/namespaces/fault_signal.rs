@@ -58,11 +58,7 @@ fn fault_signal_sent_by_a_process_is_not_a_crash() {
 fn fault_signal_of_the_kernel_is_a_crash() {
     let mut init = at_work();
     init.expect_crashes();
-    assert_eq!(
-        init.process().status("Threads").as_deref(),
-        Some("1"),
-        "nobody else can be at fault"
-    );
+    assert_eq!(init.process().status("Threads").as_deref(), Some("1"), "no other thread can fault");
     let before = init.status();
     for (survived, fault) in (1..).zip(FAULTS) {
         is_steady(&init);

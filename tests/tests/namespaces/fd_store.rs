@@ -35,7 +35,7 @@ fn leaves(init: Init) -> Init {
     init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=toomuch"));
     // Messages are read in order, so this one comes last.
     init.sandbox.order("k.ctl", "notify STATUS=left");
-    until("init has heard all", || {
+    until("init has read all messages", || {
         (init.status().unit("keeper")["status"] == "left").then_some(())
     });
     init
@@ -50,7 +50,9 @@ fn imported(init: &Init, name: &str) {
         init.sandbox.order(name, &format!("store {data} FDSTORE=1\\nFDNAME={left}"));
     }
     init.sandbox.order(name, "notify STATUS=left");
-    until("init has heard all", || (init.status().unit(&unit)["status"] == "left").then_some(()));
+    until("init has read all messages", || {
+        (init.status().unit(&unit)["status"] == "left").then_some(())
+    });
 }
 
 #[test]
@@ -104,14 +106,16 @@ fn crash(init: &Init) {
 #[test]
 fn stored_descriptors_are_passed_to_the_next_run_after_a_crash_and_a_restart() {
     let init = keeper("");
-    assert_eq!(handed(&init).0, None, "the first run has nothing");
+    assert_eq!(handed(&init).0, None, "the first run has no descriptors");
     crash(&init);
     let data = init.sandbox.at("data");
     assert_eq!(handed(&init), (Some("data:pair".to_owned()), Some(data)));
     init.sandbox.order("k.ctl", "notify FDSTOREREMOVE=1\\nFDNAME=data\\nSTATUS=less");
-    until("init has heard it", || (init.status().unit("keeper")["status"] == "less").then_some(()));
+    until("init has read the message", || {
+        (init.status().unit("keeper")["status"] == "less").then_some(())
+    });
     init.tell("restart", &json!({"targets": ["keeper"]}));
-    until("the pair alone is left", || {
+    until("only the pair is left", || {
         let names = init.status().main_pid("keeper").and_then(|_| handed(&init).0);
         (names.as_deref() == Some("pair")).then_some(())
     });
@@ -135,14 +139,14 @@ fn unit_without_preserve_keeps_no_store_and_a_hung_up_descriptor_is_closed() {
     init.when("the next run", |s| {
         s.state("keeper") == "running" && init.main_of("keeper") != first
     });
-    assert_eq!(handed(&init).0, None, "kept to the end of the run");
+    assert_eq!(handed(&init).0, None, "kept only until the end of the run");
     let data = init.sandbox.at("data");
     init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME=data\\nSTATUS=again"));
-    until("init has heard it", || {
+    until("init has read the message", || {
         (init.status().unit("keeper")["status"] == "again").then_some(())
     });
     crash(&init);
-    assert_eq!(handed(&init).0, None, "however that ends");
+    assert_eq!(handed(&init).0, None, "no stored descriptor is left");
     init.sandbox.unit(
         "keeper",
         "type: foreground-notified\nfd-store-max: 2\nrestart-delay: 50ms\n\
@@ -199,7 +203,7 @@ fn descriptors_of_a_removed_unit_are_kept_until_it_has_stopped() {
         }
         init.sandbox.order("k.ctl", "exit 0");
         if is_back {
-            init.when("it is up again", |s| {
+            init.when("it is running again", |s| {
                 s.state("keeper") == "running" && init.main_of("keeper") != first
             });
             assert_eq!(handed(&init).0.as_deref(), handed_on, "{keep}");
@@ -207,7 +211,9 @@ fn descriptors_of_a_removed_unit_are_kept_until_it_has_stopped() {
             init.when_state("keeper", "");
         }
         let expected = handed_on.is_some();
-        until("what nobody is to be given is closed", || (is_kept() == expected).then_some(()));
+        until("descriptors without a future owner are closed", || {
+            (is_kept() == expected).then_some(())
+        });
         init.finish();
     }
 }
@@ -250,7 +256,7 @@ fn descriptors_over_the_store_limit_are_closed() {
         // Ten messages of 253 descriptors each, the kernel's limit (SCM_MAX_FD).
         init.sandbox.order(name, &format!("pass 10 253 {data}"));
         init.sandbox.order(name, "notify STATUS=left");
-        until("init has heard all", || {
+        until("init has read all messages", || {
             (init.status().unit(name)["status"] == "left").then_some(())
         });
         until("the rest is closed", || (kept() <= 2).then_some(()));
@@ -278,7 +284,7 @@ fn long_descriptor_names_are_kept_and_do_not_prevent_a_start() {
             init.sandbox.order("k.ctl", &format!("store {data} FDSTORE=1\\nFDNAME={name}"));
         }
         init.sandbox.order("k.ctl", &format!("notify STATUS=part {part}"));
-        until("init has heard all", || {
+        until("init has read all messages", || {
             (init.status().unit("keeper")["status"] == format!("part {part}")).then_some(())
         });
     }

@@ -31,10 +31,12 @@ fn output_to_a_stopped_logger_is_dropped_or_blocks_but_not_forever() {
         let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
         text.lines().filter_map(number).collect::<Vec<_>>()
     };
-    until("all of it is there", || (numbers("patient").last() == Some(&LINES)).then_some(()));
-    assert!(numbers("patient").into_iter().eq(1..=LINES), "all of it, in order");
-    assert!(!numbers("hasty").is_empty(), "what had room is there");
-    assert!(numbers("hasty").is_sorted_by(|a, b| a < b), "nothing of it twice");
+    until("all processes are running", || {
+        (numbers("patient").last() == Some(&LINES)).then_some(())
+    });
+    assert!(numbers("patient").into_iter().eq(1..=LINES), "all lines, in order");
+    assert!(!numbers("hasty").is_empty(), "lines that fit are logged");
+    assert!(numbers("hasty").is_sorted_by(|a, b| a < b), "no line twice");
     init.finish();
 }
 
@@ -57,10 +59,10 @@ fn flood_of_output_takes_bounded_memory_and_other_units_are_logged() {
     };
     for turn in 1..=4 {
         let least = much / 4 * turn;
-        until("it has said that much", || (written() >= least).then_some(()));
+        until("it has written that much", || (written() >= least).then_some(()));
         init.sandbox.order("calm", &format!("say turn {turn}"));
         let told = format!("turn {turn}");
-        until("others are heard", || {
+        until("other units are logged", || {
             logs(&init, "calm", 5).iter().any(|line| line.ends_with(&told)).then_some(())
         });
         init.check();

@@ -41,10 +41,10 @@ fn fills(files: Sandbox, taking: &str) -> Init {
     let init = init.start("base");
     lights(&init);
     let all = || init.process().neighbours();
-    until("it has gone off", || (all().len() > PIDS / 2).then_some(()));
+    until("the bomb has started", || (all().len() > PIDS / 2).then_some(()));
     // The kernel does not reuse lower pids here.
     let young = |process: &Process| process.inner_pid() > Some(300);
-    let gone = until("there is something of it to be killed", || {
+    let gone = until("enough processes of the bomb exist", || {
         let of_it = init.processes_of("bomb");
         let young: Vec<Process> = of_it.into_iter().filter(young).take(20).collect();
         (young.len() == 20).then_some(young)
@@ -67,7 +67,7 @@ fn flees(files: Sandbox, taking: &str) -> Init {
     let init = after(taking, files).start("base");
     lights(&init);
     let mut seen = BTreeSet::new();
-    until("many have come and gone", || {
+    until("many processes have run", || {
         seen.extend(init.processes_of("bomb"));
         (seen.len() > 100).then_some(())
     });
@@ -84,9 +84,9 @@ fn is_stopped(init: Init) {
     assert_eq!(status.reason("bomb"), "stop-timeout", "{}", status.table());
     let events = init.initctl_json_lines(&["events"]);
     let given_up = events.iter().find(|event| event["reason"]["kind"] == "unkillable");
-    assert_eq!(given_up, None, "all of it is gone before its time to be killed is over");
-    assert!(init.processes_of("bomb").is_empty(), "what is down has nothing left");
-    until("nothing of it is left", || (init.process().neighbours().len() < 10).then_some(()));
+    assert_eq!(given_up, None, "all processes are gone in time");
+    assert!(init.processes_of("bomb").is_empty(), "a stopped unit has no process");
+    until("no process of it is left", || (init.process().neighbours().len() < 10).then_some(()));
     init.tell("set-target", &json!({"targets": ["base", "other"]}));
     init.when_state("other", "running");
     assert_eq!(init.status().main_pid("base"), base);

@@ -16,13 +16,14 @@ fn two_targets() -> Sandbox {
 #[test]
 fn change_of_goal_keeps_units_that_both_goals_need() {
     let init = Boot::new(two_targets()).start("left");
-    let before = init.when("it hears signals", |s| {
+    let before = init.when("the service handles signals", |s| {
         s.system() == "running" && init.sandbox.trace("left.trace").contains(&"ready".to_owned())
     });
     let answer = init.tell("set-target", &json!({"targets": ["right"]}));
     assert_eq!(answer["schema"], 1);
-    let after = init
-        .when("the right one alone", |s| s.system() == "running" && s.state("left") == "disabled");
+    let after = init.when("only the right one runs", |s| {
+        s.system() == "running" && s.state("left") == "disabled"
+    });
     assert_eq!(after.main_pid("shared"), before.main_pid("shared"));
     assert_eq!(after.0["goal"], json!(["right"]));
     assert!(init.sandbox.trace("left.trace").contains(&"term".to_owned()));
@@ -140,7 +141,7 @@ fn max_starting_limits_concurrent_starts() {
     }
     files.unit("all", "type: virtual\nwaits-for: a, b, c");
     let init = Boot::new(files).start("all");
-    let status = init.when("two of them start", |s| {
+    let status = init.when("two of them are starting", |s| {
         ["a", "b", "c"].iter().filter(|unit| s.state(unit) == "starting").count() == 2
     });
     assert_eq!(status.state("c"), "waiting");

@@ -49,7 +49,7 @@ fn mask_set_during_a_reload_holds_after_it() {
                 assert_eq!(plan["start"], json!([]), "{plan}");
             }
             1 => {
-                init.when("it is taken", |s| s.0["generation"] != generation);
+                init.when("the reload is done", |s| s.0["generation"] != generation);
             }
             _ => {
                 client.answer().unwrap().unwrap();
@@ -81,7 +81,7 @@ fn manual_policy_edit_is_read_by_a_reload_that_spans_an_upgrade() {
     drop(held);
     client.answer().unwrap().unwrap();
     let status = init.when_state("cron", "disabled");
-    assert_eq!(status.state("other"), "disabled", "what was there before the edit is in it");
+    assert_eq!(status.state("other"), "disabled", "the earlier edit is loaded too");
     drop(client);
     init.finish();
 }

@@ -49,7 +49,7 @@ const FIRST_KIND: &str =
 #[test]
 fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let top = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
     let own = "mkdir -p /sys/fs/cgroup/of-a-test && echo $$ >/sys/fs/cgroup/of-a-test/cgroup.procs";
@@ -83,10 +83,12 @@ fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() 
         supervises(&init);
         let found = init.status().0["tracking"].clone();
         assert!(tracking.is_empty() || found == tracking, "{kind}: {found}");
-        until("all of it is there", || (init.processes_of("hydra").len() == 5).then_some(()));
+        until("all processes are running", || {
+            (init.processes_of("hydra").len() == 5).then_some(())
+        });
         init.tell("set-target", &json!({"targets": ["web"]}));
         init.when("it is down", |s| s.main_pid("hydra").is_none());
-        until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+        until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
         // The mount point of the options is in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
@@ -103,7 +105,7 @@ const NO_CONTROLLER: &str = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 non
 fn limit_without_its_controller_fails_only_the_unit_that_sets_it() {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
-        groundstate_tests::not_run!("it takes root to have a cgroup without controllers");
+        groundstate_tests::not_run!("this needs root to make a cgroup without controllers");
     }
     let kinds = [("umount -R -l /sys", "process-group"), (NO_CONTROLLER, "cgroup2")];
     for (taking, tracking) in kinds.into_iter().take(if is_root { 2 } else { 1 }) {
@@ -120,7 +122,7 @@ fn limit_without_its_controller_fails_only_the_unit_that_sets_it() {
         let reason = &status.unit("asks")["reason"];
         let told = (&reason["kind"], &reason["stage"]);
         assert_eq!(told, (&json!("exec"), &json!("cgroup setting")), "{tracking}: {reason}");
-        assert_eq!(init.sandbox.read("ran"), "", "it did not run without");
+        assert_eq!(init.sandbox.read("ran"), "", "it did not run without the limit");
         init.when_state("web", "running");
         // The mount point of the options is in the sandbox.
         let left = init.finish_and_keep();
@@ -167,7 +169,7 @@ fn are_stopped_in(init: &Init, dir: &Path, has_moved: impl Fn(&str) -> bool) {
 #[test]
 fn process_that_leaves_its_cgroup_is_stopped_with_its_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(movers()).start("all");
     init.when_system("running");
@@ -180,11 +182,11 @@ fn process_that_leaves_its_cgroup_is_stopped_with_its_unit() {
     });
     for unit in ["deaf", "polite"] {
         let told = |line: &str| line.contains(unit) && line.contains("has left its cgroup");
-        until("it is told", || init.output().lines().any(told).then_some(()));
+        until("it is reported", || init.output().lines().any(told).then_some(()));
     }
     assert!(!init.output().contains("probe: its main process"), "{}", init.output());
     // Init does not find the children that it started out there.
-    until("nothing of it is left", || {
+    until("no process of it is left", || {
         let left: Vec<Process> = init.processes_of("deaf");
         left.iter().for_each(|process| process.end());
         left.is_empty().then_some(())
@@ -318,7 +320,7 @@ fn delegated_cgroup_is_limited_to_as_many_children_as_can_be_removed() {
     assert_eq!(made(&own), 4096);
     init.tell("set-target", &json!({"targets": ["nothing"]}));
     init.when_state("maker", "disabled");
-    until("all of it is gone", || (!own.exists()).then_some(()));
+    until("the cgroup is removed", || (!own.exists()).then_some(()));
     init.finish();
 }
 
@@ -357,7 +359,7 @@ fn without_its_directory(taking: &str) -> Init {
 #[test]
 fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
-        return groundstate_tests::not_run!("it takes root and cgroups at their usual place");
+        return groundstate_tests::not_run!("this needs root and cgroups at their usual place");
     }
     let mut init = without_its_directory("");
     init.tell("want", &json!({"target": "web"}));
@@ -378,26 +380,26 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     init.when_state("web", "running");
     init.tell("set-target", &json!({"targets": ["done"]}));
     init.when("it is down", |s| s.main_pid("web").is_none());
-    until("nothing of it is left", || init.processes_of("web").is_empty().then_some(()));
+    until("no process of it is left", || init.processes_of("web").is_empty().then_some(()));
     init.finish_after_crash();
 }
 
 #[test]
 fn removed_cgroup_directory_that_cannot_be_made_again_falls_back_to_process_tracking() {
     if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
-        return groundstate_tests::not_run!("it takes root and cgroups at their usual place");
+        return groundstate_tests::not_run!("this needs root and cgroups at their usual place");
     }
     let init = without_its_directory("mount -o remount,bind,ro");
     init.tell("want", &json!({"target": "web"}));
     init.when_state("web", "running");
     assert_eq!(init.status().0["tracking"], "process-group");
     assert!(init.output().contains("not by cgroups"), "{}", init.output());
-    until("all of it is there", || (init.processes_of("web").len() == 2).then_some(()));
+    until("all processes are running", || (init.processes_of("web").len() == 2).then_some(()));
     // The stop command of a unit that was active before runs, too.
     init.tell("set-target", &json!({"targets": ["web"]}));
-    until("done is undone", || init.sandbox.path("undone").exists().then_some(()));
+    until("the stop command of done ran", || init.sandbox.path("undone").exists().then_some(()));
     init.tell("set-target", &json!({"targets": ["done"]}));
     init.when("it is down", |s| s.main_pid("web").is_none());
-    until("nothing of it is left", || init.processes_of("web").is_empty().then_some(()));
+    until("no process of it is left", || init.processes_of("web").is_empty().then_some(()));
     init.finish();
 }

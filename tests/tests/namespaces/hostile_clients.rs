@@ -97,31 +97,31 @@ impl Held {
 #[test]
 fn clients_of_many_users_lock_out_neither_root_nor_each_other() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let first = Held::new(&init, 20_000, 20);
-    assert_eq!(first.answered, 16, "so many are one user's");
+    assert_eq!(first.answered, 16, "the limit of one user");
     // All at once, because init closes a connection that is silent for ten seconds when it needs
     // the slot.
     let others: Vec<Child> = (1..20).map(|n| Held::begin("hold", &init, 20_000 + n, 20)).collect();
     let others = others.into_iter().map(Held::counted);
     let crowd: Vec<Held> = std::iter::once(first).chain(others).collect();
     let all: usize = crowd.iter().map(|held| held.answered).sum();
-    assert!((240..=248).contains(&all), "{all}: eight of all places are root's");
+    assert!((240..=248).contains(&all), "{all}: eight of all slots are reserved for root");
     let turned_away = init.dropped("callers-turned-away");
     assert!(turned_away >= 400 - 248, "{turned_away} callers were turned away");
     // Root has used none of its reserved slots before.
     let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
     for client in &mut roots {
-        client.ask("ping", &json!({})).expect("root is heard");
+        client.ask("ping", &json!({})).expect("root is answered");
     }
     drop(roots);
     answers_at_once(&init);
     init.tell("set-target", &json!({"targets": ["other"]}));
     init.when_state("other", "running");
     crowd.into_iter().for_each(Held::end);
-    until("others are heard again", || {
+    until("other users are answered again", || {
         let held = Held::new(&init, 30_000, 1);
         let heard = held.answered == 1;
         held.end();
@@ -133,7 +133,7 @@ fn clients_of_many_users_lock_out_neither_root_nor_each_other() {
 #[test]
 fn silent_clients_of_any_number_never_lock_out_root() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let files = || init.process().files().len();
@@ -147,17 +147,17 @@ fn silent_clients_of_any_number_never_lock_out_root() {
         // Init accepts or refuses the backlog in order, and root's connection is behind it.
         answers_at_once(&init);
         assert!(files() <= before + places + 4, "{} files, {before} before", files());
-        until("so many have a place", || (files() + 2 >= before + places).then_some(()));
+        until("that many have a slot", || (files() + 2 >= before + places).then_some(()));
         let stranger = Held::new(&init, 50_000, 1);
         assert_eq!(stranger.answered, usize::from(places < 248), "{users} users of {each}");
         stranger.end();
         let mut roots: Vec<_> = (0..7).map(|_| init.client().expect("a connection")).collect();
         for client in &mut roots {
-            client.ask("ping", &json!({})).expect("root is heard");
+            client.ask("ping", &json!({})).expect("root is answered");
         }
         crowd.into_iter().for_each(Held::end);
         drop(roots);
-        until("all are gone", || (files() <= before + 1).then_some(()));
+        until("all have exited", || (files() <= before + 1).then_some(()));
     }
     init.finish();
 }
@@ -172,7 +172,7 @@ fn partial_requests_sent_byte_by_byte_delay_no_other_client() {
         init.tell("ping", &json!({}));
     }
     answers_at_once(&init);
-    assert_eq!(init.status().0["goal"], json!(["web"]), "a request ends with its line");
+    assert_eq!(init.status().0["goal"], json!(["web"]), "a request needs its newline");
     // Half-closed: init answers the request and then closes the connection.
     let mut last = slow.pop().unwrap();
     last.shutdown(std::net::Shutdown::Write).unwrap();
@@ -209,7 +209,7 @@ fn client_that_never_reads_is_throttled_and_then_disconnected() {
     let grown = memory(&init).saturating_sub(before);
     assert!(grown < LITTLE, "PID 1 has grown by {grown}");
     answers_at_once(&init);
-    until("it is cut off", || {
+    until("the client is disconnected", || {
         matches!(deaf.write(b"x"), Err(error) if error.kind() == ErrorKind::BrokenPipe)
             .then_some(())
     });
@@ -289,7 +289,7 @@ fn descriptors_sent_to_the_control_socket_are_closed() {
             init.tell("ping", &json!({}));
         }
     }
-    until("none is left", || (init.process().files().len() <= files + 2).then_some(()));
+    until("all are closed", || (init.process().files().len() <= files + 2).then_some(()));
     let closed = init.dropped("descriptors-closed");
     assert!(closed >= 100, "{closed} descriptors were closed");
     init.finish();
@@ -303,7 +303,7 @@ fn request_of_a_dying_client_is_applied_completely_or_not_at_all() {
         connect(&init).write_all(&line.as_bytes()[..length]).unwrap();
     }
     init.tell("ping", &json!({}));
-    assert_eq!(init.status().0["overlay"]["want"], json!([]), "no piece of it was heard");
+    assert_eq!(init.status().0["overlay"]["want"], json!([]), "no part of the request was applied");
     // Answers that no client reads.
     for _ in 0..200 {
         let status = b"{\"v\":1,\"id\":1,\"verb\":\"status\"}\n".repeat(20);
@@ -320,7 +320,7 @@ fn request_of_a_dying_client_is_applied_completely_or_not_at_all() {
 
 /// Processor time of a process so far, in hundredths of a second.
 fn ticks(init: &Init) -> i32 {
-    let field = |index| init.process().stat_field(index).expect("it is there");
+    let field = |index| init.process().stat_field(index).expect("the process exists");
     field(11) + field(12)
 }
 
@@ -340,9 +340,9 @@ fn init_without_a_descriptor_to_accept_does_not_spin_and_serves_root_later() {
     let _ = within(Duration::from_secs(1), || None::<()>);
     assert!(Instant::now() >= over);
     let used = ticks(&init) - begin;
-    assert!(used <= 5, "{used} % of a processor for callers that can not be served");
+    assert!(used <= 5, "{used} % of a processor for clients that cannot be served");
     drop(waiting);
-    until("root is heard", || {
+    until("root is answered", || {
         let mut client = init.client()?;
         client.send("ping", &json!({}));
         client.answer()
@@ -390,7 +390,7 @@ fn logs_come_at_once(init: &Init) {
 #[test]
 fn logs_of_root_come_at_once_while_ten_users_flood_the_logger() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "log-readers: nogroup\n");

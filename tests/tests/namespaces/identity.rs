@@ -61,7 +61,7 @@ fn request(verb: &str) -> Value {
 #[test]
 fn each_verb_is_refused_to_callers_without_its_role() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let before = init.status();
@@ -87,7 +87,7 @@ fn each_verb_is_refused_to_callers_without_its_role() {
 #[test]
 fn root_is_root_in_every_namespace_except_another_user_namespace() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let jail = init.sandbox.at("jail");
@@ -124,7 +124,7 @@ fn root_is_root_in_every_namespace_except_another_user_namespace() {
 #[test]
 fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
@@ -141,7 +141,7 @@ fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
         assert_eq!(answers[0]["error"]["kind"] == "denied", !may, "{caller:?}: {}", answers[0]);
         assert_eq!(reads_logs(&init, caller), may, "{caller:?}");
         let status = asked_by(&init, caller, &[request("status")]);
-        assert!(status[0]["error"].is_null(), "everyone may read: {}", status[0]);
+        assert!(status[0]["error"].is_null(), "every user may query: {}", status[0]);
     }
     init.when_state("web", "running");
     init.finish();
@@ -150,7 +150,7 @@ fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
 #[test]
 fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "sources:\n  fleet: {uid: 65534}\n");
@@ -192,7 +192,7 @@ const ROOT_ELSEWHERE: [&str; 5] = ["setpriv", "--clear-groups", "unshare", "-U",
 #[test]
 fn root_of_another_user_namespace_reads_no_logs() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
@@ -228,7 +228,7 @@ fn root_of_another_user_namespace_reads_no_logs() {
 #[test]
 fn passed_connection_keeps_the_rights_of_its_creator() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     // A connection made by uid 65534, used by root.
@@ -298,7 +298,7 @@ fn concurrent_goals_are_ordered_the_same_for_both_clients() {
     };
     for _ in 0..25 {
         init.tell("set-target", &json!({"targets": ["web"]}));
-        init.when("it is settled", |s| {
+        init.when("the goal is reached", |s| {
             s.state("web") == "running" && s.state("other") == "disabled"
         });
         let [web, other] = std::thread::scope(|scope| {
@@ -312,14 +312,14 @@ fn concurrent_goals_are_ordered_the_same_for_both_clients() {
         // Each answer says what happens to the previous goal. The request that found the other's
         // goal was last.
         let last = if stops(&web, "other") { "web" } else { "other" };
-        assert!(stops(&other, "web"), "whoever was first, it found web there: {other}");
+        assert!(stops(&other, "web"), "the first goal replaced web: {other}");
         for _ in 0..2 {
             assert_eq!(init.status().0["goal"], json!([last]), "{web} {other}");
         }
     }
     let goal = init.status().0["goal"][0].as_str().unwrap().to_owned();
     let rest = if goal == "web" { "other" } else { "web" };
-    init.when("the last one counts", |s| {
+    init.when("the last goal is reached", |s| {
         s.state(&goal) == "running" && s.state(rest) == "disabled"
     });
     init.finish();
@@ -340,7 +340,7 @@ fn endless(way: Option<&[&str]>) -> Init {
         }
     };
     let init = boot.start("web");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     init
@@ -364,7 +364,7 @@ fn refusals(init: &Init, who: &[String]) -> Vec<(&'static str, bool)> {
 #[test]
 fn permission_table_in_security_md_matches_the_answers() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let fleet = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"];
     let elsewhere = ["unshare", "-U", "--map-root-user"];
@@ -386,9 +386,7 @@ fn permission_table_in_security_md_matches_the_answers() {
     let web = other.main_of("web");
     columns.push(refusals(&other, &NOBODY.map(str::to_owned)));
     assert_eq!(other.ended().code(), Some(0));
-    until("a supervisor that ends at once leaves nobody behind", || {
-        (!web.is_alive()).then_some(())
-    });
+    until("a supervisor that exits at once leaves no process", || (!web.is_alive()).then_some(()));
     let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
     for (verb, role) in TABLE {
         let cells: Vec<&str> = columns

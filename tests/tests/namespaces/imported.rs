@@ -57,7 +57,7 @@ ExecStart=/bin/sh -c 'read line; echo \"$$line\" ${GREEN}; echo wrong >&2; exec 
 #[test]
 fn process_of_an_imported_service_has_the_attributes_of_its_unit_file() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\n").put("vars", "FROM_FILE=yes\n").put("in", "asked\n");
@@ -114,7 +114,7 @@ fn io_class(process: Process) -> String {
 #[test]
 fn limits_of_an_imported_service_are_set_in_the_kernel() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     // The directive, the name in proc(5), and the soft and hard values. Raising the two priority
     // limits needs a capability that some containers lack; the tests with a virtual machine cover
@@ -151,7 +151,7 @@ fn limits_of_an_imported_service_are_set_in_the_kernel() {
 #[test]
 fn imported_service_gets_its_directories() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let mut text = "[Service]\nUser=nobody\nRuntimeDirectoryPreserve=yes\n".to_owned();
@@ -214,14 +214,14 @@ fn commands_of_an_imported_service_run_in_order() {
     init.when_state("web.service", "disabled");
     let said = super::command::words(&init, "order", 7);
     assert_eq!(said, ["condition", "pre", "start", "post", "reload", "stop", "stop-post"]);
-    until("nothing is left", || init.processes_of("web.service").is_empty().then_some(()));
+    until("no process is left", || init.processes_of("web.service").is_empty().then_some(()));
     init.finish();
 }
 
 #[test]
 fn permissions_start_only_runs_only_the_surrounding_commands_as_root() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     systemd(

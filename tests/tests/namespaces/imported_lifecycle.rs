@@ -108,12 +108,12 @@ fn imported_service_has_the_timeouts_of_its_file() {
         assert_eq!(init.when_state(&unit, "failed").reason(&unit), reason, "{unit}");
     }
     init.when_state("long.service", "failed");
-    until("the deaf one is ready", || init.sandbox.read("deaf").contains("ready").then_some(()));
+    until("deaf is ready", || init.sandbox.read("deaf").contains("ready").then_some(()));
     until("the trap is set", || (!init.sandbox.read("up").is_empty()).then_some(()));
     drop_all(&init);
     assert_eq!(init.when_state("deaf.service", "failed").reason("deaf.service"), "stop-timeout");
     init.when_state("asked.service", "disabled");
-    assert!(init.sandbox.read("deaf").contains("term"), "it was asked, and then killed");
+    assert!(init.sandbox.read("deaf").contains("term"), "it got SIGTERM before SIGKILL");
     assert_eq!(init.sandbox.read("signal"), "int\n");
     init.finish();
 }
@@ -177,7 +177,7 @@ fn service_of_each_type_becomes_ready_as_under_systemd() {
     until("the bus is asked", || {
         init.sandbox.read("asked").contains("org.example.Probe").then_some(())
     });
-    assert_eq!(init.status().state("bus.service"), "starting", "nobody owns the name");
+    assert_eq!(init.status().state("bus.service"), "starting", "the bus name has no owner");
     init.sandbox.put("owned", "");
     init.when_state("bus.service", "running");
     let status = init.when_state("once.service", "exited");
@@ -295,9 +295,9 @@ fn imported_sockets_timers_and_paths_activate_their_services() {
     grown.write_all(b"more").unwrap();
     words(&init, "modified", 1);
     drop(grown);
-    assert_eq!(init.status().state("late.service"), "disabled", "by chance within 10000 hours");
+    assert_eq!(init.status().state("late.service"), "disabled", "delayed by up to 10000 hours");
     assert!(!at("late").exists());
     drop_all(&init);
-    until("the socket is taken away", || (!at("deep/front.sock").exists()).then_some(()));
+    until("the socket is removed", || (!at("deep/front.sock").exists()).then_some(()));
     init.finish();
 }

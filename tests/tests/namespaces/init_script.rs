@@ -57,7 +57,7 @@ fn converted_script_is_run_with_start_reload_and_stop_in_order() {
     init.when_state("db", "disabled");
     let did = ["db start 2", "web start 2", "web reload 2", "web stop 2", "db stop 2"];
     assert_eq!(init.sandbox.trace("did"), did);
-    until("nothing is left", || {
+    until("no process is left", || {
         [init.processes_of("web"), init.processes_of("db")].concat().is_empty().then_some(())
     });
     init.finish();
@@ -73,7 +73,8 @@ fn script_whose_program_is_not_installed_does_not_fail() {
     files.unit("multi-user", "type: virtual");
     let init = Boot::new(files).start("multi-user");
     init.when_state("broken", "failed");
-    let status = init.when("all is settled", |status| status.state("multi-user") == "running");
+    let status =
+        init.when("all units have settled", |status| status.state("multi-user") == "running");
     assert_eq!((status.state("absent"), status.state("raw")), ("running", "running"));
     init.finish();
 }

@@ -79,7 +79,7 @@ fn killed_logger_loses_no_written_line_and_affects_no_service() {
     until("every line is written", stored);
     logger(&init).signal(Signal::SIGKILL);
     init.sandbox.order("web", "say the last one");
-    until("the last line is there", || {
+    until("the logger has the last line", || {
         logs(&init, "web", 5).iter().any(|line| line.ends_with("the last one")).then_some(())
     });
     let status = init.status();
@@ -140,20 +140,20 @@ fn log_null_discards_the_output() {
 #[test]
 fn full_log_disk_is_reported_and_lost_lines_are_counted() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("loud", "exec-start: /bin/sh -c 'seq 5000; exec DAEMON'");
     let log = files.at("log");
     let small = format!("mount -t tmpfs -o size=64k tmpfs {log} && exec \"$@\"");
     let init = Boot::new(files).through(&["/bin/sh", "-c", &small, "sh"]).start("loud");
-    until("it is said", || init.output().contains("log files are not written").then_some(()));
+    until("init logs it", || init.output().contains("log files are not written").then_some(()));
     assert!(init.output().contains("(first loud's): No space left on device"), "{}", init.output());
     let last = || logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000"));
-    until("all of it is read", || last().then_some(()));
+    until("all lines are read", || last().then_some(()));
     // With free space again, the log file says what it lacks.
     let inside = format!("/proc/{}/root{log}/loud.log", init.process().0);
-    until("there is room", || {
+    until("the file can be truncated", || {
         std::fs::OpenOptions::new().write(true).open(&inside).ok()?.set_len(0).ok()
     });
     until("the loss is noted", || {
@@ -167,7 +167,7 @@ fn full_log_disk_is_reported_and_lost_lines_are_counted() {
 #[test]
 fn kernel_log_that_accepts_nothing_blocks_no_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (calls, error) in
         [("openat", "EPERM"), ("write", "ENOSPC"), ("write", "EAGAIN"), ("write", "EPERM")]
@@ -191,8 +191,8 @@ fn kernel_log_that_accepts_nothing_blocks_no_unit() {
         let has = |target: &str, text: &str| {
             logs(&init, target, 5).iter().any(|line| line.ends_with(text)).then_some(())
         };
-        until("what the kernel does not take is kept", || has("loud", "the last of them"));
-        until("others are heard", || has("other", "something else"));
+        until("a line that the kernel refuses is kept", || has("loud", "the last of them"));
+        until("other units are logged", || has("other", "something else"));
         until("it was tried", || (injected(&tracer.lines()) > 0).then_some(()));
         init.check();
         let tried = injected(&tracer.detach());
@@ -250,14 +250,16 @@ fn repeatedly_killed_logger_loses_and_duplicates_no_line() {
         let (logger, written) = (logger(&init), size());
         until("more is written", || (size() > written + 1000 * kill % 7000).then_some(()));
         logger.end();
-        until("it is gone", || (!logger.is_alive()).then_some(()));
+        until("the process has exited", || (!logger.is_alive()).then_some(()));
     }
     assert_eq!(["steps", "blocks"].map(|unit| init.status().main_pid(unit)), before);
     let (least, mut all) = (turns(10_000, 100_000) as u64, 0);
-    until("so many are written", || (size() > 40 * least).then_some(()));
+    until("enough lines are written", || (size() > 40 * least).then_some(()));
     init.sandbox.put("stop", "");
     for (unit, word) in [("steps", "line "), ("blocks", "")] {
-        until("the last line is there", || stored(&init, unit).contains(" last ").then_some(()));
+        until("the logger has the last line", || {
+            stored(&init, unit).contains(" last ").then_some(())
+        });
         // No file is rotated any more while this reads them.
         let text = stored(&init, unit);
         let lines = text.lines().map(|line| line.splitn(3, ' ').nth(2).expect("three words"));
@@ -292,7 +294,7 @@ fn ready_line_is_not_lost_with_the_logger_that_reads_it() {
     let kill = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=SIGKILL:when=3"];
     let tracer = Tracer::attach(logger, &init.sandbox.path("strace"), &kill);
     init.sandbox.order("bot", "say connected");
-    until("the logger is gone", || logger.state().is_none().then_some(()));
+    until("the logger has exited", || logger.state().is_none().then_some(()));
     drop(tracer);
     init.when_state("bot", "running");
     init.finish();
@@ -308,7 +310,7 @@ fn json_logs_have_time_and_run_and_since_omits_older_lines() {
     let said = |text: &str| {
         init.sandbox.order("web", &format!("say {text}"));
         let find = || json(&["-n", "100"]).into_iter().rfind(|line| line["line"] == text);
-        until("the line is there", find)
+        until("the logger has the line", find)
     };
     let first = said("first");
     assert_eq!((&first["unit"], &first["stream"]), (&"web".into(), &"output".into()), "{first}");
@@ -336,8 +338,8 @@ fn noisy_unit_evicts_no_line_of_another_unit() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let has = |unit: &str, text: &str| logs(&init, unit, 1).iter().any(|l| l.ends_with(text));
-    until("what the other says is read", || has("quiet", "the only line").then_some(()));
-    until("all of it is read", || has("noisy", " 100000").then_some(()));
+    until("the line of the other unit is read", || has("quiet", "the only line").then_some(()));
+    until("all lines are read", || has("noisy", " 100000").then_some(()));
     assert!(has("quiet", "the only line"), "{:?}", logs(&init, "quiet", 1));
     let sizes = || -> Vec<u64> {
         let entries = std::fs::read_dir(init.sandbox.path("log")).unwrap().flatten();
@@ -345,7 +347,7 @@ fn noisy_unit_evicts_no_line_of_another_unit() {
         of_noisy.filter_map(|e| Some(e.metadata().ok()?.len())).collect()
     };
     // A line is readable before its file exists.
-    let sizes = until("there are two files", || Some(sizes()).filter(|sizes| sizes.len() == 2));
+    let sizes = until("two files exist", || Some(sizes()).filter(|sizes| sizes.len() == 2));
     // A file has whole lines: everything read at once goes into one file.
     let most = 2 * 2 * 64 * 1024;
     assert!(sizes.iter().sum::<u64>() <= most, "{sizes:?}");

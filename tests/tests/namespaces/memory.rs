@@ -85,6 +85,6 @@ fn shutdown_needs_no_further_memory() {
     init.when_system("running");
     let injector = Injector::attach(&init, &none(1..=500, 1..=500));
     init.tell("exit", &json!({}));
-    assert_eq!(init.ended().code(), Some(0), "said: {}", init.output());
+    assert_eq!(init.ended().code(), Some(0), "output: {}", init.output());
     drop(injector);
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 #[test]
 fn mount_and_swap_units_run_their_programs_with_the_right_arguments() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let place = |name: &str| files.at(name);
@@ -56,7 +56,7 @@ fn mount_and_swap_units_run_their_programs_with_the_right_arguments() {
     for unit in &good {
         init.when_state(unit, "disabled");
     }
-    let called = until("all were called", || {
+    let called = until("all programs were called", || {
         Some(init.sandbox.read("called")).filter(|called| called.contains("swapoff"))
     });
     for line in [

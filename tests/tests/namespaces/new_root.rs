@@ -41,7 +41,7 @@ fn other_root(init: &Init, program: &str) -> Result<Value, Value> {
 #[test]
 fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let mut init = Boot::new(two_roots()).start("first");
     init.when_system("running");
@@ -52,10 +52,10 @@ fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     let said = init.initctl(&["switch-root", &new, &program("GROUNDSTATE_INIT", "init")]);
     assert_eq!(said.status.code(), Some(0), "{said:?}");
     init.when_state("comes", "running");
-    let status = init.when("nothing of the old root is left", |s| s.unit("leaves").is_null());
-    assert_eq!(status.0["goal"], json!(["second"]), "that of the settings there");
+    let status = init.when("the unit of the old root is gone", |s| s.unit("leaves").is_null());
+    assert_eq!(status.0["goal"], json!(["second"]), "the goal of the settings in the new root");
     assert_eq!(status.0["overlay"], json!({"want": [], "drop": [], "until": []}));
-    assert_eq!(status.state("broken"), "failed", "and as tolerant");
+    assert_eq!(status.state("broken"), "failed", "as tolerant as at a boot");
     assert_eq!(init.main_of("kept"), kept);
     assert_eq!(starts(&init, "kept"), 1);
     init.sandbox.order("kept", "say heard");
@@ -65,7 +65,7 @@ fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     // Init survives a crash in the new root.
     init.expect_crashes();
     crash(&init, Signal::SIGSEGV);
-    until("it goes on", || {
+    until("the process continues", || {
         let stats = init.client()?.ask("stats", &json!({})).ok()?;
         (stats["crashes"] == 1).then_some(())
     });
@@ -77,7 +77,7 @@ fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
 #[test]
 fn unusable_root_is_refused_and_changes_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(two_roots()).start("first");
     init.when_system("running");

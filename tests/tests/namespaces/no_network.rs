@@ -31,7 +31,7 @@ fn pid_1_opens_no_network_socket() {
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
     let text = init.sandbox.read("strace");
-    assert!(text.contains("AF_UNIX") && text.contains("accept4("), "it was looked at: {text}");
+    assert!(text.contains("AF_UNIX") && text.contains("accept4("), "the trace has calls: {text}");
     for family in ["AF_INET", "AF_PACKET", "AF_NETLINK", "AF_VSOCK"] {
         assert!(!text.contains(family), "{family}:\n{text}");
     }

@@ -37,7 +37,7 @@ fn pair() -> Init {
 /// Sends this status for a unit, and waits until init has it.
 fn heard(init: &Init, unit: &str, text: &str) {
     init.sandbox.order(&format!("{unit}.ctl"), &format!("notify STATUS={text}"));
-    until("it is heard", || (init.status().unit(unit)["status"] == text).then_some(()));
+    until("init has the status", || (init.status().unit(unit)["status"] == text).then_some(()));
 }
 
 /// The address of the notify socket.
@@ -70,7 +70,7 @@ fn malformed_datagrams_do_not_block_the_next_one() {
         heard(&init, "web", &round.to_string());
     }
     let unusable = init.dropped("messages-unusable");
-    assert!(unusable >= 1, "one is longer than any may be: {unusable}");
+    assert!(unusable >= 1, "one message exceeds the limit: {unusable}");
     // From the unit itself, many times.
     init.sandbox.order("web.ctl", &format!("flood {} READY=1", turns(10_000, 1_000_000)));
     heard(&init, "web", "flooded");
@@ -86,7 +86,7 @@ fn notification_flood_of_one_unit_delays_no_other_unit() {
     // Init reads it when the flood is over.
     init.sandbox.order("other.ctl", "notify STATUS=over");
     let says = || init.status().unit("other")["status"].clone();
-    until("the flood has come", || (says() == "flood").then_some(()));
+    until("the flood has started", || (says() == "flood").then_some(()));
     let mut took: Vec<Duration> = (0..9)
         .map(|round| {
             let begin = Instant::now();
@@ -94,7 +94,7 @@ fn notification_flood_of_one_unit_delays_no_other_unit() {
             begin.elapsed()
         })
         .collect();
-    assert_eq!(says(), "flood", "it goes on");
+    assert_eq!(says(), "flood", "the process continues");
     took.sort();
     assert!(took[4] < Duration::from_millis(500), "{took:?}");
     init.main_of("other").end();
@@ -125,7 +125,7 @@ fn notification_flood_of_an_unknown_sender_has_a_bounded_share_of_init() {
         for round in 0..9 {
             heard(&init, "web", &format!("round {round}"));
         }
-        until("it goes on", || (refused() > before + 16_384).then_some(()));
+        until("the process continues", || (refused() > before + 16_384).then_some(()));
         let refused = refused() - before;
         let took = begin.elapsed();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -152,7 +152,7 @@ fn descriptors_sent_by_an_unknown_sender_are_closed() {
         sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&to)).unwrap();
     }
     heard(&init, "web", "all");
-    until("none is left", || (init.process().files().len() <= files + 1).then_some(()));
+    until("all are closed", || (init.process().files().len() <= files + 1).then_some(()));
     let messages = ["messages-refused", "messages-unusable"].map(|what| init.dropped(what));
     assert_eq!(messages.iter().sum::<u64>(), 90, "{messages:?}");
     assert!(init.dropped("descriptors-closed") > 0);
@@ -210,7 +210,7 @@ fn unit_can_notify_only_for_itself() {
     let status = init.status();
     assert_eq!((status.state("web"), status.main_pid("web")), ("starting", Some(web)));
     assert_ne!(status.main_pid("other"), Some(web));
-    assert_eq!(init.dropped("messages-refused"), 1, "what it said of a process of another unit");
+    assert_eq!(init.dropped("messages-refused"), 1, "its message about a process of another unit");
     init.sandbox.order("web.ctl", "ready");
     init.when_state("web", "running");
     init.finish();
@@ -251,7 +251,7 @@ fn status_with_control_characters_is_shown_clean_and_survives_an_upgrade() {
     let init = pair();
     let evil = "up\u{1b}[2J\u{7}\rweb\tfailed\u{85}\u{202e} \\\"}],\\\"unit\\\"";
     init.sandbox.order("web.ctl", &format!("notify STATUS={evil}\\nfailed web"));
-    let status = until("it is heard", || {
+    let status = until("init has the status", || {
         init.status().unit("web")["status"].as_str().filter(|it| !it.is_empty()).map(str::to_owned)
     });
     assert!(!status.chars().any(|c| c.is_control() || c == '\u{202e}'), "{status:?}");
@@ -286,10 +286,12 @@ fn special_characters_in_environment_and_description_survive_a_crash() {
     let first = has();
     assert_eq!(first.2, "one\ntwo=2\n");
     crash(&init, Signal::SIGSEGV);
-    until("it goes on", || init.output().contains("continuing with the saved state").then_some(()));
+    until("the process continues", || {
+        init.output().contains("continuing with the saved state").then_some(())
+    });
     assert_eq!(has(), first);
     first.0.signal(Signal::SIGKILL);
-    until("another has its place", || {
+    until("another process is the main process", || {
         init.status().main_pid("odd-name_1.x").filter(|pid| *pid != first.0.0)
     });
     let second = has();
@@ -321,7 +323,7 @@ fn every_notification_is_accepted_in_every_state() {
     ];
     let all = |state: &str| {
         init.when_state("web", state);
-        let pid = until("its process is there", || init.status().main_pid("web"));
+        let pid = until("its process runs", || init.status().main_pid("web"));
         for word in words {
             init.sandbox.order("web.ctl", &format!("notify {word}"));
             heard(&init, "web", &format!("{state} {word}"));
@@ -329,7 +331,7 @@ fn every_notification_is_accepted_in_every_state() {
         assert_eq!(init.status().main_pid("web"), Some(pid));
     };
     all("starting");
-    assert_eq!(init.status().state("web"), "starting", "no word but READY ends a start");
+    assert_eq!(init.status().state("web"), "starting", "only READY ends a start");
     init.sandbox.order("web.ctl", "flood 2 READY=1");
     all("running");
     let state = init.status().state("web").to_owned();
@@ -339,7 +341,7 @@ fn every_notification_is_accepted_in_every_state() {
     all("stopping");
     init.sandbox.order("web.ctl", "flood 2 READY=1");
     heard(&init, "web", "late");
-    assert_eq!(init.status().state("web"), "stopping", "who stops is not made ready any more");
+    assert_eq!(init.status().state("web"), "stopping", "READY does not end a stop");
     init.sandbox.order("web.ctl", "exit 0");
     init.when_state("web", "disabled");
     init.finish();

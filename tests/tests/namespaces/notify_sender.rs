@@ -37,11 +37,13 @@ fn scene() -> Scene {
     );
     files.unit("all", "type: virtual\nwaits-for: web, guest");
     let init = Boot::new(files).start("all");
-    init.when("they are there", |s| s.state("guest") == "running" && s.state("web") == "starting");
+    init.when("both units have started", |s| {
+        s.state("guest") == "running" && s.state("web") == "starting"
+    });
     let address = until("it is past its exec", || {
         init.main_of("web").environment().get("NOTIFY_SOCKET").cloned()
     });
-    assert_eq!(address, init.sandbox.at("run/notify.sock"), "where the guest sends to");
+    assert_eq!(address, init.sandbox.at("run/notify.sock"), "the address that the guest uses");
     let inside = init.process().0.to_string();
     let stranger = |name: &str, who: &[&str]| {
         Command::new("nsenter")
@@ -95,7 +97,7 @@ impl Scene {
 #[test]
 fn messages_of_foreign_processes_in_the_same_namespace_are_refused_and_counted() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let scene = scene();
     let main = format!("MAINPID={}", scene.web);
@@ -143,7 +145,7 @@ fn messages_of_foreign_processes_in_the_same_namespace_are_refused_and_counted()
 #[test]
 fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let scene = scene();
     let pipe = scene.init.sandbox.path("open/pipe");
@@ -167,7 +169,7 @@ fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted
             scene.told_off(few, many);
             assert!(closed() > before + 3);
         }
-        until("none of them is left", || {
+        until("all of them are closed", || {
             let files = scene.init.process().files();
             (!files.values().any(|file| file == path)).then_some(())
         });
@@ -179,7 +181,7 @@ fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted
 #[test]
 fn kernel_thread_is_refused_as_main_process() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     // Kernel threads are visible only in the initial pid namespace: their parent is kthreadd, and
     // they have no memory.
@@ -198,7 +200,7 @@ fn kernel_thread_is_refused_as_main_process() {
     for (pid, refused) in [(2, 1), (thread.0, 2)] {
         init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}\\nSTATUS={pid}"));
         let said = pid.to_string();
-        until("it is heard", || {
+        until("init has the status", || {
             (init.status().unit("web")["status"].as_str() == Some(said.as_str())).then_some(())
         });
         assert_eq!(init.dropped("messages-refused"), refused);
@@ -233,35 +235,38 @@ fn forking() -> Init {
 #[test]
 fn child_with_a_reused_pid_is_refused_as_main_process() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = forking();
     let main = init.status().main_pid("web");
     // Repeats until no other process took the pid first.
-    let (pid, canaries) = until("a pid comes again", || {
+    let (pid, canaries) = until("a pid is reused", || {
         let children = init.sandbox.trace("web.trace").len();
         init.sandbox.order("web.ctl", "fork 1");
         let pid: i32 = until("it has a child", || {
             let trace = init.sandbox.trace("web.trace");
             trace.get(children)?.strip_prefix("child ")?.parse().ok()
         });
-        let child = init.process().neighbour(pid).expect("it is there");
+        let child = init.process().neighbour(pid).expect("the process exists");
         child.end();
         until("its parent has reaped it", || child.state().is_none().then_some(()));
         let given = init.sandbox.trace("given").len();
         init.sandbox.order("fate", &pid.to_string());
-        let has = until("somebody has a pid", || init.sandbox.trace("given").get(given).cloned());
+        let has =
+            until("a process has been started", || init.sandbox.trace("given").get(given).cloned());
         until("it counts signals", || {
             (init.sandbox.trace("canary").len() == 2 * (given + 1)).then_some(())
         });
         (has == pid.to_string()).then_some((pid, given + 1))
     });
     init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}\\nSTATUS=said"));
-    until("it is heard", || (init.status().unit("web")["status"] == "said").then_some(()));
+    until("init has the status", || (init.status().unit("web")["status"] == "said").then_some(()));
     assert_eq!(init.dropped("messages-refused"), 1);
     assert_eq!(init.status().main_pid("web"), main);
     init.tell("restart", &json!({"targets": ["web"]}));
-    init.when("it is another", |s| s.state("web") == "running" && s.main_pid("web") != main);
+    init.when("it has another main process", |s| {
+        s.state("web") == "running" && s.main_pid("web") != main
+    });
     assert_eq!(init.sandbox.trace("canary").len(), 2 * canaries, "start and ready, no signal");
     init.finish();
 }

@@ -59,7 +59,9 @@ fn is_weighed(init: &Init, own: Own, when: &str) {
         init.process().children().into_iter().find(named)
     });
     assert_eq!(score(init.process()), own.init, "{when}");
-    until(&format!("{when}: it is the last"), || (score(logger) == own.logger).then_some(()));
+    until(&format!("{when}: the logger has its score"), || {
+        (score(logger) == own.logger).then_some(())
+    });
     // Init starts each of these in another way: with known arguments, or after more setup in the
     // child.
     for unit in ["plain", "thinks", "meek"] {
@@ -75,7 +77,7 @@ fn is_weighed(init: &Init, own: Own, when: &str) {
     let _ = std::fs::remove_file(init.sandbox.path("lines.trace"));
     let main = init.main_of("lines");
     init.tell("restart", &json!({"targets": ["lines"]}));
-    init.when(&format!("{when}: it is begun again"), |s| {
+    init.when(&format!("{when}: the unit is restarted"), |s| {
         s.state("lines") == "running" && s.main_pid("lines") != main.inner_pid().or(Some(main.0))
     });
     init.tell("reload-unit", &json!({"targets": ["lines"]}));

@@ -19,7 +19,7 @@ const SENDS: &str = "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01
 /// Makes `web` start its orphan and returns it.
 fn sent_away(init: &Init) -> Process {
     init.sandbox.put("go", "");
-    until("it is nobody's child any more", || {
+    until("the orphan is init's child", || {
         let all = init.processes_of("web").into_iter();
         let mut sent =
             all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
@@ -56,7 +56,7 @@ fn orphan_started_long_after_its_service_survives_a_crash_without_cgroups() {
 #[test]
 fn process_that_executes_during_a_crash_is_adopted_without_ptrace_rights() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("late.trace", "");
@@ -122,7 +122,9 @@ fn orphan_of_a_service_survives_repeated_crashes() {
     assert!(sent.is_alive(), "{}", init.output());
     // The orphan ends with its unit.
     init.tell("restart", &json!({"targets": ["web"]}));
-    init.when("it is another", |s| s.state("web") == "running" && init.main_of("web") != main);
+    init.when("it has another main process", |s| {
+        s.state("web") == "running" && init.main_of("web") != main
+    });
     assert!(!sent.is_alive(), "{}", init.output());
     init.finish_after_crash();
 }

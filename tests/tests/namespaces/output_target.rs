@@ -28,7 +28,7 @@ fn passed_socket_can_be_all_three_standard_descriptors() {
     init.when_system("running");
     let client = UnixDatagram::unbound().unwrap();
     client.send_to(b"hello", init.sandbox.path("letters")).unwrap();
-    until("the letter is read", || (init.sandbox.read("got") == "hello").then_some(()));
+    until("the datagram is read", || (init.sandbox.read("got") == "hello").then_some(()));
     let reader = past_exec(&init, "reader").files();
     assert!(reader[&0].starts_with("socket:") && reader[&1] == reader[&0], "{reader:?}");
     assert_eq!(reader[&2], "/dev/null");
@@ -42,7 +42,7 @@ fn passed_socket_can_be_all_three_standard_descriptors() {
 #[test]
 fn output_can_go_to_the_console_and_to_the_kernel_log() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
@@ -87,7 +87,7 @@ const LINES: usize = 200_000;
 #[test]
 fn unread_console_blocks_only_units_with_log_overflow_block() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
@@ -128,8 +128,8 @@ fn unread_console_blocks_only_units_with_log_overflow_block() {
     };
     let had = of("hasty | ").len();
     let note = format!("{} lines of all units lost", LINES - had);
-    assert!(had < LINES && shown.contains(&note), "what had no room was dropped and counted");
-    assert!(of("patient | ").into_iter().eq(1..=LINES), "all of it, in order");
+    assert!(had < LINES && shown.contains(&note), "excess lines are dropped and counted");
+    assert!(of("patient | ").into_iter().eq(1..=LINES), "all lines, in order");
     init.when_state("patient", "exited");
     init.finish();
 }

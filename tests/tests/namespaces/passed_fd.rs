@@ -53,12 +53,12 @@ fn init_does_not_wait_for_the_close_of_a_passed_file() {
     init.when_state("other", "running");
     init.tell("set-target", &json!({"targets": ["all"], "want": ["daemon"]}));
     // The child that reads the pid file cannot be killed, which prevents the next run.
-    init.when("it is given up", |s| s.reason("daemon") == "unkillable");
+    init.when("init gives up", |s| s.reason("daemon") == "unkillable");
     drop(silent);
-    let status = init.when("who looked has ended", |s| s.reason("daemon") == "protocol");
+    let status = init.when("the reader has exited", |s| s.reason("daemon") == "protocol");
     let reason = status.unit("daemon")["reason"]["text"].to_string();
     assert!(reason.contains("does not respond"), "{reason}");
-    until("both go on", || {
+    until("both continue", || {
         let alive = |name: &str| init.main_of(name).state() == Some('S');
         (alive("keeper") && alive("stranger")).then_some(())
     });

@@ -24,7 +24,7 @@ fn call_of(process: Process) -> Option<i64> {
 
 /// Waits for init's path watcher.
 fn lookout(init: &Init) -> Process {
-    until("there is a lookout", || {
+    until("the path watcher runs", || {
         let mut children = init.process().children().into_iter();
         children.find(|child| child.status("Name").as_deref() == Some("groundstate-eye"))
     })
@@ -38,7 +38,7 @@ fn directory_made_while_its_parent_gets_a_watch_is_not_missed() {
     let init = Boot::new(files).start("eye");
     init.when_state("eye", "running");
     let lookout = lookout(&init);
-    until("it rests", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    until("the watcher is idle", || (call_of(lookout) == Some(WAIT)).then_some(()));
     let slow = ["-e", "inject=inotify_add_watch:delay_enter=1000000:when=1"];
     let tracer = Tracer::attach(lookout, &init.sandbox.path("strace"), &slow);
     fs::create_dir(init.sandbox.path("a")).unwrap();
@@ -46,7 +46,7 @@ fn directory_made_while_its_parent_gets_a_watch_is_not_missed() {
         (call_of(lookout) == Some(libc::SYS_inotify_add_watch)).then_some(())
     });
     fs::create_dir(init.sandbox.path("a/b")).unwrap();
-    until("it rests again", || (call_of(lookout) == Some(WAIT)).then_some(()));
+    until("the watcher is idle again", || (call_of(lookout) == Some(WAIT)).then_some(()));
     drop(tracer);
     fs::write(init.sandbox.path("a/b/flag"), "").unwrap();
     init.when_state("server", "running");
@@ -154,12 +154,12 @@ fn path_without_a_watch_is_polled_although_a_watched_path_is_busy() {
     files.unit("server", "exec-start: DAEMON");
     let init = Boot::new(files).way(Way::UserNamespace).start("busy");
     init.when_state("busy", "running");
-    until("the lookout rests", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
+    until("the watcher is idle", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
     init.tell("want", &json!({"target": "limit"}));
-    until("nothing more is watched", || init.sandbox.path("limited").exists().then_some(()));
+    until("no more watches are available", || init.sandbox.path("limited").exists().then_some(()));
     init.tell("want", &json!({"target": "eye"}));
     init.when_state("eye", "running");
-    until("the lookout rests", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
+    until("the watcher is idle", || (call_of(lookout(&init)) == Some(WAIT)).then_some(()));
     fs::write(init.sandbox.path("quiet/flag"), "").unwrap();
     until("it fires", || {
         fs::write(init.sandbox.path("busy/other"), "").unwrap();
@@ -199,9 +199,9 @@ fn path_that_answers_again_is_reported_although_messages_to_the_watcher_were_dro
         let why = String::from_utf8_lossy(&init.initctl(&["why", "far"]).stdout).into_owned();
         why.contains("has not answered since")
     };
-    until("it is said", || silence().then_some(()));
+    until("init logs it", || silence().then_some(()));
     drop(silent);
-    until("it is said no more", || (!silence()).then_some(()));
+    until("the report is gone", || (!silence()).then_some(()));
     init.finish();
 }
 
@@ -232,19 +232,19 @@ fn path_that_never_answers_blocks_no_other_path_unit() {
     init.when_state("server", "running");
     let far = init.sandbox.at("silent/never");
     let silence = || init.output().contains(&format!("far: {far} does not answer"));
-    until("it is said", || silence().then_some(()));
+    until("init logs it", || silence().then_some(()));
     let why =
         |unit: &str| String::from_utf8_lossy(&init.initctl(&["why", unit]).stdout).into_owned();
     assert!(why("far").contains(&format!("{far}, no answer since")), "{}", why("far"));
     assert!(!why("near").contains("answered"), "{}", why("near"));
     // Again, while the first watchers are still blocked.
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.when("the path units are down", |s| s.state("near") == "disabled");
     init.tell("set-target", &json!({"targets": ["all"]}));
     init.when_state("server", "running");
     drop(silent);
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.when("the path units are down", |s| s.state("near") == "disabled");
     init.finish();
 }
 
@@ -283,22 +283,22 @@ fn number_of_blocked_path_watchers_is_limited() {
         init.when_state("near", "running");
         if round <= MOST {
             init.when_state("far", "running");
-            until("another waits", || (hang() >= round).then_some(()));
+            until("another watcher is blocked", || (hang() >= round).then_some(()));
         } else {
             init.when_state("far", "failed");
         }
         init.tell("set-target", &json!({"targets": ["base"]}));
-        init.when("nothing is left of them", |s| s.state("near") == "disabled");
-        until("the others end", || (eyes().len() <= MOST).then_some(()));
+        init.when("the path units are down", |s| s.state("near") == "disabled");
+        until("the other watchers exit", || (eyes().len() <= MOST).then_some(()));
     }
     assert_eq!(hang(), MOST);
     drop(silent);
-    until("all end", || eyes().is_empty().then_some(()));
+    until("all watchers have exited", || eyes().is_empty().then_some(()));
     init.tell("set-target", &json!({"targets": ["all"]}));
     init.when_state("far", "running");
     fs::write(init.sandbox.path("near/flag"), "").unwrap();
     init.when_state("server", "running");
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("nothing is left of them", |s| s.state("near") == "disabled");
+    init.when("the path units are down", |s| s.state("near") == "disabled");
     init.finish();
 }

@@ -53,10 +53,10 @@ fn pid_file_without_the_pid_of_a_process_of_the_unit_is_refused() {
         let reason = &status.unit(name)["reason"];
         let text = reason["text"].as_str().unwrap_or_default();
         assert!(text.contains(told), "`{makes}`: {reason}");
-        assert!(init.processes_of(name).is_empty(), "`{makes}`: nothing is left of it");
+        assert!(init.processes_of(name).is_empty(), "`{makes}`: no process is left");
     }
     init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when("all are done with", |s| names.iter().all(|name| s.state(name) == "disabled"));
+    init.when("all units are down", |s| names.iter().all(|name| s.state(name) == "disabled"));
     is_unhurt(&init);
     init.finish();
 }
@@ -84,7 +84,7 @@ fn names_the_canary(command: &str) -> Init {
     let status = init.when_state("old", "failed");
     assert_eq!(status.main_pid("old"), None);
     init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when("old is done with", |s| s.state("old") == "disabled");
+    init.when("old is down", |s| s.state("old") == "disabled");
     is_unhurt(&init);
     init
 }
@@ -118,7 +118,7 @@ fn stale_pid_file_is_not_taken_for_the_new_run() {
 #[test]
 fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     std::fs::create_dir(files.path("theirs")).unwrap();
@@ -147,7 +147,8 @@ fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
     let stopped = turns(100, 10_000);
     let mut runs = 0;
     let mut last = None;
-    let patience = Duration::from_secs(300) * u32::try_from(stopped / 100).expect("not so many");
+    let patience =
+        Duration::from_secs(300) * u32::try_from(stopped / 100).expect("the number fits");
     let done = within(patience, || {
         let main = init.status().main_pid("racer");
         assert_ne!(main, canary, "the canary's pid is believed");
@@ -172,7 +173,7 @@ fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
 fn pid_file_on_a_frozen_disk_blocks_only_its_unit() {
     let files = Sandbox::new();
     let Some(disk) = Disk::of(&files, "disk") else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let at = files.path("disk");
     let old = |name: &str, file: &str, timeout: &str| {
@@ -189,13 +190,13 @@ fn pid_file_on_a_frozen_disk_blocks_only_its_unit() {
     disk.fsfreeze("--freeze");
     init.tell("want", &json!({"target": "hangs"}));
     // The child that removes the old pid file blocks and cannot be killed.
-    init.when("it is given up", |s| s.reason("hangs") == "unkillable");
+    init.when("init gives up", |s| s.reason("hangs") == "unkillable");
     init.tell("want", &json!({"target": "other"}));
     init.when_state("other", "running");
     init.check();
     assert!(at.join("old.pid").exists());
     disk.fsfreeze("--unfreeze");
-    init.when("it may be started again", |s| s.reason("hangs") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("hangs") != "unkillable");
     assert!(!at.join("old.pid").exists());
     let left = init.finish_and_keep();
     drop(disk);
@@ -222,10 +223,10 @@ fn pid_file_on_a_hung_disk_at_the_exit_of_the_main_process_delays_only_its_unit(
     init.tell("upgrade", &json!({}));
     init.main_of("base").signal(nix::sys::signal::Signal::SIGKILL);
     init.when_state("base", "running");
-    let status = init.when("it is waited for no longer", |s| s.state("old") != "running");
+    let status = init.when("init stops waiting", |s| s.state("old") != "running");
     assert_ne!(status.main_pid("old"), Some(main));
     drop(silent);
-    init.when("who waited has ended", |s| s.reason("old") == "signal");
+    init.when("the child has exited", |s| s.reason("old") == "signal");
     init.finish();
 }
 
@@ -257,9 +258,10 @@ fn unreaped_main_process_counts_as_exited_whatever_its_pid_file_says() {
     let main = init.main_of("old");
     let parent = init.processes_of("old").into_iter().find(|process| *process != main);
     main.end();
-    let state = init.when("it has ended", |s| !matches!(s.state("old"), "running" | "starting"));
+    let state =
+        init.when("the process has exited", |s| !matches!(s.state("old"), "running" | "starting"));
     assert_eq!(state.main_pid("old"), None, "{}", state.table());
-    until("what it had left is gone", || (!parent.expect("it waits").is_alive()).then_some(()));
+    until("its parent has exited", || (!parent.expect("it waits").is_alive()).then_some(()));
     init.finish();
 }
 
@@ -273,7 +275,9 @@ fn zombie_is_refused_as_main_process() {
     let before = init.when_state("web", "running").main_pid("web");
     let dead = init.sandbox.read("dead");
     let dead: i32 = dead.trim().parse().expect("a pid");
-    until("it has ended", || (init.process().neighbour(dead)?.state() == Some('Z')).then_some(()));
+    until("the process has exited", || {
+        (init.process().neighbour(dead)?.state() == Some('Z')).then_some(())
+    });
     init.sandbox.order("web", &format!("notify MAINPID={dead}"));
     until("it was refused", || (init.dropped("messages-refused") >= 1).then_some(()));
     assert_eq!(init.status().main_pid("web"), before);

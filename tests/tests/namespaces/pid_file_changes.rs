@@ -110,7 +110,7 @@ fn removed_pid_file_does_not_change_its_unit() {
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old");
     is_at_work(&init);
-    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("it is there");
+    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("the process exists");
     init.check();
     // Init gets no event for the removal; a reload makes it look at all units.
     init.tell("reload", &json!({}));
@@ -129,7 +129,7 @@ fn exit_of_a_main_process_hands_over_to_the_process_in_its_pid_file() {
     let first = left(&init);
     assert_eq!(before.main_pid("old"), first.inner_pid());
     init.sandbox.put("go", "");
-    let status = init.when("another goes on", |s| {
+    let status = init.when("another process is the main process", |s| {
         s.main_pid("old").is_some() && s.main_pid("old") == says(&init, "next")
     });
     assert!(!first.is_alive());
@@ -157,16 +157,16 @@ fn notification_before_the_exit_of_the_main_process_is_handled_before_that_exit(
     });
     // Init reads both in one turn.
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("next", &format!("notify MAINPID={next}"));
     init.sandbox.order("next", "fork 1");
-    let process = |pid| init.process().neighbour(pid).expect("it is there");
-    until("it has said so", || (!process(next).children().is_empty()).then_some(()));
+    let process = |pid| init.process().neighbour(pid).expect("the process exists");
+    until("the message is sent", || (!process(next).children().is_empty()).then_some(()));
     let first = process(first);
     first.end();
     until("its parent has reaped it", || first.state().is_none().then_some(()));
     init.process().signal(Signal::SIGCONT);
-    init.when("another goes on", |s| s.main_pid("front") == Some(next));
+    init.when("another process is the main process", |s| s.main_pid("front") == Some(next));
     let events = init.initctl_json_lines(&["events"]);
     assert!(events.iter().all(|event| event["unit"] != "front" || event["from"] != "running"));
     init.finish();
@@ -193,7 +193,7 @@ fn says_at_once(init: &Init, (fifo, process): (&str, Process), text: &str) {
     let before = process.children().len();
     init.sandbox.order(fifo, &format!("notify {text}"));
     init.sandbox.order(fifo, "fork 1");
-    until("it has said so", || (process.children().len() > before).then_some(()));
+    until("the message is sent", || (process.children().len() > before).then_some(()));
 }
 
 #[test]
@@ -205,9 +205,9 @@ fn notification_of_a_main_process_named_in_the_same_turn_is_accepted() {
     init.sandbox.order("next", "notify READY=1");
     until("it is refused", || (init.dropped("messages-refused") == 1).then_some(()));
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     says_at_once(&init, ("old", old), &format!("MAINPID={next}"));
-    let child = init.process().neighbour(next).expect("it is there");
+    let child = init.process().neighbour(next).expect("the process exists");
     says_at_once(&init, ("next", child), "READY=1");
     init.process().signal(Signal::SIGCONT);
     let status = init.when_state("front", "running");
@@ -229,10 +229,10 @@ fn main_pid_in_the_last_message_of_an_exited_process_hands_over() {
     let inject = ["-e", "trace=recvmmsg", "-e", "inject=recvmmsg:error=EAGAIN:when=1"];
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || init.process().state().filter(|state| "Tt".contains(*state)));
+    until("init is stopped", || init.process().state().filter(|state| "Tt".contains(*state)));
     init.sandbox.order("old", &format!("notify MAINPID={next}"));
     init.sandbox.order("old", "exit 0");
-    until("it has ended", || (old.state() == Some('Z')).then_some(()));
+    until("the process has exited", || (old.state() == Some('Z')).then_some(()));
     init.process().signal(Signal::SIGCONT);
     let status = init.when("it is not the main one", |s| s.main_pid("front") != first);
     assert_eq!((status.state("front"), status.main_pid("front")), ("running", Some(next)));
@@ -290,9 +290,11 @@ fn exit_of_a_main_process_does_not_hand_over_to_a_process_of_another_unit() {
     let (main, canary) = (init.main_of("old"), init.status().main_pid("canary"));
     init.sandbox.put("go", "");
     // Init reads the pid file after a moment.
-    init.when("it has ended", |s| s.main_pid("old").is_none() && s.state("old") != "running");
+    init.when("the process has exited", |s| {
+        s.main_pid("old").is_none() && s.state("old") != "running"
+    });
     assert!(!main.is_alive());
-    assert_eq!(says(&init, "run/old.pid"), canary, "that is what its pid file says");
+    assert_eq!(says(&init, "run/old.pid"), canary, "the pid in its pid file");
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
     is_unhurt(&init);
@@ -302,7 +304,7 @@ fn exit_of_a_main_process_does_not_hand_over_to_a_process_of_another_unit() {
 #[test]
 fn old_pid_file_that_names_a_live_process_is_refused() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     // The pid belongs to a process of the unit itself, or to one of another unit.
     let own = "until echo 29999 >/proc/sys/kernel/ns_last_pid; setsid sleep 1000000 & \

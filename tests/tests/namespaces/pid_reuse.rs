@@ -78,7 +78,7 @@ fn files() -> Sandbox {
 /// The process that will exit, as the test sees it, and its pid.
 fn victim(init: &Init, whose: Whose) -> (Process, i32) {
     init.when_state(whose.unit(), "running");
-    until("it is there", || {
+    until("the process exists", || {
         let pid = match whose {
             Whose::Direct | Whose::Forked => init.status().main_pid(whose.unit())?,
             Whose::Member | Whose::Deaf => init.sandbox.read("member").trim().parse().ok()?,
@@ -95,17 +95,19 @@ fn victim(init: &Init, whose: Whose) -> (Process, i32) {
 fn canary(init: &Init, pid: i32) -> (Process, i32) {
     let given = init.sandbox.trace("given").len();
     init.sandbox.order("fate", &pid.to_string());
-    let has = until("somebody has a pid", || init.sandbox.trace("given").get(given)?.parse().ok());
+    let has = until("a process has been started", || {
+        init.sandbox.trace("given").get(given)?.parse().ok()
+    });
     until("it counts signals", || {
         (init.sandbox.trace("canary").len() == 2 * (given + 1)).then_some(())
     });
-    (init.process().neighbour(has).expect("it is there"), has)
+    (init.process().neighbour(has).expect("the process exists"), has)
 }
 
 /// Stops init until it gets SIGCONT.
 fn hold(init: &Init) {
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
 }
 
 fn ask(init: &Init, whose: Whose, turn: usize) -> (&'static str, Value) {
@@ -158,7 +160,7 @@ fn turn(init: &Init, whose: Whose, turn: usize) -> bool {
         // After any of the requests, the rest of the unit is stopped.
         init.tell("restart", &json!({"targets": ["member"]}));
     }
-    init.when("it runs anew", |s| {
+    init.when("it is restarted", |s| {
         let is_new = s.main_pid(whose.unit()).is_some() && s.unit(whose.unit())["run"] != run;
         is_new && s.state(whose.unit()) == "running"
     });
@@ -172,7 +174,7 @@ fn lives(init: &Init, canary: Process, what: &str) {
     let said = told.len() == 2 * init.sandbox.trace("given").len() && canary.is_alive();
     assert!(said, "{what}: the canary got a signal: {:?}", told.last());
     canary.end();
-    until("it is gone", || canary.state().is_none().then_some(()));
+    until("the process has exited", || canary.state().is_none().then_some(()));
 }
 
 /// Asks init to signal all processes of a unit. After this many system calls one of them exits and
@@ -186,7 +188,7 @@ fn gone_after(init: &Init, calls: usize) -> Option<bool> {
     client.send("kill", &json!({"targets": ["deaf"], "signal": 15, "all": true}));
     let mut answers = false;
     for _ in 0..calls {
-        let call = steps.step().expect("it goes on");
+        let call = steps.step().expect("the process continues");
         answers = [libc::SYS_sendto, libc::SYS_write].contains(&call.number) && call.result > 0;
         if answers {
             break;
@@ -211,7 +213,7 @@ fn at_each_call(boot: Boot, cycles: usize) {
             None => (passes, at) = (passes + 1, 0),
         }
         tries += 1;
-        assert!(tries < 2 * cycles + 4_000, "{same} of {tries} had the very pid");
+        assert!(tries < 2 * cycles + 4_000, "{same} of {tries} reused the pid");
     }
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
     init.when_state("fate", "failed");
@@ -227,7 +229,7 @@ fn come_again(boot: Boot, cycles: usize) {
             same += usize::from(turn(&init, whose, number));
         }
         number += 1;
-        assert!(number < 2 * cycles, "{same} of {} had the very pid", 3 * number);
+        assert!(number < 2 * cycles, "{same} of {} reused the pid", 3 * number);
     }
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
     init.when_state("fate", "failed");
@@ -251,7 +253,7 @@ fn its_own(init: &Init) -> bool {
     init.process().signal(Signal::SIGCONT);
     client.answer().expect("an answer").expect("no refusal");
     let has = init.when_state("asked", "running").main_pid("asked").expect("its process");
-    init.when("it runs anew", |s| {
+    init.when("it is restarted", |s| {
         let is_new = s.main_pid("forked").is_some_and(|now| now != pid);
         is_new && s.state("forked") == "running" && s.main_pid("asked") == Some(has)
     });
@@ -275,7 +277,7 @@ fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
     let (canary, has) = canary(init, pid);
     init.process().signal(Signal::SIGCONT);
     let _ = client.answer().expect("an answer");
-    init.when("it runs anew", |s| {
+    init.when("it is restarted", |s| {
         s.main_pid("forked").is_some_and(|now| now != pid) && s.state("forked") == "running"
     });
     lives(init, canary, verb);
@@ -285,7 +287,7 @@ fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
 #[test]
 fn reused_pid_of_a_unit_is_never_signalled() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     come_again(Boot::new(files()), turns(250, 5_000));
 }
@@ -293,7 +295,7 @@ fn reused_pid_of_a_unit_is_never_signalled() {
 #[test]
 fn reused_pid_of_a_unit_is_never_signalled_without_cgroups() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     come_again(after("umount -R -l /sys", files()), turns(250, 5_000));
 }
@@ -301,7 +303,7 @@ fn reused_pid_of_a_unit_is_never_signalled_without_cgroups() {
 #[test]
 fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     at_each_call(Boot::new(files()), turns(250, 5_000));
 }
@@ -309,7 +311,7 @@ fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled() {
 #[test]
 fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled_without_cgroups() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     at_each_call(after("umount -R -l /sys", files()), turns(250, 5_000));
 }
@@ -317,25 +319,25 @@ fn pid_reused_while_a_whole_unit_is_signalled_is_never_signalled_without_cgroups
 #[test]
 fn pid_reused_by_the_next_child_of_init_is_not_taken_for_the_old_main_process() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     let init = Boot::new(files()).start("all");
     init.when_system("running");
     let same = (0..turns(20, 1_000)).filter(|_| its_own(&init)).count();
-    assert!(same > 0, "init's child never had the very pid");
+    assert!(same > 0, "init's child never got the pid");
     init.finish();
 }
 
 #[test]
 fn exited_main_process_is_not_passed_as_mainpid() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     let init = Boot::new(files()).start("all");
     init.when_system("running");
     for verb in ["reload-unit", "restart"] {
         let same = (0..turns(10, 500)).filter(|_| asked_of_who_has_gone(&init, verb)).count();
-        assert!(same > 0, "{verb}: nobody ever had the very pid");
+        assert!(same > 0, "{verb}: no process ever got the pid");
     }
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));
     init.when_state("fate", "failed");

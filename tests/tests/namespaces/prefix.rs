@@ -93,7 +93,7 @@ fn check(init: &Init, name: &str, directive: &str, privileged: bool) {
 #[test]
 fn prefix_of_a_command_selects_the_restrictions_that_apply() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("out")).unwrap();
@@ -131,7 +131,7 @@ fn prefix_of_a_command_selects_the_restrictions_that_apply() {
 #[test]
 fn double_exclamation_mark_of_native_line_runs_as_the_unit_user() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("one", "user: nobody\nexec-start: \"!!/bin/sleep 1000\"");

@@ -36,7 +36,7 @@ fn service_process_inherits_no_attribute_of_init() {
     assert_eq!(process.link("cwd").unwrap().to_str(), Some("/"));
     // The dynamic loader has a library open for a moment.
     let open = || process.files().keys().copied().collect::<Vec<i32>>();
-    until("it has these alone", || (open() == [0, 1, 2]).then_some(()));
+    until("it has only these descriptors", || (open() == [0, 1, 2]).then_some(()));
     assert_eq!(process.files()[&0], "/dev/null");
     let pid = process.0;
     assert_eq!(process.stat_field(2), Some(pid), "it leads its own group");
@@ -77,7 +77,7 @@ fn process_has_the_attributes_that_its_unit_file_sets() {
 #[test]
 fn user_sets_all_uids_gids_groups_and_variables() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("someone", "user: nobody\nexec-start: /bin/sleep 1000");
@@ -91,7 +91,7 @@ fn user_sets_all_uids_gids_groups_and_variables() {
     assert_eq!(process.status("Uid"), Some(four(&uid)));
     assert_eq!(process.status("Gid"), Some(four(&gid)));
     let groups = process.status("Groups").unwrap_or_default();
-    assert!(groups.is_empty() || groups == gid, "no group of init's is left: {groups}");
+    assert!(groups.is_empty() || groups == gid, "no group of init remains: {groups}");
     assert_eq!(process.status("CapEff").as_deref(), Some("0000000000000000"));
     let environment = process.environment();
     assert_eq!(environment["USER"], "nobody");
@@ -108,10 +108,10 @@ fn processes_left_by_a_run_are_gone_before_the_next_start() {
     );
     let init = Boot::new(files).start("messy");
     init.when_state("messy", "running");
-    until("all of it is there", || (init.processes_of("messy").len() == 4).then_some(()));
+    until("all processes are running", || (init.processes_of("messy").len() == 4).then_some(()));
     let first = init.processes_of("messy");
     init.sandbox.order("messy", "exit 1");
-    until("a new one is there", || {
+    until("a new run has all its processes", || {
         let now = init.processes_of("messy");
         (now.len() == 4 && now.iter().all(|p| !first.contains(p))).then_some(())
     });
@@ -123,7 +123,7 @@ fn hundreds_of_short_runs_leak_nothing() {
     let files = Sandbox::new();
     files.unit("quick", "restart: always\nrestart-delay: 1ms\nsuccess-status: [0]\nexec-start: DAEMON --trace DIR/trace --exit 0");
     let init = Boot::new(files).start("quick");
-    until("it lived often", || {
+    until("it has run often enough", || {
         let starts = init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
         (starts > 300).then_some(())
     });
@@ -140,10 +140,10 @@ fn unit_with_many_processes_that_ignore_sigterm_is_gone_after_its_stop() {
     );
     files.unit("none", "type: virtual");
     let init = Boot::new(files).start("hydra");
-    until("all of it is there", || (init.processes_of("hydra").len() == 41).then_some(()));
+    until("all processes are running", || (init.processes_of("hydra").len() == 41).then_some(()));
     init.tell("set-target", &serde_json::json!({"targets": ["none"]}));
     init.when("it is down", |s| s.main_pid("hydra").is_none());
-    until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+    until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
     init.finish();
 }
 
@@ -176,7 +176,9 @@ fn run_starts_only_after_all_processes_of_the_previous_run_have_exited() {
         );
         files.unit("none", "type: virtual");
         let mut init = after(taking, files).start("messy");
-        until("it has lived often", || (init.sandbox.trace("runs").len() >= lives).then_some(()));
+        until("it has run often enough", || {
+            (init.sandbox.trace("runs").len() >= lives).then_some(())
+        });
         assert_eq!(init.sandbox.read("overlap"), "", "{taking}: {}", init.output());
         init.tell("set-target", &json!({"targets": ["none"]}));
         init.when("it is down", |s| {
@@ -207,7 +209,7 @@ fn double_forked_subreaper_without_open_files_is_killed_with_its_unit() {
             return groundstate_tests::not_run!("no cgroups of the second kind here");
         }
         let own_session = |process: &Process| process.stat_field(3) == Some(process.0);
-        let reaper = until("it has fled, and is init's", || {
+        let reaper = until("the process has left its session and is init's child", || {
             let fled = |process: &Process| {
                 let words = process.read("cmdline").unwrap_or_default();
                 words.contains("\0reaper\0")
@@ -217,7 +219,7 @@ fn double_forked_subreaper_without_open_files_is_killed_with_its_unit() {
             init.processes_of("hydra").into_iter().find(fled)
         });
         // Its parent has exited, and it is not init's child: the subreaper has adopted it.
-        let adopted = until("what has fled from it is its own, and has nothing open", || {
+        let adopted = until("the adopted process has its own session and no open files", || {
             let fled = |process: &Process| {
                 process.read("comm").as_deref() == Some("sleep\n")
                     && own_session(process)
@@ -257,7 +259,7 @@ fn each_service_has_its_own_session_keyring() {
     let output = Command::new("python3").arg(files.path("id.py")).output().expect("python3 runs");
     let own = id(&String::from_utf8_lossy(&output.stdout));
     if own < 0 {
-        return groundstate_tests::not_run!("there are no keyrings here");
+        return groundstate_tests::not_run!("no keyrings here");
     }
     let init = Boot::new(files).start("all");
     init.when_system("running");

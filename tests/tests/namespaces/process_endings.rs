@@ -179,18 +179,18 @@ fn unkillable_process_blocks_no_other_unit_and_gets_no_second_run() {
     silent.until_closing(1);
     let main = init.main_of("stuck");
     init.tell("set-target", &json!({"targets": ["base"]}));
-    let status = init.when("it is given up", |s| s.reason("stuck") == "unkillable");
+    let status = init.when("init gives up", |s| s.reason("stuck") == "unkillable");
     assert_eq!(status.state("stuck"), "failed");
-    assert!(main.is_alive(), "it is there still");
+    assert!(main.is_alive(), "the process still exists");
     // The goal needs both units: `other` starts, `stuck` does not.
     init.tell("set-target", &json!({"targets": ["both"]}));
     init.when_state("other", "running");
     init.tell("ping", &json!({}));
-    assert_eq!(init.sandbox.trace("runs").len(), 1, "no second one beside it");
+    assert_eq!(init.sandbox.trace("runs").len(), 1, "no second run");
     drop(silent);
-    until("it is gone", || (!main.is_alive()).then_some(()));
+    until("the process has exited", || (!main.is_alive()).then_some(()));
     // The FUSE server is gone, so the next start finds no file system.
-    init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("stuck") != "unkillable");
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.finish();
 }
@@ -206,7 +206,7 @@ fn unkillable_process_at_the_shutdown_of_a_container_is_reported() {
     silent.until_closing(1);
     init.tell("exit", &json!({}));
     let told = || init.output().contains(") does not exit after SIGKILL: ");
-    until("it is told of", || told().then_some(()));
+    until("it is reported", || told().then_some(()));
     drop(silent);
     assert_eq!(init.ended().code(), Some(0));
 }
@@ -229,7 +229,7 @@ fn flood_of_harmless_signals_acts_like_each_signal_once() {
     db.signal(Signal::SIGKILL);
     assert!(storm.wait().expect("it ends").success());
     hears(&init);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     init.finish();
@@ -240,7 +240,7 @@ const HARMLESS_TO_INIT: &str = "HUP USR1 WINCH CHLD PIPE ALRM URG CONT 41 60";
 
 /// Init recreates its sockets at SIGUSR1, so a new client may have to connect again.
 fn hears(init: &Init) {
-    until("all of it is heard", || {
+    until("init answers three times in a row", || {
         let heard = || {
             init.client().and_then(|mut client| {
                 client.send("ping", &json!({}));
@@ -254,9 +254,9 @@ fn hears(init: &Init) {
 /// Stops init while all these signals arrive, so that it sees them at once.
 fn at_once(init: &Init, signals: &str, rounds: usize) {
     init.process().signal(Signal::SIGSTOP);
-    until("it stands still", || (init.process().state() == Some('T')).then_some(()));
-    let sent = storm(init, signals, rounds).wait().expect("the storm ends");
-    assert!(sent.success(), "{signals}: all of it is sent");
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
+    let sent = storm(init, signals, rounds).wait().expect("the sender has exited");
+    assert!(sent.success(), "{signals}: all signals are sent");
 }
 
 /// The number of events of this kind that the state machine got.
@@ -287,14 +287,14 @@ fn signal_sent_many_times_to_a_stopped_init_acts_once() {
     db.signal(Signal::SIGKILL);
     init.process().signal(Signal::SIGCONT);
     hears(&init);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     until("it has reloaded", || (recorded(&init, "Reload") > 0).then_some(()));
     // Any further reload of the flood would come before this one.
     init.tell("reload", &json!({}));
     init.tell("ping", &json!({}));
-    assert_eq!(recorded(&init, "Reload"), 2, "one of the storm, one that was asked for");
+    assert_eq!(recorded(&init, "Reload"), 2, "one by signal, one by request");
     init.finish();
     for signal in ENDS {
         let mut init = two();
@@ -312,7 +312,7 @@ fn flood_of_an_end_signal_causes_one_orderly_shutdown() {
         let mut init = two();
         let mut storm = storm(&init, signal, 1_000_000_000);
         ended_in_order(&mut init, signal);
-        storm.wait().expect("whom it was for is gone");
+        storm.wait().expect("the sender exits after init");
     }
 }
 
@@ -330,7 +330,7 @@ fn signals_sent_by_its_children_neither_end_nor_stop_pid_1() {
     assert_ne!(init.process().state(), Some('T'));
     for number in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
         let told = format!("signal {number}: sent by another process");
-        until("it is told of", || init.output().contains(&told).then_some(()));
+        until("it is reported", || init.output().contains(&told).then_some(()));
     }
     init.finish();
 }

@@ -279,7 +279,7 @@ fn all_commands_of_a_run_have_one_invocation_id_even_after_a_crash_of_init() {
     assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert_eq!(ids(2), [id.as_str(), &id]);
     crash(&init, Signal::SIGSEGV);
-    until("it has survived", || (crashes(&init) == 1).then_some(()));
+    until("init has recovered", || (crashes(&init) == 1).then_some(()));
     assert_eq!(value(&init, "web", "InvocationID"), id);
     assert_eq!(systemctl(&init, &["reload", "web"]).1, 0);
     assert_eq!(ids(3), [id.as_str(); 3]);

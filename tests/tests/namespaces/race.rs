@@ -64,7 +64,7 @@ fn is_of(init: &Init, version: usize, db: Option<i32>) {
 }
 
 fn generation(answer: &Value) -> u64 {
-    answer["generation"].as_u64().unwrap_or_else(|| panic!("it tells its generation: {answer}"))
+    answer["generation"].as_u64().unwrap_or_else(|| panic!("the answer has a generation: {answer}"))
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn reload_that_waits_for_another_during_an_upgrade_is_done_by_the_new_image() {
     while begun().into_iter().filter(is_of_them).count() < 2 {
         steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
         let ended = || begun().iter().all(|child| !child.is_alive()).then_some(());
-        until("who was begun has done its work", ended);
+        until("both children have exited", ended);
     }
     drop(steps);
     let mut answer = |at: usize| clients[at].answer().expect("an answer").expect("no refusal");

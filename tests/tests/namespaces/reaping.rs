@@ -40,9 +40,11 @@ fn beside(script: &str, count: usize, through: &[&str]) -> Init {
 fn among_orphans(count: usize, through: &[&str]) -> (Init, Vec<Process>) {
     let init = beside(LEAVES, count, through);
     let ours = || init.process().children().len();
-    until("they are init's", || (ours() > count).then_some(()));
+    until("they are children of init", || (ours() > count).then_some(()));
     let main = init.main_of("parent");
-    until("who left them is at work", || main.link("exe").filter(|exe| exe.ends_with("daemon")));
+    until("the parent has executed its program", || {
+        main.link("exe").filter(|exe| exe.ends_with("daemon"))
+    });
     let orphans = init.processes_of("parent").into_iter().filter(|process| *process != main);
     let orphans: Vec<Process> = orphans.collect();
     assert_eq!(orphans.len(), count);
@@ -58,7 +60,7 @@ fn are_gone(init: &Init, orphans: &[Process]) -> Option<()> {
 /// Kills them while init is stopped.
 fn die_at_once(init: &Init, crowd: &[Process]) {
     init.process().signal(Signal::SIGSTOP);
-    until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     crowd.iter().for_each(|process| process.signal(Signal::SIGKILL));
     until("all are dead", || crowd.iter().all(|process| !process.is_alive()).then_some(()));
 }
@@ -93,7 +95,7 @@ fn many_orphans_that_die_while_init_is_stopped_are_reaped_at_once() {
     }
     let took = turns_of(&mut client) - before;
     let most = count.div_ceil(REAPS_A_TURN) + 2 * asked + 4;
-    assert!(took <= most as u64, "{took} turns for {count} and {asked} who asked");
+    assert!(took <= most as u64, "{took} turns for {count} orphans and {asked} clients");
     assert_eq!(init.status().main_pid("parent"), main);
     init.finish();
 }
@@ -127,7 +129,7 @@ fn zombies_whose_parent_exits_are_reaped_and_affect_no_unit() {
     let count = turns(1_000, 10_000);
     let init = beside(BREEDS, count, &[]);
     let main = init.main_of("parent");
-    let breeder = until("it has begun all", || {
+    let breeder = until("all children have started", || {
         let sleeps = |child: &Process| child.read("comm").as_deref() == Some("sleep\n");
         main.children().into_iter().find(sleeps)
     });
@@ -135,12 +137,12 @@ fn zombies_whose_parent_exits_are_reaped_and_affect_no_unit() {
     assert_eq!(children.len(), count);
     children.iter().for_each(|child| child.signal(Signal::SIGKILL));
     let are_dead = || children.iter().all(|child| child.state() == Some('Z')).then_some(());
-    until("all are dead and nobody has reaped them", are_dead);
+    until("all are zombies", are_dead);
     are_reaped(&init, &children, || {
         breeder.signal(Signal::SIGKILL);
-        until("they are init's", || (!breeder.is_alive()).then_some(()));
+        until("they are children of init", || (!breeder.is_alive()).then_some(()));
     });
-    assert!(children.iter().all(|child| child.state().is_none()), "they were init's");
+    assert!(children.iter().all(|child| child.state().is_none()), "they were children of init");
     init.finish();
 }
 
@@ -164,7 +166,7 @@ const LEAVES_ONE: &str = "while read pid; do\n\
 #[test]
 fn exit_of_an_orphan_with_the_old_pid_of_a_unit_changes_no_unit() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     let files = Sandbox::new();
     files.put("live.sh", LIVES);
@@ -177,7 +179,7 @@ fn exit_of_an_orphan_with_the_old_pid_of_a_unit_changes_no_unit() {
     let names = ONCE.map(|(unit, ..)| unit).join(", ");
     files.unit("all", &format!("type: virtual\nwaits-for: parent, {names}"));
     let init = Boot::new(files).start("all");
-    init.when("all are as they are to be", |s| {
+    init.when("all units are in their expected states", |s| {
         s.state("parent") == "running"
             && init.sandbox.trace("again.pid").len() == 2
             && ONCE.iter().all(|(unit, _, state)| s.state(unit) == *state)
@@ -186,7 +188,8 @@ fn exit_of_an_orphan_with_the_old_pid_of_a_unit_changes_no_unit() {
         let given = init.sandbox.trace("left").len();
         init.sandbox.order("pids", &pid.to_string());
         let left = || init.sandbox.trace("left").get(given)?.parse().ok();
-        let orphan = init.process().neighbour(until("it is there", left)).expect("it lives");
+        let orphan =
+            init.process().neighbour(until("the process exists", left)).expect("the process runs");
         let its = init.process().0;
         until("it is init's", || (orphan.stat_field(1) == Some(its)).then_some(()));
         orphan

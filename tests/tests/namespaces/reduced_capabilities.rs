@@ -31,13 +31,13 @@ fn asking() -> Sandbox {
 #[test]
 fn unit_that_needs_a_missing_capability_never_runs_and_other_units_do() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let all: &[&str] = &[];
     let none: &[&str] = &["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"];
     for (with, state) in [(all, "exited"), (none, "failed")] {
         let init = Boot::new(asking()).through(with).start("all");
-        let status = init.when("all have been tried", |s| {
+        let status = init.when("all units have been tried", |s| {
             let tried =
                 |number: usize| ["exited", "failed"].contains(&s.state(&format!("asks{number}")));
             s.state("web") == "running" && (0..BEYOND.len()).all(tried)
@@ -58,7 +58,7 @@ fn unit_that_needs_a_missing_capability_never_runs_and_other_units_do() {
 #[test]
 fn init_without_one_capability_supervises_and_stops_a_unit_of_another_user() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let without =
         |right: &str| vec![format!("--bounding-set=-{right}"), format!("--inh-caps=-{right}")];

@@ -53,7 +53,7 @@ fn imported_order_is_kept_and_starts_no_unit() {
     let said = words(&init, "order", 5);
     assert_eq!(said, ["helper", "gate", "second", "third", "last"]);
     init.when_state("friend.service", "running");
-    assert_eq!(init.status().state("stranger.service"), "disabled", "After= brings nobody in");
+    assert_eq!(init.status().state("stranger.service"), "disabled", "After= starts no unit");
     init.finish();
 }
 
@@ -103,7 +103,7 @@ fn bound_unit_stops_with_its_dependency_and_requiring_unit_stays() {
     };
     // A requested stop also stops units that require it or are part of it.
     init.tell("restart", &serde_json::json!({"targets": ["base.service"]}));
-    let again = init.when("all run anew", |s| {
+    let again = init.when("all units are restarted", |s| {
         ["base", "bound", "requiring", "part", "stopped"]
             .iter()
             .all(|n| pid(s, n).is_some() && pid(s, n) != pid(&before, n))
@@ -111,7 +111,7 @@ fn bound_unit_stops_with_its_dependency_and_requiring_unit_stays() {
     assert_eq!(pid(&again, "echo"), pid(&before, "echo"));
     // A crash stops only bound units: Restart= is not set.
     init.main_of("base.service").signal(Signal::SIGKILL);
-    let after = init.when("the bound one is gone", |s| pid(s, "bound").is_none());
+    let after = init.when("the bound unit is down", |s| pid(s, "bound").is_none());
     for name in ["requiring", "part", "echo"] {
         assert_eq!(pid(&after, name), pid(&again, name), "{name}");
     }
@@ -140,7 +140,7 @@ fn conflicts_requisite_on_failure_and_on_success_work_for_imported_units() {
     said.sort();
     assert_eq!(said, ["alarm@", "cheer", "good"]);
     let refused = init.initctl(&["want", "foe.service"]);
-    assert!(!refused.status.success(), "both at once");
+    assert!(!refused.status.success(), "a conflict");
     assert_eq!(init.status().state("friend.service"), "running");
     init.finish();
 }
@@ -148,7 +148,7 @@ fn conflicts_requisite_on_failure_and_on_success_work_for_imported_units() {
 #[test]
 fn unit_that_requires_a_mounted_path_starts_after_the_mount() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let place = files.at("mnt");
@@ -216,7 +216,7 @@ fn links_in_wants_and_requires_directories_start_units_by_name_and_alias() {
     }
     let mut said = words(&init, "order", 2);
     said.sort();
-    assert_eq!(said, ["one", "usual"], "the link's instance and the template's own");
+    assert_eq!(said, ["one", "usual"], "the instance of the link and the default instance");
     let told = init.initctl(&["status", "other-name.service"]);
     assert!(String::from_utf8_lossy(&told.stdout).contains("linked.service"));
     init.finish();
@@ -259,7 +259,7 @@ fn enabled_unit_starts_as_its_install_section_says() {
     for name in ["wanted.service", "beside.service", "each@usual.service", "upheld.service"] {
         init.when_state(name, "running");
     }
-    assert_ne!(init.status().state("off.service"), "running", "nobody enabled it");
+    assert_ne!(init.status().state("off.service"), "running", "it is not enabled");
     let told = init.initctl(&["status", "another.service"]);
     assert!(String::from_utf8_lossy(&told.stdout).contains("wanted.service"));
     init.finish();
@@ -282,7 +282,7 @@ fn imported_unit_can_be_excluded_from_the_goal_by_either_name() {
         });
         let output = init.initctl(&["set-target", "all", name]);
         assert_eq!(output.status.code(), Some(0), "{name}");
-        init.when("what it pulls in goes with it", |s| {
+        init.when("the units that it pulls in stop too", |s| {
             s.state("imp.service") == "disabled" && s.state("other.service") == "disabled"
         });
         init.tell("set-target", &serde_json::json!({"targets": ["all"]}));
@@ -352,11 +352,11 @@ fn each_success_starts_its_handler_once_and_a_shared_handler_gets_no_result() {
     wants(&files, &["job.service", "one.service", "two.service"]);
     let init = Boot::new(files).start("all");
     for count in 1..=4 {
-        until("the success is told", || (told(&init, "job").len() == count).then_some(()));
+        until("the success is reported", || (told(&init, "job").len() == count).then_some(()));
         init.when_state("cheer@job.service.service", "exited");
         init.tell("restart", &json!({"targets": ["job.service"]}));
     }
-    until("the last success is told", || (told(&init, "job").len() == 5).then_some(()));
+    until("the last success is reported", || (told(&init, "job").len() == 5).then_some(()));
     let all = told(&init, "job");
     let want = "job.service job.service success exited 0 32";
     assert!(all.iter().all(|line| line == want), "{all:?}");

@@ -21,7 +21,7 @@ fn reload_restarts_only_changed_units() {
     let before = init.when_system("running");
     init.sandbox.unit("web", "waits-for: db\nexec-start: DAEMON --name web2");
     init.tell("reload", &json!({}));
-    let after = init.when("web runs anew", |s| {
+    let after = init.when("web is restarted", |s| {
         s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
     });
     assert_eq!(after.main_pid("db"), before.main_pid("db"));
@@ -51,7 +51,7 @@ fn mistake_in_a_needed_unit_refuses_the_whole_reload() {
     let output = init.initctl(&["--json", "reload"]);
     assert_eq!(output.status.code(), Some(65));
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(said["errors"].as_u64() >= Some(2), "both mistakes are said: {said}");
+    assert!(said["errors"].as_u64() >= Some(2), "both mistakes are reported: {said}");
     let after = init.status();
     for unit in ["db", "web"] {
         assert_eq!(after.main_pid(unit), before.main_pid(unit));
@@ -80,7 +80,7 @@ fn sighup_reloads() {
         .unit("web", "waits-for: db\ndescription: new words\nexec-start: DAEMON --name web2");
     let before = init.status();
     init.process().signal(nix::sys::signal::Signal::SIGHUP);
-    init.when("web runs anew", |s| {
+    init.when("web is restarted", |s| {
         s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
     });
     init.finish();
@@ -124,7 +124,7 @@ fn removed_unit_file_stops_its_unit() {
     let process = init.main_of("extra");
     init.sandbox.remove_unit("extra");
     init.tell("reload", &json!({}));
-    groundstate_tests::deadline::until("its process is gone", || {
+    groundstate_tests::deadline::until("its process has exited", || {
         (!process.is_alive()).then_some(())
     });
     init.when_system("running");
@@ -170,7 +170,7 @@ fn each_client_that_waits_for_a_load_that_cannot_start_gets_an_error() {
     let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
     limit_files(init.process(), &most);
     let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-    assert!(!told.is_empty(), "who waited could begin");
+    assert!(!told.is_empty(), "the waiting loads must fail");
     for error in told {
         assert!(error["message"].as_str().unwrap().contains("cannot start the loader"), "{error}");
     }

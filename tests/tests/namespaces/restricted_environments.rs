@@ -34,14 +34,14 @@ fn plain_supervisor_adopts_and_stops_all_processes() {
     let left = init.processes_of("fork");
     init.finish();
     for process in left {
-        until("nothing is left", || (!process.is_alive()).then_some(()));
+        until("no process is left", || (!process.is_alive()).then_some(()));
     }
 }
 
 #[test]
 fn unprivileged_user_can_run_a_supervisor() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     for name in ["run", "log", "."] {
@@ -81,7 +81,7 @@ fn init_runs_without_a_writable_runtime_directory() {
 #[test]
 fn init_with_its_runtime_directory_on_a_read_only_file_system_supervises() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let boot = after("mount -t tmpfs -o ro none /run", pair());
     let mut init = boot.arguments(&["--runtime-dir", "/run/groundstate"]).launch("web");
@@ -94,7 +94,7 @@ fn init_with_its_runtime_directory_on_a_read_only_file_system_supervises() {
     let db = until("db is up", || main(&init, "db"));
     db.signal(Signal::SIGKILL);
     until("db is replaced", || main(&init, "db").filter(|now| *now != db));
-    until("so is web, which depends on it", || main(&init, "web"));
+    until("web, which depends on it, is restarted", || main(&init, "web"));
     let told = "cannot write to /run/groundstate: ";
     assert_eq!(init.output().matches(told).count(), 1, "{}", init.output());
     init.process().signal(Signal::SIGTERM);
@@ -113,7 +113,7 @@ fn start_that_cannot_fork_is_retried() {
     let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
     init.tell("set-target", &serde_json::json!({"targets": ["web"]}));
-    init.when("it can not start", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
+    init.when("its start fails", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
     init.check();
     assert!(injected(&tracer.detach()) > 0);
     init.when_system("running");
@@ -136,7 +136,7 @@ fn init_runs_on_a_kernel_without_newer_system_calls() {
     let init = init.start("web");
     init.when_system("running");
     init.tell("exit", &serde_json::json!({}));
-    until("init is gone", || (!init.process().is_alive()).then_some(()));
+    until("init has exited", || (!init.process().is_alive()).then_some(()));
     let made = init.sandbox.read("strace");
     for call in ["close_range", "clone3", "memfd_create", "statx"] {
         let met = |line: &str| line.contains(call) && line.contains("INJECTED");
@@ -205,7 +205,7 @@ fn leftover_process_gets_sigterm_before_sigkill_at_the_shutdown_without_proc() {
 #[test]
 fn proc_of_another_pid_namespace_is_ignored() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let told = "the /proc here is of another pid namespace";
     for (from_the_start, cgroups) in [(true, true), (false, true), (false, false)] {
@@ -261,7 +261,7 @@ fn init_supervises_without_cgroups() {
 #[test]
 fn init_supervises_without_privileges() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(pair())
         .through(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"])
@@ -316,7 +316,7 @@ fn each_newer_system_call_has_a_fallback() {
         for unit in units {
             init.main_of(unit).end();
         }
-        init.when(&format!("both are healed without {call}"), |s| {
+        init.when(&format!("both are restarted without {call}"), |s| {
             let is_new = |unit: &&str| {
                 s.main_pid(unit).is_some() && s.main_pid(unit) != before.main_pid(unit)
             };
@@ -331,7 +331,7 @@ fn each_newer_system_call_has_a_fallback() {
         init.tell("exit", &serde_json::json!({}));
         assert_eq!(init.ended().code(), Some(0), "without {call}");
         let made = init.sandbox.read("strace");
-        assert!(made.contains("INJECTED"), "{call} was never asked for");
+        assert!(made.contains("INJECTED"), "{call} was never called");
         assert!(!made.contains("io_uring"), "{made}");
     }
 }

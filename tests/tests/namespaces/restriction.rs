@@ -51,14 +51,14 @@ const ROWS: [Row; 14] = [
 fn seen(init: &Init, unit: &str, key: &str) -> String {
     let text = init.sandbox.read(&format!("{unit}.seen"));
     let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let line = line.unwrap_or_else(|| panic!("{unit} says nothing of {key}:\n{text}"));
+    let line = line.unwrap_or_else(|| panic!("{unit} has no line {key}:\n{text}"));
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn each_restriction_applies_only_to_the_units_that_ask_for_it() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("jail")).unwrap();
@@ -131,7 +131,7 @@ fn locks_limit_is_that_of_the_unit_if_it_sets_one() {
             }
         }
         let mark = init.main_of("plain").limit(MOST).unwrap().1;
-        assert!(mark.parse::<u64>().is_ok(), "what asks for none bears init's mark: {mark}");
+        assert!(mark.parse::<u64>().is_ok(), "a unit without the limit has init's tag: {mark}");
         init.finish();
     }
 }
@@ -295,7 +295,7 @@ pub(crate) fn begin(
     let status = init.when(what, over);
     let lines = tracer.detach();
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("none is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
+    init.when("no unit is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
     (status, lines)
 }
 
@@ -310,7 +310,7 @@ fn ran(init: &Init, unit: &str) -> bool {
 #[test]
 fn child_that_cannot_get_the_attributes_of_its_unit_is_never_executed() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");

@@ -41,7 +41,7 @@ fn kill_and_restart_of_a_unit_that_is_not_running_are_refused() {
 #[test]
 fn main_process_that_may_not_be_signalled_is_reported_and_no_other_is_signalled() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let deaf = "DAEMON --ignore HUP --ignore USR1 --trace";
@@ -62,7 +62,7 @@ fn main_process_that_may_not_be_signalled_is_reported_and_no_other_is_signalled(
         words.iter().filter(|heard| *heard == word).count()
     };
     for who in ["child", "foreign.trace", "own"] {
-        until("it hears signals", || (heard(who, "ready") == 1).then_some(()));
+        until("the service handles signals", || (heard(who, "ready") == 1).then_some(()));
     }
     let (code, said) = init.initctl_json(&["kill", "--signal", "HUP", "foreign"]);
     assert_ne!(code, 0, "{said}");
@@ -75,13 +75,13 @@ fn main_process_that_may_not_be_signalled_is_reported_and_no_other_is_signalled(
     // If both signals were pending, HUP, the lower one, would be handled first.
     init.tell("kill", &json!({"targets": ["foreign", "own"], "signal": 10, "all": true}));
     for who in ["child", "own"] {
-        until("it has heard the other one", || (heard(who, "usr1") == 1).then_some(()));
+        until("the process got the other signal", || (heard(who, "usr1") == 1).then_some(()));
         assert_eq!(heard(who, "hup"), 0, "{who}");
     }
     assert_eq!((heard("foreign.trace", "hup"), heard("foreign.trace", "usr1")), (0, 0));
     let pids = init.processes_of("foreign");
     init.finish();
-    assert!(pids.iter().all(|process| !process.is_alive()), "with its namespace");
+    assert!(pids.iter().all(|process| !process.is_alive()), "all exit with their namespace");
 }
 
 /// The text that `status` and `why` show of a unit.
@@ -110,7 +110,7 @@ fn status_and_why_name_the_unit_that_a_conflict_keeps_down() {
     assert_eq!((status.state("nginx"), status.reason("nginx")), ("failed", "conflict"));
     assert_eq!(status.unit("nginx")["reason"]["target"], "apache");
     says("it conflicts with apache, which was first");
-    until("it hears signals", || {
+    until("the service handles signals", || {
         init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
     });
     // With the other goal the first one is stopping.
@@ -176,7 +176,7 @@ fn critical_chain_shows_a_unit_that_waited_for_a_failure() {
     let init = Boot::new(files).start("all");
     init.when_state("bad", "starting");
     init.sandbox.order("order", "ready");
-    init.when("all is up without web", |s| {
+    init.when("the goal is running without web", |s| {
         s.state("all") == "running" && s.state("web") == "failed"
     });
     let output = init.initctl(&["critical-chain"]);

@@ -68,7 +68,7 @@ fn no_other_process_has_or_can_open_the_saved_state() {
                 assert!(!command.status().expect("dd is there").success(), "{path} is writable");
             }
         } else {
-            groundstate_tests::not_run!("it takes root to be another user");
+            groundstate_tests::not_run!("this needs root to change the user");
         }
     };
     look();
@@ -96,7 +96,7 @@ fn removed_binary_is_executed_after_a_crash() {
     let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
     let before = mains();
     is_steady(&init);
-    fs::remove_file(&binary).expect("it is there");
+    fs::remove_file(&binary).expect("the process exists");
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(mains(), before);
@@ -108,7 +108,7 @@ fn removed_binary_is_executed_after_a_crash() {
     copy_of_init(&init.sandbox, "own-init", None);
     init.tell("upgrade", &json!({}));
     assert_eq!((program(), mains()), (binary.clone(), before));
-    fs::remove_file(&binary).expect("it is there");
+    fs::remove_file(&binary).expect("the process exists");
     is_steady(&init);
     crash(&init, Signal::SIGBUS);
     has_survived(&init, 2);
@@ -136,7 +136,7 @@ fn binary_on_a_detached_file_system_is_executed_after_a_crash() {
         command.args(["--user", "--preserve-credentials"]);
     }
     let detached = command.args(["umount", "--lazy", &image]).status().expect("nsenter is there");
-    assert!(detached.success(), "nothing is at {image} any more");
+    assert!(detached.success(), "{image} is unmounted");
     for (survived, fault) in [(1, Signal::SIGSEGV), (2, Signal::SIGABRT)] {
         is_steady(&init);
         crash(&init, fault);
@@ -201,7 +201,7 @@ fn crashes_during_the_restore_lose_no_service() {
         survived += 3;
         has_survived(&init, survived);
         init.when("it runs", |s| s.state("notified") == "running");
-        until("one process of it is there", || {
+        until("it has one process", || {
             (init.processes_of("notified") == [init.main_of("notified")]).then_some(())
         });
         assert_eq!(starts(&init, "notified"), round + 2, "each program was started once");
@@ -247,7 +247,7 @@ fn new_image_that_crashes_during_its_restore_gives_way_to_the_old_one() {
     steps.until(|call| call.number == libc::SYS_epoll_create1);
     steps.crash();
     drop(steps);
-    let refused = client.answer().expect("who asked is told").unwrap_err();
+    let refused = client.answer().expect("the client gets an answer").unwrap_err();
     assert_eq!(refused["kind"], "upgrade", "{refused}");
     assert_eq!((crashes(&init), fixed(&init.status())), (0, fixed(&before)));
     init.tell("upgrade", &json!({}));

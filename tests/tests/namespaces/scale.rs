@@ -21,7 +21,7 @@ fn switches(init: &Init) -> u64 {
 
 /// Waits until PID 1 has been idle for a while.
 pub(crate) fn comes_to_rest(init: &Init) {
-    until("init rests", || {
+    until("init is idle", || {
         let before = switches(init);
         within(REST, || (switches(init) != before).then_some(())).is_none().then_some(())
     });
@@ -90,7 +90,7 @@ fn directory_full_of_ignored_files_is_read() {
 #[test]
 fn init_boots_and_reloads_without_a_free_inode() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
@@ -109,7 +109,7 @@ fn init_boots_and_reloads_without_a_free_inode() {
     init.sandbox.unit("other", "exec-start: DAEMON");
     init.tell("reload", &json!({}));
     let refused = init.initctl(&["mask", "other", "--runtime"]);
-    assert_ne!(refused.status.code(), Some(0), "there is no room for it");
+    assert_ne!(refused.status.code(), Some(0), "no space left");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("No space left"), "{said}");
     init.main_of("web").signal(nix::sys::signal::Signal::SIGKILL);

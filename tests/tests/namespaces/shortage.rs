@@ -46,7 +46,7 @@ fn tells_once(init: &Init, lacks_proc: bool) {
 #[test]
 fn init_supervises_whichever_resource_is_missing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let nothing_at_all = format!("umount -R -l /sys; {NO_PROC}; mount -t tmpfs -o ro none /dev");
     // If the tree is in /tmp, no program could run without it.
@@ -134,7 +134,7 @@ fn paths_are_polled_without_inotify_or_free_watches() {
 #[test]
 fn empty_cgroup_is_noticed_without_inotify() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     files.unit("parent", "stop-timeout: 300ms\nexec-start: DAEMON --children 1 --ignore TERM");
@@ -159,10 +159,10 @@ fn empty_cgroup_is_noticed_without_inotify() {
     until("its own process has ended", || (!main_of_host.is_alive()).then_some(()));
     // No other event wakes init; a client request would make it look at all cgroups.
     let _ = within(Duration::from_secs(1), || None::<()>);
-    assert!(child.is_alive(), "it does not mind");
+    assert!(child.is_alive(), "the child ignores the signal");
     child.end();
     let is_over = || init.sandbox.path("over").exists().then_some(());
-    until("what follows the last of them is done", is_over);
+    until("the command after the last exit has run", is_over);
     assert!(!child.is_alive());
     init.when_state("host", "disabled");
     init.finish();
@@ -220,9 +220,9 @@ fn units_exit_start_and_become_ready_while_epoll_accepts_no_descriptor() {
         let mains = |status: &Status| ["db", "web", "forked"].map(|unit| status.main_pid(unit));
         let old = mains(&before);
         for pid in [old[0], old[2]].into_iter().flatten() {
-            init.process().neighbour(pid).expect("it is there").signal(Signal::SIGKILL);
+            init.process().neighbour(pid).expect("the process exists").signal(Signal::SIGKILL);
         }
-        before = until("all are new", || {
+        before = until("all units have new main processes", || {
             let now = status();
             let is_new = mains(&now).iter().zip(old).all(|(new, old)| new.is_some() && *new != old);
             (is_new && now.system() == "running").then_some(now)
@@ -252,7 +252,7 @@ fn daemon_is_found_restarted_and_stopped_without_pidfds() {
     let mut init = Boot::new(files).through(&wrapper).way(Way::Supervisor).start("all");
     let before = init.when_system("running").main_pid("old");
     init.main_of("old").end();
-    init.when("it is healed", |s| {
+    init.when("the daemon is restarted", |s| {
         s.system() == "running" && s.main_pid("old").is_some() && s.main_pid("old") != before
     });
     let main = init.main_of("old");
@@ -261,7 +261,7 @@ fn daemon_is_found_restarted_and_stopped_without_pidfds() {
     assert!(!main.is_alive());
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
-    assert!(init.sandbox.read("strace").contains("INJECTED"), "it was asked for");
+    assert!(init.sandbox.read("strace").contains("INJECTED"), "the call was made");
 }
 
 /// A tmpfs of 64 KiB, unmounted when the value is dropped.
@@ -277,7 +277,7 @@ impl Small {
     /// Fills it.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("filling");
-        let mut file = std::fs::File::create(&path).expect("there is room for one");
+        let mut file = std::fs::File::create(&path).expect("the file can be made");
         while file.write_all(&[b'x'; 512]).is_ok() {}
         let mut number = 0;
         while std::fs::File::create(self.0.join(format!("inode{number}"))).is_ok() {
@@ -296,7 +296,7 @@ impl Drop for Small {
 #[test]
 fn full_disk_under_the_runtime_and_log_directories_stops_no_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
@@ -330,7 +330,7 @@ fn full_disk_under_the_runtime_and_log_directories_stops_no_unit() {
     init.tell("set-target", &json!({"targets": ["all"]}));
     init.when_system("running");
     init.sandbox.order("loud", "say there is room again");
-    until("what is said afterwards is kept", || {
+    until("later lines are logged", || {
         let said = init.initctl(&["logs", "loud", "-n", "5"]).stdout;
         String::from_utf8_lossy(&said).contains("room again").then_some(())
     });
@@ -363,9 +363,9 @@ fn failed_allocations_and_descriptors_at_many_calls_are_survived() {
             client.send("reload", &json!({}));
             client.answer();
         }
-        until("its end is noticed", || (!db.is_alive()).then_some(()));
+        until("its exit is noticed", || (!db.is_alive()).then_some(()));
         reached += usize::from(injected(&tracer.detach()) > 0);
-        init.when("both are new", |s| {
+        init.when("both are restarted", |s| {
             let other = |unit: &str, pid| s.main_pid(unit).is_some_and(|now| now != pid);
             s.system() == "running" && web.is_some_and(|pid| other("web", pid))
         });
@@ -393,14 +393,14 @@ fn unread_console_blocks_neither_init_nor_a_unit() {
     supervises(&init);
     init.sandbox.order("loud", "lines 20000");
     init.sandbox.order("loud", "say the last of them");
-    until("it is kept, though nobody sees it on the console", || {
+    until("the line is logged although the console is blocked", || {
         let said = init.initctl(&["logs", "loud", "-n", "5"]).stdout;
         String::from_utf8_lossy(&said).contains("the last of them").then_some(())
     });
     init.tell("reload", &json!({}));
-    assert!(init.dropped("lines-not-said") > 0, "it has said that both were replaced");
+    assert!(init.dropped("lines-not-said") > 0, "init has logged both restarts");
     init.sandbox.order("loud", "lines 20000");
-    until("what the console did not get is counted", || {
+    until("lines lost on the console are counted", || {
         (init.dropped("lines-not-shown") > 0).then_some(())
     });
     let shown = init.initctl(&["stats"]).stdout;

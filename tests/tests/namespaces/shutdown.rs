@@ -97,7 +97,7 @@ fn many_units_that_ignore_sigterm_take_the_time_of_one_stop() {
     }
     files.unit("all", &format!("type: virtual\nwaits-for: {}", names.join(", ")));
     let mut init = Boot::new(files).start("all");
-    init.when("all block the signal", |s| {
+    init.when("all ignore the signal", |s| {
         s.system() == "running"
             && init.sandbox.trace("trace").iter().filter(|w| *w == "ready").count() == 20
     });
@@ -114,7 +114,7 @@ fn shutdown_deadline_ends_a_unit_without_a_stop_timeout() {
     files.put("init.yaml", "shutdown-deadline: 1s\n");
     files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
     let mut init = Boot::new(files).start("deaf");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     init.tell("poweroff", &json!({}));
@@ -192,7 +192,10 @@ fn shutdown_needs_no_new_process_descriptor_or_memory() {
         assert_eq!(init.ended().code(), Some(0), "{error}: {}", init.output());
         assert!(injected(&tracer.detach()) > 0, "{error}");
         let trace = init.sandbox.trace("web");
-        assert!(trace.contains(&"term".to_owned()), "{error}: it was asked to end: {trace:?}");
+        assert!(
+            trace.contains(&"term".to_owned()),
+            "{error}: the service got no SIGTERM: {trace:?}"
+        );
     }
 }
 
@@ -233,11 +236,11 @@ fn repeated_shutdown_requests_do_not_delay_it() {
     files.put("init.yaml", "shutdown-deadline: 1500ms\n");
     files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
     let mut init = Boot::new(files).start("deaf");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     let begin = Instant::now();
-    until("it has ended, however often it is told", || {
+    until("init exits despite repeated requests", || {
         if let Some(mut client) = init.client() {
             client.send("exit", &json!({}));
             client.answer();

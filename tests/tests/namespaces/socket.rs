@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Sends a line and returns the words of the answer: pid, names, the line.
 fn talk(mut stream: impl Read + Write, line: &str) -> Vec<String> {
-    stream.write_all(format!("{line}\n").as_bytes()).expect("somebody takes the line");
+    stream.write_all(format!("{line}\n").as_bytes()).expect("the socket takes the line");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer.split_whitespace().map(str::to_owned).collect()
@@ -125,7 +125,7 @@ fn datagrams_and_fifos_start_a_service() {
     assert!(fifo.metadata().unwrap().file_type().is_fifo());
     init.tell("set-target", &json!({"targets": ["none"]}));
     init.when_state("front", "disabled");
-    until("the paths are gone", || {
+    until("the paths are removed", || {
         (!fifo.exists() && !init.sandbox.path("front.dgram").exists()).then_some(())
     });
     init.tell("set-target", &json!({"targets": ["front"]}));
@@ -192,9 +192,7 @@ fn service_that_accepts_nothing_is_not_started_endlessly() {
     let init = Boot::new(files).start("front");
     init.when_state("front", "running");
     let _waits = UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
-    until("init says that it rests", || {
-        init.output().contains("front: fires too often").then_some(())
-    });
+    until("init logs the pause", || init.output().contains("front: fires too often").then_some(()));
     let starts = || {
         let events = init.initctl_json_lines(&["events"]);
         events.iter().filter(|e| e["unit"] == "deaf" && e["to"] == "starting").count()
@@ -225,7 +223,7 @@ fn service_gets_the_sockets_of_all_units_that_activate_it() {
     assert_eq!(by_a[1], "a-front:b-front");
     let before = init.status().main_pid("echo");
     init.main_of("echo").signal(Signal::SIGKILL);
-    init.when("it runs anew", |s| s.main_pid("echo").is_some_and(|pid| Some(pid) != before));
+    init.when("it is restarted", |s| s.main_pid("echo").is_some_and(|pid| Some(pid) != before));
     assert_eq!(ask(&init.sandbox.path("b.sock"), "hello")[1], "a-front:b-front");
     init.finish();
 }
@@ -250,8 +248,8 @@ fn pending_data_is_discarded_before_the_sockets_are_polled_again() {
         let mut client = UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
         let mut rest = Vec::new();
         let _ = client.read_to_end(&mut rest);
-        assert_eq!(rest, b"", "nobody answers, and nobody waits for ever");
-        until("the socket is listened at again", || {
+        assert_eq!(rest, b"", "the connection is closed without an answer");
+        until("the socket is polled again", || {
             let sockets = init.tell("sockets", &json!({}));
             (sockets["sockets"][0]["waits"] == true).then_some(())
         });

@@ -92,7 +92,7 @@ fn listens(name: &str) -> String {
 #[test]
 fn service_finds_each_option_of_its_socket_units() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("look", LOOK);

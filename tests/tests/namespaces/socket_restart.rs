@@ -47,7 +47,7 @@ fn socket_unit_stopped_while_its_opener_exits_stops_listening_and_restarts() {
     let ends = tracer.detach().iter().filter(|line| line.contains("exit_group")).count();
     assert!(ends >= 3, "{ends} ends were slowed down");
     has_never_failed(&init);
-    until("nobody listens", || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    until("no process listens", || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
     init.finish();
 }
 
@@ -71,7 +71,7 @@ fn removed_paths_are_removed_before_the_next_run_makes_them() {
     for _ in 0..turns(20, 2_000) {
         runs_anew(&init, "front");
         assert!(is_fifo(&init), "{}", init.output());
-        drop(UnixStream::connect(init.sandbox.path("front.sock")).expect("somebody listens"));
+        drop(UnixStream::connect(init.sandbox.path("front.sock")).expect("init listens"));
     }
     has_never_failed(&init);
     init.finish();

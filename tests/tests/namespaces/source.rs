@@ -59,7 +59,8 @@ fn put_starts_its_roots_and_the_next_put_changes_only_differences() {
     }
     let said = put(&init, &[&db, "--root", "db"]);
     assert_eq!(said["revision"], 2);
-    let after = init.when("web is gone", |status| status.0["units"].as_array().unwrap().len() == 2);
+    let after =
+        init.when("web is removed", |status| status.0["units"].as_array().unwrap().len() == 2);
     assert_eq!(after.main_pid("db"), before.main_pid("db"));
     assert_eq!(after.main_pid("base"), before.main_pid("base"));
     let listed = fleet(&init);
@@ -67,7 +68,7 @@ fn put_starts_its_roots_and_the_next_put_changes_only_differences() {
     assert_eq!(listed["files"], serde_json::json!(["db.yaml"]));
     let (code, dropped) = init.initctl_json(&["source", "drop", "fleet"]);
     assert_eq!((code, &dropped["revision"]), (0, &3.into()));
-    init.when("db is gone", |status| status.0["units"].as_array().unwrap().len() == 1);
+    init.when("db is removed", |status| status.0["units"].as_array().unwrap().len() == 1);
     init.finish();
 }
 
@@ -132,7 +133,7 @@ fn mistakes_of_a_source_break_only_its_own_units() {
     init.sandbox.unit("base", "exec-start: DAEMON --name base2");
     let reload = init.initctl(&["reload"]);
     assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
-    let after = init.when("base runs anew", |s| {
+    let after = init.when("base is restarted", |s| {
         s.state("base") == "running" && s.main_pid("base") != status.main_pid("base")
     });
     assert_eq!(after.main_pid("db"), status.main_pid("db"));
@@ -186,7 +187,7 @@ fn put_with_a_broken_file_succeeds_with_a_warning() {
 #[test]
 fn owner_of_a_source_may_put_only_that_source() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(files()).start("base");
     init.when_system("running");

@@ -26,7 +26,7 @@ fn readiness_sent_in_time_counts_although_it_is_read_late() {
     init.when_state("slow", "starting");
     let before = Some(until("it has its program", || init.status().main_pid("slow")));
     init.process().signal(Signal::SIGSTOP);
-    until("init stands still", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("slow", "ready");
     assert!(within(START_TIMEOUT, || None::<()>).is_none(), "the timeout passes");
     init.process().signal(Signal::SIGCONT);
@@ -80,7 +80,11 @@ fn init_on_a_busy_processor_answers_and_supervises() {
     });
     drop(busy);
     let after = init.status();
-    assert_eq!(after.main_pid("steady"), before.main_pid("steady"), "nobody is taken for dead");
+    assert_eq!(
+        after.main_pid("steady"),
+        before.main_pid("steady"),
+        "no running service is taken for dead"
+    );
     init.finish();
 }
 
@@ -105,7 +109,8 @@ impl Hundredth {
     }
 
     fn take(&self, process: Process) {
-        std::fs::write(self.0.join("cgroup.procs"), process.0.to_string()).expect("it goes");
+        std::fs::write(self.0.join("cgroup.procs"), process.0.to_string())
+            .expect("the write succeeds");
     }
 }
 
@@ -137,7 +142,7 @@ fn init_with_a_hundredth_of_a_processor_answers_and_supervises() {
     init.when("it is replaced", |s| {
         s.system() == "running" && s.main_pid("quick") != before.main_pid("quick")
     });
-    until("it had to wait", || {
+    until("it was throttled", || {
         init.tell("ping", &json!({}));
         throttled().then_some(())
     });
@@ -149,7 +154,7 @@ fn init_with_a_hundredth_of_a_processor_answers_and_supervises() {
 fn real_time_hog_causes_no_false_timeout() {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if !nix::unistd::geteuid().is_root() || processors < 2 {
-        groundstate_tests::not_run!("one processor, or no right to be the first on it");
+        groundstate_tests::not_run!("this needs root and two processors");
         return;
     }
     let files = Sandbox::new();

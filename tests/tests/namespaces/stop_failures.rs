@@ -59,7 +59,7 @@ fn unit_that_may_not_be_killed_has_no_second_run_beside_the_first() {
         assert_eq!(init.sandbox.read(&format!("{mode}.lives")), "x\n", "{name}");
         init.sandbox.put(&format!("{mode}.end"), "");
         let two = || init.sandbox.read(&format!("{mode}.lives")).lines().count() >= 2;
-        until("the next run has begun", || two().then_some(()));
+        until("the next run has started", || two().then_some(()));
         assert!(!is_there(&init, &format!("{mode}.beside")), "{name}");
     }
     init.finish();
@@ -94,7 +94,7 @@ fn daemon_that_replaces_itself_during_a_reload_stays_supervised() {
         assert_eq!(init.status().state(&name), "reloading", "{unit}");
         init.sandbox.put(&format!("{unit}.go"), "");
         if unit == "none" {
-            init.when("it has ended", |status| {
+            init.when("the process has exited", |status| {
                 !matches!(status.state(&name), "running" | "reloading")
             });
             continue;
@@ -103,7 +103,7 @@ fn daemon_that_replaces_itself_during_a_reload_stays_supervised() {
         let now = init.main_of(&name);
         assert_ne!(now, before, "{unit}");
         now.end();
-        init.when("its end is seen", |status| status.state(&name) != "running");
+        init.when("its exit is noticed", |status| status.state(&name) != "running");
     }
     init.finish();
 }
@@ -260,14 +260,17 @@ fn commands_of_a_delegated_unit_run_in_a_control_cgroup() {
             text.trim().strip_suffix("/.control").unwrap_or_else(|| panic!("{name}: {text}"));
         assert_eq!(place.rsplit('/').next(), own.rsplit('/').next(), "{name}");
     }
-    assert!(init.processes_of("engine").is_empty(), "what a command leaves ends with the unit");
+    assert!(
+        init.processes_of("engine").is_empty(),
+        "a process left by a command ends with the unit"
+    );
     init.finish();
 }
 
 #[test]
 fn existing_directories_of_a_unit_get_its_owner_recursively() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(

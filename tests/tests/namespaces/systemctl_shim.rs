@@ -134,7 +134,7 @@ fn systemctl_start_reports_that_the_unit_is_wanted_until_the_next_boot() {
         let said =
             format!("{name}.service is wanted until the next boot (initctl want {name}.service)");
         assert_eq!(systemctl(&init, &["start", name]), (said, 0));
-        assert_eq!(systemctl(&init, &["start", name]), (String::new(), 0), "it is already");
+        assert_eq!(systemctl(&init, &["start", name]), (String::new(), 0), "it is wanted already");
         assert_eq!(systemctl(&init, &["is-active", name]), ("active".to_string(), 0));
     }
     init.finish();
@@ -184,7 +184,7 @@ fn journalctl_filters_lines_by_the_priority_of_their_prefix() {
         ("raw", "debug", &["<3>bad", "<6>fine", "plain", "<9>odd", "<4>in pieces"]),
         ("raw", "err", &[]),
     ] {
-        until("the lines are there", || (cat(unit, "debug").len() >= 5).then_some(()));
+        until("the logger has the lines", || (cat(unit, "debug").len() >= 5).then_some(()));
         assert_eq!(cat(unit, level), want, "{unit} {level}");
     }
     let json = journal(&["-u", "usual", "-o", "json", "-q", "-p", "err"]);

@@ -49,11 +49,11 @@ fn want_makes_an_instance_and_the_next_load_removes_it() {
         s.state("job@a") == "disabled" && s.state("job@b") == "disabled"
     });
     init.tell("want", &json!({"target": "job@c"}));
-    assert_eq!(names(&init), ["base", "helper", "job@c"], "nobody asks for the others any more");
+    assert_eq!(names(&init), ["base", "helper", "job@c"], "no request names the other instances");
     init.tell("unwant", &json!({"target": "job@c"}));
     init.tell("reload", &json!({}));
     // A unit that is still stopping is shown, although its definition is gone.
-    until("the instance is gone", || (names(&init) == ["base", "helper"]).then_some(()));
+    until("the instance is removed", || (names(&init) == ["base", "helper"]).then_some(()));
     assert_ne!(init.status().main_pid("base"), base, "it was stopped in between");
     init.finish();
 }

@@ -92,7 +92,7 @@ fn initctl_shows_when_timers_fire_and_where_sockets_listen() {
     files.unit("all", "type: virtual\nwants: yearly, front");
     let init = Boot::new(files).start("all");
     init.when_state("front", "running");
-    let timers = until("the clock has told when", || {
+    let timers = until("init knows when the timer fires", || {
         let (_, timers) = init.initctl_json(&["timers"]);
         timers["timers"][1]["next"].is_string().then_some(timers)
     });
@@ -124,7 +124,7 @@ fn time_since_the_boot_of_a_container_counts_from_the_start_of_init() {
     files.unit("job", "type: oneshot\nexec-start: /bin/touch DIR/ran");
     files.unit("all", "type: virtual\nwants: later");
     let init = Boot::new(files).start("all");
-    until("the clock has told when", || {
+    until("init knows when the timer fires", || {
         let (_, timers) = init.initctl_json(&["timers"]);
         timers["timers"][0]["next"].is_string().then_some(())
     });
@@ -218,7 +218,7 @@ fn killed_timer_watcher_is_replaced_and_its_timers_fire() {
     let lookout = init.process().children().into_iter().find(|process| {
         process.read("comm").is_some_and(|name| name.starts_with("groundstate-clk"))
     });
-    lookout.expect("the lookout of timers").signal(Signal::SIGKILL);
+    lookout.expect("the watcher of timers").signal(Signal::SIGKILL);
     let before = starts(&init.sandbox, "job");
     until_started(&init.sandbox, "job", before + 2);
     init.finish();
@@ -245,15 +245,15 @@ fn fixed_random_delay_is_the_same_each_time() {
     wants(&files, &timers);
     let told = |init: &Init| {
         let all = || timers.iter().map(|timer| next(init, timer)).collect::<Option<Vec<_>>>();
-        until("the clock has told all", all)
+        until("init knows when all timers fire", all)
     };
     let init = Boot::new(files).start("all");
     let before = told(&init);
     assert_ne!(before[0], before[1], "each unit has its own");
     let init = Boot::new(init.finish_and_keep()).start("all");
     let after = told(&init);
-    assert_eq!(before[..2], after[..2], "and keeps it");
-    assert_ne!(before[2], after[2], "the other is drawn anew");
+    assert_eq!(before[..2], after[..2], "each unit keeps its delay");
+    assert_ne!(before[2], after[2], "the other delay is random");
     init.finish();
 }
 
@@ -274,6 +274,6 @@ fn inaccurate_timer_fires_together_with_the_next_accurate_one() {
         event.unwrap_or_else(|| panic!("{unit} was {to}"))["mono-us"].as_u64().unwrap()
     };
     let waited = first("early.service", "starting") - first("early.timer", "running");
-    assert!(waited >= 2_400_000, "it fired {waited} us after its timer began");
+    assert!(waited >= 2_400_000, "it fired {waited} us after its timer started");
     init.finish();
 }

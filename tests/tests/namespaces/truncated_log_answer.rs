@@ -63,7 +63,7 @@ fn journalctl_fails_after_a_truncated_answer() {
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
     init.sandbox.order("web", "lines 20");
-    until("all is heard", || (logs(&init, "web", 20).len() == 20).then_some(()));
+    until("the logger has all lines", || (logs(&init, "web", 20).len() == 20).then_some(()));
     let lines = init.initctl_json_lines(&["logs", "web", "-n", "20"]);
     let asked = shim(&init, "journalctl", &["-u", "web", "-o", "cat"]);
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));

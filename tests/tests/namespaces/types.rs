@@ -213,7 +213,7 @@ fn stop_during_exec_start_post_signals_it_and_ends_the_unit() {
     let init = Boot::new(files).start("all");
     let told = |file: &str, word: &str| {
         let said = || init.sandbox.trace(file).iter().any(|said| said == word);
-        groundstate_tests::deadline::until("it is there", || said().then_some(()));
+        groundstate_tests::deadline::until("the process exists", || said().then_some(()));
     };
     ["once.post", "left.post", "left.trace"].iter().for_each(|file| told(file, "ready"));
     init.tell("set-target", &serde_json::json!({"targets": ["keep"]}));

@@ -73,22 +73,23 @@ fn valid_units_start_beside_broken_and_hostile_files() {
     files.unit("all", "type: virtual\nwaits-for: good, dos");
     let _socket = lay_out(&files);
     let init = Boot::new(files).start("all");
-    let status = init
-        .when("the good ones run", |s| s.state("good") == "running" && s.state("dos") == "running");
+    let status = init.when("the valid units run", |s| {
+        s.state("good") == "running" && s.state("dos") == "running"
+    });
     assert_eq!(status.state("many999"), "disabled");
     let (code, told) = init.initctl_json(&["check", &init.sandbox.at("units")]);
     assert_eq!(code, 65);
     let complaints = told["diagnostics"].as_array().unwrap();
     let node = nix::unistd::geteuid().is_root().then_some(NODE);
     if node.is_none() {
-        groundstate_tests::not_run!("it takes root to make a device");
+        groundstate_tests::not_run!("this needs root to make a device");
     }
     for name in BROKEN.map(|(name, _)| name).into_iter().chain(NO_FILES).chain(node) {
         let file = format!("/{name}.yaml");
         let about =
             |d: &&serde_json::Value| d["file"].as_str().is_some_and(|path| path.ends_with(&file));
         let found = complaints.iter().find(about);
-        let found = found.unwrap_or_else(|| panic!("{name} is complained of"));
+        let found = found.unwrap_or_else(|| panic!("no complaint about {name}"));
         assert!(found["line"].is_u64() && found["message"].is_string(), "{found}");
     }
     init.finish();
@@ -96,7 +97,7 @@ fn valid_units_start_beside_broken_and_hostile_files() {
 
 /// The peak memory since the last call, in KiB.
 fn peak(init: &Init) -> u64 {
-    let most = init.process().status("VmHWM").expect("it is there");
+    let most = init.process().status("VmHWM").expect("the process exists");
     fs::write(format!("/proc/{}/clear_refs", init.process().0), "5").expect("it can be set back");
     most.trim_end_matches("kB").trim().parse().expect("a number")
 }
@@ -104,7 +105,7 @@ fn peak(init: &Init) -> u64 {
 #[test]
 fn refused_files_take_no_memory_of_init() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("good", "exec-start: DAEMON");
@@ -132,14 +133,14 @@ fn refused_files_take_no_memory_of_init() {
     let refused = init.ask("reload", &json!({})).expect_err("nothing of that is taken");
     assert!(!refused.to_string().is_empty());
     let bad = peak(&init);
-    assert!(bad <= good + 2 * 1024, "{bad} KiB, {good} for what is good");
+    assert!(bad <= good + 2 * 1024, "{bad} KiB, {good} with valid files");
     init.finish();
 }
 
 #[test]
 fn invalid_or_unknown_user_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let users = [
@@ -172,7 +173,7 @@ fn invalid_or_unknown_user_runs_nothing() {
         let kind = status.reason(name);
         assert!(["config", "exec"].contains(&kind), "{user}: {}", status.unit(name));
     }
-    assert_eq!(init.sandbox.read("ran"), "", "nothing of them ran");
+    assert_eq!(init.sandbox.read("ran"), "", "none of them ran");
     init.finish();
 }
 
@@ -212,7 +213,7 @@ fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
     while !done.load(Ordering::SeqCst) {
         let name = &names[chance.below(names.len())];
         let path = files.path(&format!("units/{name}.yaml"));
-        let text = whole(name, chance.pick(&["old", "new"]).expect("there are two"));
+        let text = whole(name, chance.pick(&["old", "new"]).expect("exactly two processes"));
         match chance.below(8) {
             0 => drop(fs::remove_file(&path)),
             // In place, truncated.
@@ -241,7 +242,7 @@ fn files_that_change_during_a_read_are_taken_completely_or_not_at_all() {
         let _over = Over(&done);
         scope.spawn(|| change(&init.sandbox, &names, &done));
         // Until each outcome has occurred often enough.
-        until("files were taken and refused", || {
+        until("files were accepted and refused", || {
             let answer = init.ask("reload", &json!({}));
             let now = definitions(&init, &names);
             match answer {
@@ -277,7 +278,7 @@ fn files_that_change_during_a_read_are_taken_completely_or_not_at_all() {
 #[test]
 fn unit_directory_that_others_can_write_is_not_read() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (mode, user, group, complaint) in [
         (0o777, 0, 0, "anyone can write it"),
@@ -373,11 +374,11 @@ fn goal_that_changes_back_and_forth_ends_at_the_last_and_keeps_shared_units() {
     let before = init.when_system("running");
     let mut chance = Rng::new(13);
     for _ in 0..turns(50, 1_000) {
-        let goal = chance.pick(&["right", "left"]).expect("one of them");
+        let goal = chance.pick(&["right", "left"]).expect("one goal");
         init.tell("set-target", &json!({"targets": [goal]}));
     }
     init.tell("set-target", &json!({"targets": ["left"]}));
-    let after = init.when("the last one holds", |s| {
+    let after = init.when("the last goal is reached", |s| {
         s.system() == "running" && s.state("left") == "running" && s.state("right") == "disabled"
     });
     assert_eq!(after.main_pid("shared"), before.main_pid("shared"));

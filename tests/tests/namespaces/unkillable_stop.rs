@@ -34,7 +34,7 @@ fn start_that_ignores_sigterm_fails_within_its_timeouts() {
     let status = init.when_state("deaf", "failed");
     assert!(init.processes_of("deaf").is_empty(), "it was killed before it had failed");
     assert_eq!(status.reason("deaf"), "start-timeout");
-    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it was asked first");
+    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it got SIGTERM first");
     let (starting, stopping) = (init.time_in("deaf", "starting"), init.time_in("deaf", "stopping"));
     let most = Duration::from_secs(1) + Duration::from_secs(2) + SPARE;
     late.check("a start that never ends", starting + stopping, most);
@@ -110,7 +110,8 @@ fn frozen_process_is_gone_after_its_stop_timeout() {
     };
     let below = format!("{within}/below");
     std::fs::create_dir(&below).expect("a cgroup below");
-    std::fs::write(format!("{below}/cgroup.procs"), main.0.to_string()).expect("it goes there");
+    std::fs::write(format!("{below}/cgroup.procs"), main.0.to_string())
+        .expect("the write succeeds");
     for dir in [frozen, below] {
         std::fs::write(format!("{dir}/cgroup.freeze"), "1").expect("it can be frozen");
         let events = || std::fs::read_to_string(format!("{dir}/cgroup.events")).unwrap_or_default();

@@ -75,11 +75,11 @@ pub(crate) fn at_work() -> Init {
     init.when_state("plain", "running");
     init.tell("want", &json!({"target": "stubborn"}));
     init.when_state("stubborn", "running");
-    until("it does not mind any more", || {
+    until("it ignores SIGTERM", || {
         (!init.sandbox.trace("stubborn.trace").is_empty()).then_some(())
     });
     init.tell("unwant", &json!({"target": "stubborn"}));
-    init.when("all are where they are to be", |s| {
+    init.when("all units are in their expected states", |s| {
         let up = ["notified", "plain", "forked", "door", "tick", "watch"];
         up.iter().all(|unit| s.state(unit) == "running")
             && ["script", "once"].iter().all(|unit| ["running", "exited"].contains(&s.state(unit)))
@@ -90,7 +90,7 @@ pub(crate) fn at_work() -> Init {
     let data = init.sandbox.at("data");
     init.sandbox.order("notified", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
     init.sandbox.order("notified", "notify STATUS=left");
-    until("init has heard all", || {
+    until("init has read all messages", || {
         (init.status().unit("notified")["status"] == "left").then_some(())
     });
     is_committed(&init);
@@ -139,7 +139,9 @@ pub(crate) fn comes_to_its_end(init: &Init) {
     let environment = init.main_of("notified").environment();
     assert_eq!(environment.get("LISTEN_FDNAMES").map(String::as_str), Some("data"));
     let fired = init.sandbox.trace("job.trace").len();
-    until("the timer fires on", || (init.sandbox.trace("job.trace").len() > fired).then_some(()));
+    until("the timer still fires", || {
+        (init.sandbox.trace("job.trace").len() > fired).then_some(())
+    });
     init.check();
 }
 
@@ -171,7 +173,10 @@ fn twenty_upgrades_change_no_service_and_lose_no_event() {
     comes_to_its_end(&init);
     let flapping = init.status().unit("flapping")["attempt"].as_u64();
     assert!(flapping > before.unit("flapping")["attempt"].as_u64(), "it was tried again");
-    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    assert!(
+        waiter.answer().is_some_and(|answer| answer.is_ok()),
+        "the waiting client gets an answer"
+    );
     let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
     assert_eq!(numbers(&mut follower, last), (1..=last).collect::<Vec<u64>>());
     drop((follower, waiter));

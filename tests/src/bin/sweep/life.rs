@@ -107,11 +107,11 @@ impl Life {
             (ended || init.client().is_some()).then_some(())
         });
         if ended && cases.iter().any(|case| case.outcome == Outcome::Ends) {
-            assert!(!init.output().is_empty(), "it says why it ends");
+            assert!(!init.output().is_empty(), "init logs why it ends");
             return None;
         }
-        assert!(answers.is_some() && !ended, "it answers; said:\n{}", init.output());
-        when(&init, "all comes up", cases, is_up);
+        assert!(answers.is_some() && !ended, "init must answer; output:\n{}", init.output());
+        when(&init, "all units start", cases, is_up);
         let mut life = Life { init, injector, usual: Usual::default(), crashes: 0, rounds: 0 };
         life.crashed(cases);
         life.usual = usual.cloned().unwrap_or_else(|| Usual {
@@ -154,7 +154,7 @@ impl Life {
         // A signal that could not be sent is followed by the next one later, and init reports that.
         let late = |s: &Status| !cases.is_empty() && s.reason("extra") == "stop-timeout";
         when(init, "extra is down", cases, |s| s.state("extra") == "disabled" || late(s));
-        when(init, "db is replaced, what was said is heard, all is up", cases, |s| {
+        when(init, "db is restarted, the status is received, all units run", cases, |s| {
             is_up(s)
                 && s.main_pid("db") != before.main_pid("db")
                 && s.unit("talker")["status"] == said.as_str()
@@ -163,13 +163,13 @@ impl Life {
             let text = self.init.sandbox.read("log/talker.log");
             text.contains(&said).then_some(())
         });
-        assert!(logged.is_some(), "what was said stands in the log");
+        assert!(logged.is_some(), "the line is in the log");
         let seen = self.injector.disarm();
         self.crashed(cases);
         self.check();
         let after = status(&self.init).expect("it answers afterwards");
         for unit in ["web", "talker", "tick", "front", "parent"] {
-            assert_eq!(before.main_pid(unit), after.main_pid(unit), "{unit} is nobody's matter");
+            assert_eq!(before.main_pid(unit), after.main_pid(unit), "{unit} is not affected");
         }
         seen
     }
@@ -180,7 +180,7 @@ impl Life {
         let crashes = stats["crashes"].as_u64().expect("a number");
         let more = crashes - self.crashes;
         let most = cases.iter().filter(|case| case.outcome == Outcome::Crash).count() as u64;
-        assert!(more <= most, "{more} crashes; said:\n{}", self.init.output());
+        assert!(more <= most, "{more} crashes; output:\n{}", self.init.output());
         self.crashes = crashes;
         if crashes > 0 {
             self.init.expect_crashes();
@@ -199,16 +199,16 @@ impl Life {
         granted(&self.init, "ping", &json!({}));
         let holds = |what: &str, fact: &dyn Fn() -> bool| {
             let held = within(PATIENCE, || fact().then_some(()));
-            assert!(held.is_some(), "{what}; said:\n{}{}", self.init.output(), table(&self.init));
+            assert!(held.is_some(), "{what}; output:\n{}{}", self.init.output(), table(&self.init));
         };
-        holds("no zombie is left", &|| {
+        holds("no zombie exists", &|| {
             children(first).iter().all(|child| child.state() != Some('Z'))
         });
         let most = self.usual.files + SPARE_FILES;
         holds("its descriptors are back", &|| first.files().len() <= most);
         let most = self.usual.memory + SPARE_MEMORY;
         holds("its memory is back", &|| self.memory() <= most);
-        holds("what is down has no process, what is up has its main process", &|| {
+        holds("stopped units have no process, running units have their main process", &|| {
             let Some(status) = status(&self.init) else { return false };
             let there = descendants(first);
             let owner = |process: &Process| process.environment().get("GROUNDSTATE_UNIT").cloned();
@@ -226,7 +226,7 @@ impl Life {
         let ticked = within(PATIENCE, || {
             (self.init.sandbox.trace("job.trace").len() > ticks + 1).then_some(())
         });
-        assert!(ticked.is_some(), "the timer fires on");
+        assert!(ticked.is_some(), "the timer still fires");
         let starts = self.init.sandbox.trace("talker.trace");
         let starts = starts.iter().filter(|line| line.starts_with("start")).count();
         assert!(starts >= 1, "talker has been started");
@@ -241,11 +241,16 @@ impl Life {
             }
         }
         let ended = within(PATIENCE, || self.init.has_ended().then_some(()));
-        assert!(ended.is_some(), "it ends; said:\n{}{}", self.init.output(), table(&self.init));
+        assert!(
+            ended.is_some(),
+            "init must exit; output:\n{}{}",
+            self.init.output(),
+            table(&self.init)
+        );
         let status = self.init.ended();
         let may_end = cases.iter().any(|case| case.outcome == Outcome::Ends);
         let fine = status.code() == Some(0) || may_end;
-        assert!(fine, "it ends with 0, not {status}; said:\n{}", self.init.output());
+        assert!(fine, "init must exit with 0, not {status}; output:\n{}", self.init.output());
         self.injector.disarm()
     }
 }
@@ -317,7 +322,7 @@ fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> boo
         }
         Some(status).filter(&wanted)
     });
-    assert!(found.is_some(), "in vain: {what}; said:\n{}{}", init.output(), table(init));
+    assert!(found.is_some(), "timeout: {what}; output:\n{}{}", init.output(), table(init));
 }
 
 /// Sends a request, and repeats it after a failure.
@@ -335,7 +340,7 @@ fn granted(init: &Init, verb: &str, fields: &Value) -> Value {
             other => refused.push(other),
         }
     }
-    panic!("{verb} is refused: {refused:?}; said:\n{}{}", init.output(), table(init));
+    panic!("{verb} is refused: {refused:?}; output:\n{}{}", init.output(), table(init));
 }
 
 /// Sends a line to a socket and returns the answer.
@@ -359,7 +364,7 @@ pub(crate) fn counts(lives: usize) -> (Usual, BTreeMap<(Part, i64), usize>) {
     };
     let mut usual = Usual::default();
     for _ in 0..lives {
-        let mut life = Life::begin(&[], None).expect("it lives");
+        let mut life = Life::begin(&[], None).expect("the process runs");
         note(Part::Boot, &life.seen());
         let one = life.usual();
         usual.memory = usual.memory.max(one.memory);
