@@ -1,5 +1,5 @@
-//! PID 1: reads its command line ([`options`]), prepares what it needs ([`boot`]), and runs the event loop
-//! ([`event_loop`]) until the end ([`shutdown`]).
+//! PID 1: reads its command line ([`options`]), prepares what it needs ([`boot`]), and runs the
+//! event loop ([`event_loop`]) until the end ([`shutdown`]).
 
 mod base;
 mod boot;

@@ -117,7 +117,7 @@ const PAUSES: [&str; 10] = [
     "init/src/shutdown/mod.rs",
     "init/src/shutdown/unmount/mod.rs",
     "init/src/shutdown/final_exec.rs",
-    "init/src/spawn/child_setup.rs",
+    "init/src/spawn/command_builder.rs",
 ];
 /// Documents whose tables name tests: the stage `tables` checks that those have passed.
 const TABLES: [&str; 9] = [

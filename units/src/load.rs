@@ -41,7 +41,7 @@ use crate::load::unit_file::{Context, UnitFile, read_still};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::unit::account::Accounts;
-use crate::unit::assembly::{Draft, assemble};
+use crate::unit::assembly::assemble;
 use crate::unit::generation::{FileRecord, Generation, Stamp};
 use crate::unit::policy::Policy;
 use crate::unit::policy_file;
@@ -50,7 +50,7 @@ use crate::unit::settings_file;
 use set::Set;
 use source::read_source;
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A loaded generation.
 #[derive(Clone, Debug)]
@@ -135,11 +135,6 @@ fn is_account(options: &Options, record: &FileRecord) -> bool {
 }
 
 /// Loads a unit file: from the previous generation, or by reading it.
-enum Read {
-    Kept(Vec<Draft>, FileRecord),
-    Anew(UnitFile),
-}
-
 struct Loader<'a> {
     files: &'a dyn Files,
     options: &'a Options,
@@ -341,28 +336,16 @@ impl Loader<'_> {
         set: &mut Set,
     ) {
         let files = self.files;
-        let read = |found: &Found| {
+        for found in &folders.files {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
             match before.unchanged(files, found, &drop_ins) {
-                Some((drafts, record)) => Read::Kept(drafts, record),
-                None => Read::Anew(unit_file::load(context, &found.path, &drop_ins)),
-            }
-        };
-        // The caller may read files in parallel; the results are taken in order.
-        let had: Vec<OnceLock<Read>> = folders.files.iter().map(|_| OnceLock::new()).collect();
-        files.each(had.len(), &|at| {
-            if let (Some(found), Some(place)) = (folders.files.get(at), had.get(at)) {
-                place.get_or_init(|| read(found));
-            }
-        });
-        for (found, had) in folders.files.iter().zip(had) {
-            let read = had.into_inner().unwrap_or_else(|| read(found));
-            match read {
-                Read::Kept(drafts, record) => {
+                Some((drafts, record)) => {
                     set.drafts.extend(drafts);
                     set.records.push(record);
                 }
-                Read::Anew(UnitFile { drafts, record, templates, nameless }) => {
+                None => {
+                    let UnitFile { drafts, record, templates, nameless } =
+                        unit_file::load(context, &found.path, &drop_ins);
                     self.refused |= nameless;
                     templates.into_iter().for_each(|template| set.templates.add(template));
                     set.parsed += 1;

@@ -9,7 +9,7 @@
 //! Within one namespace each process has a mapped uid, so there the number identifies the user.
 
 use crate::base::procfs;
-use crate::sys::{Pid, peer, signal};
+use crate::sys::{Pid, signal, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -19,12 +19,12 @@ const OVERFLOW_UID: u32 = 65_534;
 /// Returns true if the process that made this connection is in init's user namespace. `pid` and
 /// `uid` are from SO_PEERCRED.
 pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -> bool {
-    let process = match peer::process(&connection) {
+    let process = match socket::process(&connection) {
         Ok(process) => process,
         // The process was reaped: nothing can prove its namespace.
         Err(_) => return false,
     };
-    let theirs = process.as_ref().map(peer::user_namespace);
+    let theirs = process.as_ref().map(socket::user_namespace);
     match (theirs, own_namespace()) {
         (Some(Ok(theirs)), Ok(ours)) => theirs == ours,
         (Some(Err(error)), _) if error.raw_os_error() == Some(libc::ESRCH) => false,
@@ -32,7 +32,7 @@ pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -
         (Some(Err(error)), _)
             if pid.as_raw() == 0 && error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            peer::own_namespace_owner().is_ok_and(|owner| is_owner(uid, owner))
+            socket::own_namespace_owner().is_ok_and(|owner| is_owner(uid, owner))
         }
         _ => proc_agrees(pid, process.as_ref().map(AsFd::as_fd)),
     }
@@ -46,7 +46,7 @@ fn is_owner(uid: u32, owner: u32) -> bool {
 }
 
 fn own_namespace() -> io::Result<(u64, u64)> {
-    peer::user_namespace(signal::pidfd(nix::unistd::getpid())?)
+    socket::user_namespace(signal::pidfd(nix::unistd::getpid())?)
 }
 
 /// The check by /proc, for kernels before Linux 6.11 and for peers with more privilege than init. A
@@ -86,7 +86,7 @@ mod tests {
         assert!(is_owner(0, 0) && is_owner(1_000, 1_000));
         assert!(!is_owner(1_000, 0) && !is_owner(0, OVERFLOW_UID));
         assert!(!is_owner(OVERFLOW_UID, OVERFLOW_UID));
-        assert!(peer::own_namespace_owner().is_ok());
+        assert!(socket::own_namespace_owner().is_ok());
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         let (from_there, _) = listener.accept().unwrap();
         std::fs::remove_file(&at).unwrap();
         assert!(!shares_user_namespace(&from_there, child, 0));
-        let process = peer::process(&from_here).unwrap();
+        let process = socket::process(&from_here).unwrap();
         assert!(proc_agrees(own, process.as_ref().map(AsFd::as_fd)));
         assert!(!proc_agrees(Pid::from_raw(0), process.as_ref().map(AsFd::as_fd)));
         if process.is_some() {

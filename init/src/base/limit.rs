@@ -58,13 +58,9 @@ pub(crate) const NOTIFY_REST: Duration = Duration::from_millis(10);
 /// Starts between two reads of the notify socket in a burst of starts.
 pub(crate) const STARTS_BETWEEN_FETCHES: usize = 4;
 /// Bytes of one datagram; longer ones are dropped.
-pub(crate) const NOTIFICATION: usize = crate::sys::inbox_layout::MESSAGE_ROOM;
+pub(crate) const NOTIFICATION: usize = crate::sys::inbox::MESSAGE_ROOM;
 /// Bytes of a STATUS= text that are kept.
 pub(crate) const STATUS_TEXT: usize = 1024;
-/// Init prepares no work ahead with less time than this until the next deadline.
-pub(crate) const IDLE_MOMENT: Duration = Duration::from_millis(1);
-/// Cgroups created ahead for waiting units.
-pub(crate) const CGROUPS_AHEAD: usize = 256;
 /// Inotify events of cgroups read in one turn: the kernel's default queue size.
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Pause between two checks of cgroups that cannot be watched.
@@ -105,8 +101,6 @@ pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
 pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Address space of the loader, in bytes.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
-/// Threads of the loader.
-pub(crate) const LOADER_HANDS: usize = 4;
 /// CPU seconds of the loader.
 pub(crate) const LOADER_CPU: u64 = 60;
 /// Time that the exit of a starting run with `ready-grep` waits for the last lines.
@@ -242,8 +236,6 @@ pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
 /// Children whose reports init tracks itself; the poll watches older ones.
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
-/// Turns of the loop after the boot has settled that still count as boot.
-pub(crate) const BOOT_TURNS: u8 = 4;
 /// Time for a new binary to confirm that it can read the state.
 pub(crate) const UPGRADE_TRIAL: Duration = Duration::from_secs(10);
 /// Depth to which an old initramfs is emptied.

@@ -1,12 +1,11 @@
 //! The meaning of signals to init. Handlers are installed with signal-hook's low-level
-//! registration; they only write to the pipe of [`crate::sys::signal_pipe`].
+//! registration; they only write to the pipe of [`crate::sys::signal`].
 
-use crate::base::Mode;
 use crate::base::retry::retry_now;
-use crate::base::token;
+use crate::base::{Mode, token};
 use crate::sys::fault::FAULTS;
-use crate::sys::signal::{self, LAST};
-use crate::sys::signal_pipe::{self, SignalPipe};
+use crate::sys::signal;
+use crate::sys::signal::{LAST, SignalPipe};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::{Registry, Token};
@@ -75,7 +74,7 @@ pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
 /// pending.
 pub(crate) fn raise_ends(rung: u64) {
     let own = nix::unistd::getpid();
-    for signal in of_an_end().filter(|signal| rung & signal_pipe::bit(*signal) != 0) {
+    for signal in of_an_end().filter(|signal| rung & signal::bit(*signal) != 0) {
         let _ = u8::try_from(signal).map(|signal| signal::kill(own, signal));
     }
 }
@@ -171,11 +170,11 @@ impl Signals {
         let rung = self.bell.take();
         let mut asked = Vec::new();
         for (signal, meaning) in all_meanings() {
-            if rung & signal_pipe::bit(signal) != 0 && !asked.contains(&meaning) {
+            if rung & signal::bit(signal) != 0 && !asked.contains(&meaning) {
                 asked.push(meaning);
             }
         }
-        let sent = FAULTS.into_iter().filter(|fault| rung & signal_pipe::bit(*fault) != 0);
+        let sent = FAULTS.into_iter().filter(|fault| rung & signal::bit(*fault) != 0);
         asked.extend(sent.map(Asked::Noted));
         asked
     }

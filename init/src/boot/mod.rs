@@ -4,13 +4,11 @@
 //! No failure here is fatal: init reports it and continues. A child reads the files of the root
 //! file system ([`crate::loader::identity`]), never PID 1.
 
-use crate::base::Level;
-use crate::base::Mode;
-use crate::base::clock;
+use crate::base::{Level, Mode, clock};
 use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::shutdown;
-use crate::sys::{fault, process, terminal};
+use crate::sys::{device, fault, process};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
@@ -106,7 +104,7 @@ fn machine() -> Vec<String> {
             wrong.push(format!("{what}: {error}"));
         }
     };
-    note("cannot bring up the loopback device", terminal::loopback_up());
+    note("cannot bring up the loopback device", device::loopback_up());
     note(
         "cannot take over Ctrl-Alt-Del from the kernel",
         set_cad_enabled(false).map_err(Into::into),
@@ -118,7 +116,7 @@ fn machine() -> Vec<String> {
     // A machine without a virtual console has no such key.
     if let Ok(console) = open("/dev/tty0", how, FileMode::empty()) {
         let signal = u8::try_from(libc::SIGWINCH).unwrap_or(28);
-        note("cannot handle Alt-Up", terminal::accept_keyboard_request(console.as_fd(), signal));
+        note("cannot handle Alt-Up", device::accept_keyboard_request(console.as_fd(), signal));
     }
     wrong
 }

@@ -1,31 +1,40 @@
 //! The server of the control socket: its connections and their limits. [`crate::event_loop`]
 //! carries out the requests; `groundstate_units::control` defines the protocol.
 
-pub(crate) mod answer;
 pub(crate) mod client;
-pub(crate) mod request;
-mod scheduler;
 #[cfg(test)]
 mod tests;
 
-use crate::base::credentials;
-use crate::base::limit;
-use crate::base::token;
+use crate::base::{credentials, limit, token};
+use crate::control::client::{Caller, Client};
+use crate::fd;
+use crate::fd::Foreign;
+use crate::output::event_log::Entry;
 use crate::state::carried::KeptFd;
-use crate::sys::memory;
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::peer::{self, Peer};
-use crate::sys::socket::accept_stream;
-use client::{Caller, Client};
+use crate::sys::socket::{Peer, accept_stream};
+use crate::sys::{shared_memory, socket};
+use groundstate_units::control::answer::{Event as Shown, Failure, Line};
+use groundstate_units::control::request::{Malformed, Request, Verb};
+use groundstate_units::control::view;
+use groundstate_units::control::view::Facts;
+use groundstate_units::import::systemd::UnitName;
+use groundstate_units::machine::event::Event;
+use groundstate_units::machine::reason::Refusal;
+use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
+use groundstate_units::text::wall_clock::WallTime;
+use groundstate_units::unit::settings::Settings;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, Permissions, set_permissions};
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 /// Sent to a client that exceeds the connection limit, before it is closed.
 const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many connections to init","hint":"close some, or retry"}}
@@ -286,7 +295,7 @@ impl Control {
     /// The caller's rights, decided once at connect: a connection passed to another process keeps
     /// the rights of the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
-        let Peer { uid, pid, .. } = peer::of(stream)?;
+        let Peer { uid, pid, .. } = socket::of(stream)?;
         let is_proven = credentials::shares_user_namespace(stream, pid, uid);
         let trusted = is_proven && (uid == 0 || uid == self.own_uid);
         Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
@@ -326,7 +335,7 @@ impl Control {
         if is_read || have_gone {
             self.much_was_unread &= !is_read;
             self.most_clients = clients;
-            memory::give_back();
+            shared_memory::give_back();
         }
     }
 }
@@ -369,4 +378,162 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
     let mut listener = UnixListener::from_std(listen(path)?.into());
     registry.register(&mut listener, Token(token::CONTROL), Interest::READABLE)?;
     Ok(listener)
+}
+
+// The form of answers: one JSON object a line.
+
+/// An answer as the JSON of its `ok`, or `None` if it is sent later.
+pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
+
+/// Type-erased answers.
+pub(crate) mod erased {
+    use super::{Line, Serialize};
+
+    pub(crate) trait Answer {
+        /// The line, with its newline.
+        fn line(&self, id: u64) -> Vec<u8>;
+    }
+
+    impl<T: Serialize> Answer for T {
+        fn line(&self, id: u64) -> Vec<u8> {
+            super::line(&Line::ok(id, self))
+        }
+    }
+}
+
+pub(crate) fn line(answer: &impl Serialize) -> Vec<u8> {
+    // A value that cannot be serialized is a bug; the client then gets an empty line.
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+pub(crate) fn failed(id: u64, failure: Failure) -> Vec<u8> {
+    line(&Line::<()>::error(id, failure))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
+pub(crate) fn now(answer: impl Serialize + 'static) -> Answered {
+    Ok(Some(Box::new(answer)))
+}
+
+pub(crate) fn refused(refusal: Refusal) -> Failure {
+    Failure::new(&refusal.kind, refusal.message, refusal.hint)
+}
+
+/// A line of the event log. `facts` need no processes here.
+pub(crate) fn event(entry: &Entry, facts: &Facts) -> Shown {
+    let note = entry.note.as_ref();
+    Shown {
+        seq: entry.seq,
+        time: wall(entry.wall).to_string(),
+        mono_us: entry.at.as_nanos() / 1000,
+        unit: note.map(|note| &note.unit).or(entry.trigger.as_ref()).map(Name::to_string),
+        run: note.and_then(|note| note.run).map(|run| run.0),
+        event: entry.event.to_string(),
+        from: note.map(|note| note.from),
+        to: note.map(|note| note.to),
+        reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
+        cause: entry.cause,
+    }
+}
+
+pub(crate) fn stopping() -> Failure {
+    Failure::new("stopping", "a shutdown is in progress", "")
+}
+
+pub(crate) fn wall(at: Duration) -> WallTime {
+    WallTime::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))
+}
+
+// Checks of a request: who may make it, and which instances it names.
+
+/// Returns true if the settings name this uid as the owner of the source; for a list, of any
+/// source.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other verb is a source's")]
+pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool {
+    match verb {
+        Verb::SourcePut { source, .. } | Verb::SourceDrop { source, .. } => {
+            settings.sources.get(source).is_some_and(|owner| caller.is_user(*owner))
+        }
+        Verb::SourceList {} => settings.sources.values().any(|owner| caller.is_user(*owner)),
+        _ => false,
+    }
+}
+
+/// Counts and closes descriptors that came with a request that does not use them.
+pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
+    let verb = request.as_ref().map(|request| &request.verb);
+    if !matches!(verb, Ok(Verb::SourcePut { .. })) {
+        fd::dropped(passed.len());
+    }
+}
+
+/// The instances of templates that a request names.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
+pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
+    let named: Vec<&Name> = match wish {
+        Event::SetGoal(goal) => {
+            goal.targets.iter().chain(goal.want.iter().map(|(name, _)| name)).collect()
+        }
+        Event::Want { target, .. } => vec![target],
+        Event::SetPolicy(policy) => policy.enable.iter().collect(),
+        _ => Vec::new(),
+    };
+    named.into_iter().filter(|name| UnitName::of(name.as_str()).is_instance())
+}
+
+// Fairness between clients of the control socket. Root comes first. Each other client has a share
+// of the turn, and its further requests continue in the next turn.
+
+impl Control {
+    /// The order in which clients are served: root first, then the others, starting behind the one
+    /// served last.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let of = |trusted: bool| {
+            let all = self.clients.iter().filter(move |(_, it)| it.caller.trusted == trusted);
+            all.map(|(number, _)| *number)
+        };
+        let behind = of(false).filter(|number| *number > self.served);
+        let others = behind.chain(of(false).filter(|number| *number <= self.served));
+        of(true).chain(others).collect()
+    }
+
+    /// Disconnects a follower of events with unread bytes if other clients than root have too many
+    /// unread bytes, because its backlog only grows.
+    pub(crate) fn cuts_off(&mut self, number: usize) -> bool {
+        let caller =
+            self.clients.get(&number).filter(|it| it.unsent() > limit::UNREAD_OF_A_FOLLOWER);
+        let goes = caller.is_some_and(|it| !self.has_room_for_answer(it.caller));
+        if let Some(client) = self.clients.get_mut(&number).filter(|_| goes) {
+            client.given_up = true;
+        }
+        goes
+    }
+
+    /// Returns true if there is room for another answer: the unread bytes of each uid and of all
+    /// users other than root are limited. A single long answer counts only up to a limit.
+    pub(crate) fn has_room_for_answer(&self, caller: Caller) -> bool {
+        let unread = |of: &dyn Fn(Caller) -> bool, most: usize| -> usize {
+            let these = self.clients.values().filter(|it| of(it.caller));
+            these.map(|it| it.unsent().min(most)).sum()
+        };
+        caller.trusted
+            || (unread(&|it| it.uid == caller.uid, limit::UNREAD) < limit::UNREAD_OF_A_UID
+                && unread(&|it| !it.trusted, usize::MAX) < limit::UNREAD_OF_OTHERS)
+    }
+
+    /// Resets the time limit of clients that wait only for other clients' unread bytes.
+    pub(super) fn forgive(&mut self, now: Time) {
+        let is_late = |client: &Client| client.is_stuck(now) && client.unsent() == 0;
+        let late = self.clients.iter().filter(|(_, client)| is_late(client));
+        let callers: Vec<(usize, Caller)> = late.map(|(at, client)| (*at, client.caller)).collect();
+        for (number, caller) in callers {
+            if !self.has_room_for_answer(caller)
+                && let Some(client) = self.clients.get_mut(&number)
+            {
+                client.moved = now;
+            }
+        }
+    }
 }

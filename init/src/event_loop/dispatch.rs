@@ -145,32 +145,9 @@ impl Init {
         }
     }
 
-    /// Prepares a cgroup ahead of time for a waiting unit.
-    fn prepare(&mut self, note: &Note) {
-        match note.to {
-            State::Waiting => {
-                let generation = self.machine.generation();
-                let unit = generation.find_unit(note.unit.as_str());
-                let unit = unit.and_then(|unit| generation.unit(unit));
-                if unit.is_some_and(|unit| unit.kind.has_process()) {
-                    self.tracker.announce(&note.unit);
-                }
-            }
-            // The start has taken the cgroup.
-            State::Starting => {}
-            State::Disabled
-            | State::Running
-            | State::Reloading
-            | State::Exited
-            | State::Failed
-            | State::Stopping => self.tracker.withdraw(&note.unit),
-        }
-    }
-
     fn noted(&mut self, note: &Note) {
         self.timers_noted(note);
         self.connections_noted(note);
-        self.prepare(note);
         if note.to.is_active()
             && let Some(run) = note.run
             && let Some(running) = self.runs.get_mut(run)

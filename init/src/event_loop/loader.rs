@@ -4,13 +4,11 @@
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{Level, Mode, limit, token};
-use crate::control::request::instances_of;
+use crate::control::instances_of;
 use crate::event_loop::Init;
-use crate::loader::boot_load::send_without;
 use crate::loader::child::{LoadRequest, Part};
-use crate::loader::queue::{Asker, Rank};
 use crate::loader::transfer::{LoadResult, Parcel};
-use crate::loader::{Next, Outcome, Purpose, Working, send};
+use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send, send_without};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
 use crate::{fd, logger};

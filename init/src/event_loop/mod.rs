@@ -21,21 +21,20 @@ use crate::base::crash_test;
 use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
-use crate::base::token::{self, Tokens};
-use crate::base::{Level, Mode, clock, limit};
+use crate::base::token::Tokens;
+use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
 use crate::loader::Loader;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
-use crate::output::console_log::{self, ConsoleLog};
-use crate::output::event_log::History;
+use crate::output::console_log;
+use crate::output::console_log::ConsoleLog;
+use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
-use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
 use crate::restore::records::Order;
-use crate::service::effects::Effects;
-use crate::service::run_table::{Reaped, Runs};
+use crate::service::run_table::{Effects, Reaped, Runs};
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
@@ -43,10 +42,10 @@ use crate::spawn::{Base, Null, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
 use crate::sys::fault::FAULTS;
-use crate::sys::signal_pipe::SignalPipe;
-use crate::sys::{memory, signal};
+use crate::sys::signal::SignalPipe;
+use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Images;
+use crate::upgrade::Images;
 use crate::{fd, logger};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
@@ -122,8 +121,6 @@ pub(crate) struct Init {
     pub(crate) dropped: Dropped,
     /// Number of turns of the loop.
     pub(crate) wakeups: u64,
-    /// Turns left after which init releases the program pages that only the boot needed.
-    pub(crate) boot_turns: u8,
     /// The last system state reported to the outer manager.
     pub(crate) said: Option<System>,
     pub(crate) shell: EmergencyShell,
@@ -133,8 +130,6 @@ pub(crate) struct Init {
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// True if this turn handled nothing but exits of helpers.
-    pub(crate) undisturbed: bool,
     /// Fed in each turn of the loop.
     pub(crate) watchdog: Watch,
 }
@@ -182,7 +177,7 @@ impl Init {
             || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
         signal::children_are_told(true);
-        let polled = self.poll_or_prepare(events, timeout);
+        let polled = self.poll.poll(events, timeout);
         signal::children_are_told(false);
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
@@ -191,9 +186,6 @@ impl Init {
             // Avoids spinning: the kernel is probably out of memory for a moment.
             clock::pause(Duration::from_millis(10));
         }
-        let quiet = !more && deadline.is_none_or(|at| at > clock::now());
-        self.undisturbed =
-            quiet && events.iter().all(|event| event.token() == Token(token::SIGNALS));
     }
 
     /// The earliest deadline of all components.
@@ -215,23 +207,6 @@ impl Init {
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
-    }
-
-    /// Waits for events. While there is time, prepares cgroups that are needed next.
-    fn poll_or_prepare(
-        &mut self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
-        let idle = timeout.is_none_or(|timeout| timeout > limit::IDLE_MOMENT);
-        while idle && self.tracker.has_work_ahead() {
-            self.poll.poll(events, Some(Duration::ZERO))?;
-            if !events.is_empty() {
-                return Ok(());
-            }
-            self.tracker.work_ahead();
-        }
-        self.poll.poll(events, timeout)
     }
 
     /// Marks the sources that are ready. Nothing is read yet.
@@ -270,7 +245,6 @@ impl Init {
     /// Runs one turn. The order of the steps determines the decisions.
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
-        self.undisturbed &= asked.iter().all(|asked| *asked == Asked::Reap);
         self.settle();
         self.hear();
         self.settle();
@@ -334,12 +308,6 @@ impl Init {
             let _ = record.flush();
         }
         self.tell_outside();
-        let boots = self.said.is_some() && self.boot_turns > 0;
-        if (boots || self.undisturbed) && !self.ending.is_under_way() {
-            // Releases program pages that only the boot or a burst of work needed.
-            self.boot_turns = self.boot_turns.saturating_sub(1);
-            memory::forget_program();
-        }
         self.outer.flush();
     }
 
@@ -377,7 +345,7 @@ impl Init {
         let ready = if self.said.is_none() { "READY=1\n" } else { "" };
         self.facts.shrink_to_fit();
         self.spawner.give_back();
-        memory::give_back();
+        shared_memory::give_back();
         self.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

@@ -5,14 +5,15 @@
 use crate::base::crash_test;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::paths::Paths;
-use crate::base::signals::{self, Signals};
-use crate::base::{Level, Mode, clock, limit, own_limits, token};
-use crate::control::answer::{failed, now};
+use crate::base::signals::Signals;
+use crate::base::{Level, Mode, clock, limit, own_limits, signals, token};
 use crate::control::client::Client;
+use crate::control::{failed, now};
 use crate::event_loop::Init;
 use crate::loader::Asker;
 use crate::options::Options;
-use crate::output::console_log::{self, ConsoleLog};
+use crate::output::console_log;
+use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
 use crate::restore::{end_helpers, inherited, numbers, open_store, state};
@@ -23,13 +24,12 @@ use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null};
 use crate::state::event_in_progress;
 use crate::state::table::Watched;
-use crate::sys::inbox_layout::{Inbox, Input};
+use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::signal_pipe::SignalPipe;
-use crate::sys::wait::{self, Ended};
-use crate::sys::{Pid, fault, inbox, inbox_layout as form, inherit, process};
-use crate::upgrade::cannot;
-use crate::upgrade::images::{Begins, Crashed, Images, gives_way_to};
+use crate::sys::signal::SignalPipe;
+use crate::sys::wait::Ended;
+use crate::sys::{Pid, fault, inbox, inherit, process, wait};
+use crate::upgrade::{Begins, Crashed, Images, cannot, gives_way_to};
 use crate::{boot, fd};
 use groundstate_units::control::answer::{Dropped, Told};
 use mio::Poll;
@@ -52,7 +52,7 @@ fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::
 
 /// Reads the inbox file. The result is shorter than the inbox if the inbox was never filled.
 fn bytes_of(inbox: &File) -> Vec<u8> {
-    let mut bytes = vec![0; form::BYTES];
+    let mut bytes = vec![0; inbox::BYTES];
     let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(length);
     bytes
@@ -307,14 +307,12 @@ impl Init {
             helper_outputs: head.helper_outputs,
             dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
             wakeups: pending.wakeups,
-            boot_turns: limit::BOOT_TURNS,
             said: head.said,
             shell: EmergencyShell::of(head.shell, head.shell_again),
             kernel_target: head.kernel_target.into_owned(),
             watchdog: Watch::default(),
             images,
             suspects: suspects.into(),
-            undisturbed: false,
             options,
         };
         init.images.upgraded = head.upgraded;

@@ -6,28 +6,26 @@ use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::retry::{retry_now, retry_with_backoff};
 use crate::base::signals::Signals;
-use crate::base::token::{self, Tokens};
-use crate::base::{Level, Mode, clock, limit};
-use crate::boot;
-use crate::control::{self, Control};
+use crate::base::token::Tokens;
+use crate::base::{Level, Mode, clock, limit, token};
+use crate::control::Control;
 use crate::event_loop::Init;
-use crate::loader::boot_load;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
 use crate::output::console_log::ConsoleLog;
+use crate::output::event_log::Record;
 use crate::output::oom_score;
 use crate::output::parent_notify::Outer;
-use crate::output::recorder::Record;
 use crate::process_tracking::Tracker;
-use crate::service::effects::Effects;
-use crate::service::run_table::Runs;
+use crate::service::run_table::{Effects, Runs};
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::table::{Queue, Watched};
 use crate::trigger::Triggers;
-use crate::upgrade::images::Images;
+use crate::upgrade::Images;
+use crate::{boot, control, loader};
 use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
@@ -52,7 +50,7 @@ impl Init {
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = boot_load::send_first(poll.registry(), &paths, mode, targets);
+        let loading = loader::send_first(poll.registry(), &paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = retry_with_backoff(listen)?;
         complaints
@@ -103,13 +101,11 @@ impl Init {
             helper_outputs: u64::MAX,
             dropped: Dropped::default(),
             wakeups: 0,
-            boot_turns: limit::BOOT_TURNS,
             said: None,
             shell: EmergencyShell::default(),
             kernel_target: kernel.target,
             images,
             suspects: Watched::default(),
-            undisturbed: false,
             watchdog: Watch::default(),
             options,
         };

@@ -1,19 +1,30 @@
 //! The loader child: reads all unit files and writes the result. It may block, fail or be killed;
 //! nothing here runs in PID 1.
 
-use super::disk::Disk;
-use super::failed_load::{LeftOut, Progress};
-use super::source_put;
-use super::transfer::LoadResult;
-use crate::base::Mode;
 use crate::base::paths::Paths;
+use crate::base::{Mode, mount_table};
+use crate::loader::failed_load::{LeftOut, Progress};
 use crate::loader::identity;
+use crate::loader::transfer::{LoadResult, read_memory};
+use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
+use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::load::delivered::{STATE, Source, state};
+use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::load::folder::Trust;
-use groundstate_units::load::{self, Loaded, Options};
+use groundstate_units::load::{Loaded, Options};
+use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::name::Name;
-use groundstate_units::unit::generation::Generation;
+use groundstate_units::unit::generation::{Generation, Stamp};
+use groundstate_units::{limit, load};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::io::{Read, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The part of the present generation that is loaded again.
@@ -83,7 +94,7 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
     let previous = errand.previous.as_deref().map(Generation::unpacked);
     let changed = match (errand.part, &previous) {
         (Part::Source(source, body), Some(previous)) => {
-            Some(source_put::run(progress, &options, previous, source, body))
+            Some(put_source(progress, &options, previous, source, body))
         }
         (Part::Instances, Some(previous)) => {
             let loaded = load::instances(&Disk::new(progress), &options, previous);
@@ -101,4 +112,271 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
     let disk = Disk::new(progress);
     let Loaded { refused, generation, .. } = load::load(&disk, &options, previous.as_ref());
     LoadResult { notes, refused, refusal: None, generation, memory: None }
+}
+
+// File access of the loader child, which may block on a disk. `groundstate_units` decides which
+// files are accepted.
+
+/// File access by std::fs.
+pub(crate) struct Disk<'a> {
+    /// The mount table, if it has mounts that should not be accessed more than necessary.
+    mounts: Option<Vec<u8>>,
+    progress: &'a Progress<'a>,
+}
+
+impl<'a> Disk<'a> {
+    /// Uses the present mount table.
+    pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
+        let mounts = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+        Disk { mounts, progress }
+    }
+}
+
+impl Files for Disk<'_> {
+    fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Problem::Kind(FileKind::Regular));
+            }
+            Err(error) => return Err(problem(&error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| problem(&error))?;
+            if names.len() >= limit {
+                return Err(Problem::TooLarge);
+            }
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn stat(&self, path: &str) -> Result<Stat, Problem> {
+        std::fs::metadata(path).map(|data| stat(&data)).map_err(|error| problem(&error))
+    }
+
+    /// A load does not wait for an unreachable server only because a unit names a path on it.
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        let Some(table) = &self.mounts else { return Some(self.stat(path)) };
+        let found = match mount_table::open_asked(table, path, OFlag::O_PATH) {
+            Err(Errno::EXDEV) => return None,
+            found => found.map_err(io::Error::from),
+        };
+        let found = found.and_then(|found| File::from(found).metadata());
+        Some(found.map(|data| stat(&data)).map_err(|error| problem(&error)))
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        std::fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
+    }
+
+    fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
+        self.progress.work_on(what, work)
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| problem(&error))?;
+        let found = stat(&file.metadata().map_err(|error| problem(&error))?);
+        if found.kind != FileKind::Regular {
+            return Err(Problem::Kind(found.kind));
+        }
+        let bytes = read_at_most(file, limit)?;
+        Ok((bytes, found))
+    }
+}
+
+fn read_at_most(file: File, limit: usize) -> Result<Vec<u8>, Problem> {
+    let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    file.take(one_more).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
+    if bytes.len() > limit { Err(Problem::TooLarge) } else { Ok(bytes) }
+}
+
+fn stat(data: &Metadata) -> Stat {
+    let kind = if data.is_file() {
+        FileKind::Regular
+    } else if data.is_dir() {
+        FileKind::Directory
+    } else {
+        FileKind::Special
+    };
+    let nanos =
+        |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    Stat {
+        kind,
+        mode: data.mode() & 0o7777,
+        uid: data.uid(),
+        gid: data.gid(),
+        stamp: Stamp {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: nanos(data.mtime(), data.mtime_nsec()),
+            changed: nanos(data.ctime(), data.ctime_nsec()),
+        },
+    }
+}
+
+fn problem(error: &io::Error) -> Problem {
+    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        return Problem::Missing;
+    }
+    let text = error.to_string();
+    Problem::Other(text.split(" (os error").next().unwrap_or(&text).to_string())
+}
+
+// Handles `source-put` in the loader child: reads the controller's files from its memfd, validates
+// them with the present generation, and stores them for a restart.
+
+fn refusal(kind: &str, message: String, hint: &str) -> Refusal {
+    Refusal { kind: kind.to_string(), message, hint: hint.to_string() }
+}
+
+/// The generation with the new content of the source; without a `body` the source becomes empty.
+fn put_source(
+    progress: &Progress<'_>,
+    options: &Options,
+    previous: &Generation,
+    name: &Name,
+    body: Option<BorrowedFd<'_>>,
+) -> Result<Generation, Refusal> {
+    let set = match body {
+        Some(body) => wanted(body)?,
+        None => SourceSet::default(),
+    };
+    let at = previous.revision(name);
+    if let Some(expected) = set.expected.filter(|expected| *expected != at) {
+        let message = format!("source {name} is at revision {at}, not {expected}");
+        return Err(refusal(
+            Failure::REVISION,
+            message,
+            "`initctl source list` shows what it holds",
+        ));
+    }
+    let kept = |error: &io::Error| {
+        let message = format!("cannot store source {name}: {error}");
+        refusal("file", message, "free some space in the runtime directory")
+    };
+    let sources = options.sources.as_deref().unwrap_or_default();
+    let store = Store::of(sources, name);
+    // A loader that was killed may have stored a revision without returning it.
+    let revision = at.max(store.latest()).saturating_add(1);
+    store.write(revision, &set).map_err(|error| kept(&error))?;
+    let source = Source::of(name.clone(), revision, set, sources, options.trust);
+    let Loaded { generation, refused, .. } =
+        load::put(&Disk::new(progress), options, previous, source);
+    if refused {
+        store.forget(revision);
+        let message = format!("source {name} exceeds the limit of {} units", limit::UNITS);
+        return Err(refusal("too-large", message, "nothing has changed"));
+    }
+    store.flip(revision).map_err(|error| kept(&error))?;
+    Ok(generation)
+}
+
+fn wanted(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
+    let unreadable =
+        |error: io::Error| refusal("protocol", format!("cannot read the memfd: {error}"), "");
+    let memory = File::from(body.try_clone_to_owned().map_err(unreadable)?);
+    SourceSet::parse(&read_memory(&memory, limit::SOURCE_BYTES).map_err(unreadable)?)
+}
+
+// Storage of sources until the next boot: a directory for each revision, and a link to the present
+// one that changes atomically. Only the loader child uses it. `groundstate_units::load::delivered`
+// describes the format.
+
+/// The directory of one source.
+pub(super) struct Store(PathBuf);
+
+impl Store {
+    /// The store of a source below the directory of all sources. Creates nothing.
+    pub(super) fn of(sources: &str, name: &Name) -> Store {
+        Store(Path::new(sources).join(name.as_str()))
+    }
+
+    fn revision(&self, revision: u64) -> PathBuf {
+        self.0.join(revision.to_string())
+    }
+
+    /// The highest stored revision, or 0.
+    pub(super) fn latest(&self) -> u64 {
+        self.revisions().into_iter().max().unwrap_or(0)
+    }
+
+    fn revisions(&self) -> Vec<u64> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Writes all files of a revision, which becomes valid with [`Store::flip`]. Only root can read
+    /// them, because units may contain secrets.
+    pub(super) fn write(&self, revision: u64, set: &SourceSet) -> io::Result<()> {
+        let directory = self.revision(revision);
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let state = state(revision, &set.roots);
+        let files = set.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let written = files.chain([(STATE, state.as_str())]).try_for_each(|(name, text)| {
+            let path = directory.join(name);
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(text.as_bytes())
+        });
+        if written.is_err() {
+            self.forget(revision);
+        }
+        written
+    }
+
+    /// Makes this the present revision and removes the others.
+    pub(super) fn flip(&self, revision: u64) -> io::Result<()> {
+        let fresh = self.0.join("current.new");
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        symlink(revision.to_string(), &fresh)?;
+        std::fs::rename(&fresh, self.0.join("current"))?;
+        self.revisions()
+            .into_iter()
+            .filter(|old| *old != revision)
+            .for_each(|old| self.forget(old));
+        Ok(())
+    }
+
+    /// Best effort: leftover revisions are never read.
+    pub(super) fn forget(&self, revision: u64) {
+        let _ = std::fs::remove_dir_all(self.revision(revision));
+    }
+}
+
+#[cfg(test)]
+mod source_put_tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_revision_counts_from_its_flip_on_and_a_failed_one_leaves_nothing() {
+        let dir = std::env::temp_dir().join(format!("groundstate-store.{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let store = Store::of(dir.to_str().unwrap(), &Name::new("fleet").unwrap());
+        let set = |text: &str| SourceSet {
+            files: BTreeMap::from([("web.yaml".to_string(), text.to_string())]),
+            ..SourceSet::default()
+        };
+        let present = || std::fs::read_to_string(store.0.join("current/web.yaml")).ok();
+        assert_eq!(store.latest(), 0);
+        store.write(1, &set("one")).unwrap();
+        assert_eq!(present(), None);
+        store.flip(1).unwrap();
+        assert_eq!(present().as_deref(), Some("one"));
+        store.write(2, &set("two")).unwrap();
+        assert_eq!((present().as_deref(), store.latest()), (Some("one"), 2));
+        store.flip(2).unwrap();
+        assert_eq!((present().as_deref(), store.revisions()), (Some("two"), vec![2]));
+        assert!(store.write(2, &set("three")).is_err(), "a name that is taken is not written over");
+        let _ = std::fs::remove_dir_all(&dir);
+    }
 }

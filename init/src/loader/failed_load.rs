@@ -13,7 +13,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The number of SIGALRM: signal(7).
@@ -78,8 +77,8 @@ impl Death {
     }
 
     /// The message about the load.
-    pub(crate) fn of_load(&self, files: &[String]) -> String {
-        match (self, files.first()) {
+    pub(crate) fn of_load(&self, file: Option<&str>) -> String {
+        match (self, file) {
             (_, Some(file)) => format!("{file}: {}", self.of_file()),
             (Death::File, None) => {
                 format!("loading a file took longer than {} s", limit::LOADER_FILE.as_secs())
@@ -94,18 +93,15 @@ impl Death {
 
 impl LeftOut {
     /// Learns from the death of a loader. Returns false if the next load would not differ.
-    pub(crate) fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
-        if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
-            return false;
-        }
+    pub(crate) fn learn(&mut self, death: &Death, file: Option<String>) -> bool {
+        let Some(file) = file.filter(|_| self.rounds < limit::LOADER_ROUNDS) else { return false };
         self.rounds += 1;
-        // A kill from outside is no fault of a file; of several files, only one is the cause.
-        if matches!(death, Death::Other(_)) && !self.one_hand {
-            self.one_hand = true;
+        // A kill from outside is no fault of a file.
+        if matches!(death, Death::Other(_)) && !self.repeated {
+            self.repeated = true;
             return true;
         }
-        let why = death.of_file();
-        self.files.extend(files.into_iter().map(|file| (file, why.clone())));
+        self.files.insert(file, death.of_file());
         true
     }
 }
@@ -141,17 +137,14 @@ impl Stragglers {
     }
 }
 
-// Files in progress
+// The file in progress
 //
-// The child writes the names of the files that it is reading to the memory for its result, so that
-// init can read them after its death. The next loader skips these files, so that a broken file
+// The child writes the name of the file that it is reading to the memory for its result, so that
+// init can read it after the child's death. The next loader skips this file, so that a broken file
 // breaks its own units only.
 
-/// Size of one entry: a length of two bytes, and a path with a few words.
+/// Size of the entry: a length of two bytes, and a path with a few words.
 const ENTRY: usize = 4096 + 64;
-
-/// One entry for each thread of the child.
-const ENTRIES: usize = limit::LOADER_HANDS;
 
 /// The files that a load skips, and other changes from the previous attempt.
 #[derive(Clone, Debug, Default)]
@@ -160,93 +153,67 @@ pub(crate) struct LeftOut {
     pub(super) files: BTreeMap<String, String>,
     /// Number of loads that failed because of such files.
     pub(super) rounds: u8,
-    /// True if the child reads one file at a time, so that its next death identifies the file.
-    pub(super) one_hand: bool,
+    /// True if a load was repeated after a death that may have come from outside.
+    repeated: bool,
 }
 
 /// The child's side.
 pub(crate) struct Progress<'a> {
     memory: Option<File>,
     left_out: &'a LeftOut,
-    taken: Mutex<[bool; ENTRIES]>,
 }
 
 impl<'a> Progress<'a> {
     /// Starts without a file in progress. Without `memory`, init learns no file names.
     pub(super) fn new(memory: Option<BorrowedFd<'_>>, left_out: &'a LeftOut) -> Progress<'a> {
         let memory = memory.and_then(|fd| fd.try_clone_to_owned().ok()).map(File::from);
-        Progress { memory, left_out, taken: Mutex::default() }
-    }
-
-    /// Number of threads that read files.
-    pub(super) fn hands(&self, most: usize) -> usize {
-        if self.left_out.one_hand { 1 } else { most }
+        Progress { memory, left_out }
     }
 
     /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
-    /// was started or finished for [`limit::LOADER_FILE`]: each file in progress is then too slow.
+    /// was started or finished for [`limit::LOADER_FILE`]: the file in progress is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());
         }
-        let at = self.begin(what);
+        self.begin(what);
         #[cfg(debug_assertions)]
         crate::base::crash_test::strike_in_file(what);
         work();
-        self.finish(at);
+        self.finish();
         None
     }
 
-    fn begin(&self, what: &str) -> Option<usize> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = taken.iter().position(|taken| !taken)?;
-        if let Some(taken) = taken.get_mut(at) {
-            *taken = true;
-        }
+    fn begin(&self, what: &str) {
         alarm::set(u32::try_from(limit::LOADER_FILE.as_secs()).unwrap_or(u32::MAX));
         // Without the entry, the death of the child does not implicate this file.
-        let _ = self.write(at, what);
-        Some(at)
+        let _ = self.write(what);
     }
 
-    fn finish(&self, at: Option<usize>) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = at.and_then(|at| taken.get_mut(at)) {
-            *taken = false;
-        }
-        if taken.contains(&true) {
-            alarm::set(u32::try_from(limit::LOADER_FILE.as_secs()).unwrap_or(u32::MAX));
-        } else {
-            alarm::cancel();
-        }
-        let _ = at.map(|at| self.write(at, ""));
+    fn finish(&self) {
+        alarm::cancel();
+        let _ = self.write("");
     }
 
-    fn write(&self, at: usize, what: &str) -> io::Result<()> {
+    fn write(&self, what: &str) -> io::Result<()> {
         let Some(memory) = &self.memory else { return Ok(()) };
         let text = what.as_bytes().get(..ENTRY - 2).unwrap_or(what.as_bytes());
         let length = u16::try_from(text.len()).unwrap_or(0).to_le_bytes();
-        let at = u64::try_from(at * ENTRY).unwrap_or(u64::MAX);
-        memory.write_all_at(&[&length, text].concat(), at)
+        memory.write_all_at(&[&length, text].concat(), 0)
     }
 }
 
 impl Parcel {
-    /// The files in progress when the child exited without a result.
-    pub(crate) fn files_at_work(&self) -> Vec<String> {
-        let Parcel::Memory(memory) = self else { return Vec::new() };
-        let Ok(memory) = memory.try_clone().map(File::from) else { return Vec::new() };
-        (0..ENTRIES).filter_map(|at| entry(&memory, at)).collect()
+    /// The file in progress when the child exited without a result.
+    pub(crate) fn file_at_work(&self) -> Option<String> {
+        let Parcel::Memory(memory) = self else { return None };
+        let memory = memory.try_clone().map(File::from).ok()?;
+        let mut length = [0; 2];
+        memory.read_exact_at(&mut length, 0).ok()?;
+        let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(ENTRY - 2)];
+        memory.read_exact_at(&mut text, 2).ok()?;
+        String::from_utf8(text).ok().filter(|text| !text.is_empty())
     }
-}
-
-fn entry(memory: &File, at: usize) -> Option<String> {
-    let at = u64::try_from(at * ENTRY).ok()?;
-    let mut length = [0; 2];
-    memory.read_exact_at(&mut length, at).ok()?;
-    let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(ENTRY - 2)];
-    memory.read_exact_at(&mut text, at + 2).ok()?;
-    String::from_utf8(text).ok().filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -255,27 +222,24 @@ mod tests {
     use crate::sys::memfd;
     use std::os::fd::AsFd;
 
-    fn files(names: &[&str]) -> Vec<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
-    }
-
     #[test]
-    fn slow_files_are_left_out_at_once_and_deadly_ones_when_their_loader_dies_alone() {
+    fn slow_file_is_left_out_at_once_and_deadly_file_after_a_second_death() {
         let mut left_out = LeftOut::default();
-        assert!(left_out.learn(&Death::File, files(&["slow", "slow too"])));
-        assert_eq!(left_out.files.len(), 2);
+        let file = |name: &str| Some(name.to_string());
+        assert!(left_out.learn(&Death::File, file("slow")));
+        assert_eq!(left_out.files.len(), 1);
         let death = Death::Other("the loader was killed by signal 6".to_string());
-        assert!(left_out.learn(&death, files(&["innocent", "deadly"])));
-        assert!(left_out.one_hand && left_out.files.len() == 2);
-        assert!(left_out.learn(&death, files(&["deadly"])));
-        assert!(left_out.files.contains_key("deadly") && left_out.files.len() == 3);
-        assert!(!left_out.learn(&death, Vec::new()), "of no file there is nothing to learn");
+        assert!(left_out.learn(&death, file("innocent")));
+        assert_eq!(left_out.files.len(), 1);
+        assert!(left_out.learn(&death, file("deadly")));
+        assert!(left_out.files.contains_key("deadly") && left_out.files.len() == 2);
+        assert!(!left_out.learn(&death, None), "without a file there is nothing to learn");
     }
 
     #[test]
     fn loads_without_the_files_that_failed_are_so_many_and_no_more() {
         let mut left_out = LeftOut::default();
-        let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, vec![n.to_string()]));
+        let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, Some(n.to_string())));
         assert_eq!(rounds.count(), usize::from(limit::LOADER_ROUNDS));
     }
 
@@ -295,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn files_at_work_are_those_begun_and_not_finished() {
+    fn file_at_work_is_the_one_started_and_not_finished() {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
         let progress = Progress::new(Some(memory.as_fd()), &left_out);
         let parcel = Parcel::Memory(memory.try_clone().unwrap().into());
-        assert!(parcel.files_at_work().is_empty());
+        assert_eq!(parcel.file_at_work(), None);
         let long = "x".repeat(2 * ENTRY);
-        let mut entries: Vec<_> = ["/a.yaml", "/b.yaml"].map(|path| progress.begin(path)).into();
-        entries.push(progress.begin(&long));
-        progress.finish(entries[0]);
-        assert_eq!(parcel.files_at_work(), ["/b.yaml", &long[..ENTRY - 2]]);
-        entries[1..].iter().for_each(|at| progress.finish(*at));
-        assert!(parcel.files_at_work().is_empty());
+        for path in ["/a.yaml", &long] {
+            progress.begin(path);
+            assert_eq!(parcel.file_at_work().as_deref(), path.get(..path.len().min(ENTRY - 2)));
+            progress.finish();
+            assert_eq!(parcel.file_at_work(), None);
+        }
     }
 
     #[test]

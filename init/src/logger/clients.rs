@@ -4,12 +4,12 @@
 //! Users other than root are limited in connections, in work for each turn of the loop, and in
 //! simultaneous reads of old lines, so that root always gets an answer.
 
-use super::history::Found;
-use super::{files, limit};
 use crate::base::credentials;
+use crate::logger::history::Found;
+use crate::logger::{files, limit};
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::peer::{self, Peer};
-use crate::sys::socket::accept_stream;
+use crate::sys::socket;
+use crate::sys::socket::{Peer, accept_stream};
 use groundstate_units::control::answer::{End, Failure, Line};
 use groundstate_units::control::log_line::{LogLine, ShownLine};
 use groundstate_units::control::log_query::LogQuery;
@@ -19,7 +19,8 @@ use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, Read, Write};
+use std::io;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
@@ -194,7 +195,7 @@ impl Clients {
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
-        let peer = peer::of(&stream)?;
+        let peer = socket::of(&stream)?;
         // As at the control socket: root of another user namespace is not root here.
         let is_ours = credentials::shares_user_namespace(&stream, peer.pid, peer.uid);
         let root = peer.uid == 0 && is_ours;
@@ -248,7 +249,7 @@ impl Clients {
 
     /// Returns true if the peer is in the group `log-readers`.
     fn reads(&self, stream: &UnixStream, peer: Peer) -> bool {
-        let is_in = |group| group == peer.gid || peer::groups(stream).contains(&group);
+        let is_in = |group| group == peer.gid || socket::groups(stream).contains(&group);
         self.readers.group.is_some_and(is_in)
     }
 

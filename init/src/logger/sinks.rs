@@ -12,6 +12,7 @@ use groundstate_units::unit::settings::Echo;
 use mio::Waker;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,10 +36,8 @@ pub(crate) struct Out {
     waker: Arc<Waker>,
     files_open: bool,
     files: Option<Lane<Job>>,
-    echo: Option<Lane<Arc<Lines>>>,
-    console: Option<Lane<Arc<Lines>>>,
-    kernel: Option<Lane<Arc<Lines>>>,
-    syslog: Option<Lane<Arc<Lines>>>,
+    /// The destinations other than files, from their first line on.
+    lanes: BTreeMap<Way, Lane<Arc<Lines>>>,
     /// Lines dropped at each destination because it was stuck; reported once it moves.
     dropped: BTreeMap<Way, u64>,
     /// Dropped lines not yet reported to PID 1, and the time of the last report.
@@ -57,10 +56,7 @@ impl Out {
             waker,
             files_open: false,
             files: None,
-            echo: None,
-            console: None,
-            kernel: None,
-            syslog: None,
+            lanes: BTreeMap::new(),
             dropped: BTreeMap::new(),
             untold: (0, None),
             files_stand_still: false,
@@ -89,12 +85,9 @@ impl Out {
     pub(crate) fn room(&mut self, log: Log, blocks: bool, now: Instant) -> Room {
         let own = match log {
             Log::File => self.files.as_mut().map(|lane| lane.room(now)),
-            Log::Console => self.console.as_mut().map(|lane| lane.room(now)),
-            Log::Kmsg => self.kernel.as_mut().map(|lane| lane.room(now)),
-            Log::Syslog => self.syslog.as_mut().map(|lane| lane.room(now)),
-            Log::Inherit | Log::Null => None,
+            _ => Way::of(log).and_then(|way| self.lanes.get_mut(&way)).map(|lane| lane.room(now)),
         };
-        let echo = self.echo.as_mut().map(|lane| lane.room(now));
+        let echo = self.lanes.get_mut(&Way::Echo).map(|lane| lane.room(now));
         if blocks && own == Some(Room::Stuck) {
             return Room::Full(now + limit::STUCK);
         }
@@ -113,12 +106,10 @@ impl Out {
     /// Passes lines to their destinations. A stuck destination drops and counts them.
     pub(crate) fn push(&mut self, lines: Arc<Lines>, log: Log, lost: &mut u64) {
         let now = Instant::now();
-        match log {
-            Log::File => self.push_to_file(&lines, lost, now),
-            Log::Console => self.push_to(Way::Console, &lines, now),
-            Log::Kmsg => self.push_to(Way::Kernel, &lines, now),
-            Log::Syslog => self.push_to(Way::Syslog, &lines, now),
-            Log::Inherit | Log::Null => {}
+        if log == Log::File {
+            self.push_to_file(&lines, lost, now);
+        } else if let Some(way) = Way::of(log) {
+            self.push_to(way, &lines, now);
         }
         if self.settings.echo != Echo::No && log != Log::Console {
             self.push_to(Way::Echo, &lines, now);
@@ -165,17 +156,13 @@ impl Out {
     }
 
     fn push_to(&mut self, way: Way, lines: &Arc<Lines>, now: Instant) {
-        let (waker, echo) = (Arc::clone(&self.waker), self.settings.echo);
-        let lane = match way {
-            Way::Echo => &mut self.echo,
-            Way::Console => &mut self.console,
-            Way::Kernel => &mut self.kernel,
-            Way::Syslog => &mut self.syslog,
+        let lane = match self.lanes.entry(way) {
+            Entry::Occupied(lane) => lane.into_mut(),
+            Entry::Vacant(place) => match way.start(Arc::clone(&self.waker), self.settings.echo) {
+                Ok(lane) => place.insert(lane),
+                Err(_) => return,
+            },
         };
-        if lane.is_none() {
-            *lane = way.start(waker, echo);
-        }
-        let Some(lane) = lane else { return };
         if lane.room(now) == Room::Stuck {
             *self.dropped.entry(way).or_default() += lines.count();
             self.untold.0 += lines.count();
@@ -227,7 +214,7 @@ impl Out {
     /// Uses new settings.
     pub(crate) fn set(&mut self, settings: Settings) {
         if settings.echo != self.settings.echo {
-            self.echo = None;
+            self.lanes.remove(&Way::Echo);
         }
         if let Some(lane) = &self.files {
             lane.push(Job::Settings(settings.clone()), 0);
@@ -240,8 +227,7 @@ impl Out {
         if let Some(lane) = &self.files {
             lane.finish(limit::LAST_WRITES);
         }
-        let others = [&self.echo, &self.console, &self.kernel, &self.syslog];
-        others.into_iter().flatten().for_each(|lane| lane.finish(limit::LAST_WRITES));
+        self.lanes.values().for_each(|lane| lane.finish(limit::LAST_WRITES));
     }
 }
 
@@ -254,37 +240,38 @@ enum Way {
 }
 
 impl Way {
-    /// The lane itself opens its destination, so that it owns the descriptor.
-    fn start(self, waker: Arc<Waker>, echo: Echo) -> Option<Lane<Arc<Lines>>> {
-        let lane = match self {
-            Way::Echo => {
-                let mut to = None;
-                let sink = move |lines: Arc<Lines>| {
-                    to.get_or_insert_with(|| Terminal::stdout(echo)).take(&lines)
-                };
-                Lane::start("log-echo", waker, sink)
-            }
-            Way::Console => {
-                let mut to = None;
-                let sink =
-                    move |lines: Arc<Lines>| to.get_or_insert_with(Terminal::console).take(&lines);
-                Lane::start("log-console", waker, sink)
-            }
-            Way::Kernel => {
-                let mut to = None;
-                let sink =
-                    move |lines: Arc<Lines>| to.get_or_insert_with(Records::kernel).take(&lines);
-                Lane::start("log-kmsg", waker, sink)
-            }
-            Way::Syslog => {
-                let mut to = None;
-                let sink =
-                    move |lines: Arc<Lines>| to.get_or_insert_with(Records::syslog).take(&lines);
-                Lane::start("log-syslog", waker, sink)
-            }
-        };
-        lane.ok()
+    /// The way of a line with this policy, but for files.
+    fn of(log: Log) -> Option<Way> {
+        match log {
+            Log::Console => Some(Way::Console),
+            Log::Kmsg => Some(Way::Kernel),
+            Log::Syslog => Some(Way::Syslog),
+            Log::File | Log::Inherit | Log::Null => None,
+        }
     }
+
+    /// The lane opens what it leads to: an open may wait.
+    fn start(self, waker: Arc<Waker>, echo: Echo) -> io::Result<Lane<Arc<Lines>>> {
+        let (name, open): (_, fn(Echo) -> Sink) = match self {
+            Way::Echo => ("log-echo", |echo| Sink::Terminal(Terminal::stdout(echo))),
+            Way::Console => ("log-console", |_| Sink::Terminal(Terminal::console())),
+            Way::Kernel => ("log-kmsg", |_| Sink::Records(Records::kernel())),
+            Way::Syslog => ("log-syslog", |_| Sink::Records(Records::Syslog(None))),
+        };
+        let mut sink = None;
+        Lane::start(name, waker, move |lines: Arc<Lines>| {
+            match sink.get_or_insert_with(|| open(echo)) {
+                Sink::Terminal(terminal) => terminal.take(&lines),
+                Sink::Records(records) => records.take(&lines),
+            }
+        })
+    }
+}
+
+/// Where a lane's lines go.
+enum Sink {
+    Terminal(Terminal),
+    Records(Records),
 }
 
 // A lane: a thread with a bounded queue, for a destination that may block. The thread may wait for
@@ -526,11 +513,6 @@ impl Records {
     pub(crate) fn kernel() -> Records {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
         Records::Kernel(File::options().write(true).custom_flags(flags).open("/dev/kmsg").ok())
-    }
-
-    /// Uses /dev/log.
-    pub(crate) fn syslog() -> Records {
-        Records::Syslog(None)
     }
 
     /// Sends each line as a record.

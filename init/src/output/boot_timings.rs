@@ -1,5 +1,5 @@
-//! Durations of starts, for `blame`, `critical-chain` and `plot`: the latest start of each unit,
-//! and the first one that became ready, because a restart does not change the course of the boot.
+//! Durations of starts, for `blame`, `critical-chain` and `plot`. It keeps the latest start of each
+//! unit, and the first one that became ready: a restart does not change the course of the boot.
 
 use crate::state::table::Table;
 use groundstate_units::control::answer::Timing;

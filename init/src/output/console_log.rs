@@ -9,7 +9,7 @@ use crate::base::mount_table::FsKind;
 use crate::base::{clock, limit, mount_table};
 use crate::output::oom_score;
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::{Pid, process, signal, wait};
+use crate::sys::{Pid, process, signal};
 use groundstate_units::text::encoding::acts;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
@@ -17,11 +17,14 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
-use nix::unistd::{getpid, pipe2, read, write};
+use nix::unistd::{getpid, write};
 use std::cell::RefCell;
-use std::fmt;
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 /// The destination of lines.
 enum Outlet {
@@ -232,16 +235,15 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
     }
 }
 
-// A child that writes init's own lines to stderr where that is a file on a disk, a network or FUSE: write(2)
-// blocks there while the file system does (a dead disk, fsfreeze(8) of a snapshot). Init puts its lines into a
-// pipe and never waits; a line without room there is lost, and counted. A file in memory is written at once, and a
-// console, a pipe or a socket needs none of this.
+// A child writes init's own lines to stderr where that is a file on a disk, a network or FUSE: write(2)
+// blocks there while the file system does (a dead disk, fsfreeze(8) of a snapshot). Init sends its lines through
+// a socket and never waits. A line without room there is lost, and counted. A file in memory is written at once, and
+// a console, a pipe or a socket needs none of this.
 //
-// The child starts with init, again when it was killed, and anew with each image of init. It ends with the pipe.
+// The child starts with init, again when it was killed, and with each image of init. It ends when init's end of the
+// socket is shut down: a closer ([`crate::fd`]) that cannot be killed may have that end open still.
 
-/// In no line: the one who reads it ends, whoever has the other end still.
-const END: u8 = 0;
-/// What asks it to end while there is still something to be said: it ends with init.
+/// Signals that ask for an end while there may be more to say: the child ends with init.
 const NOT_HEEDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
 
@@ -249,12 +251,8 @@ const NOT_HEEDED: [i32; 6] =
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
 
 thread_local! {
-    static PRESENT: RefCell<Option<Scribe>> = const { RefCell::new(None) };
-}
-
-struct Scribe {
-    pid: Pid,
-    way: OwnedFd,
+    /// The socket to the child.
+    static PRESENT: RefCell<Option<UnixStream>> = const { RefCell::new(None) };
 }
 
 /// From now on this process leaves it to a child.
@@ -275,38 +273,39 @@ pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
     if SPEAKER.get() != Some(&getpid()) {
         return write(std::io::stderr().as_fd(), lines);
     }
-    let say = |present: &RefCell<Option<Scribe>>| {
+    let say = |present: &RefCell<Option<UnixStream>>| {
         let mut present = present.try_borrow_mut().map_err(|_| Errno::EAGAIN)?;
-        let said = say_by(&mut present, lines);
         // Killed, it took with it what it had not written.
-        if said == Err(Errno::EPIPE) { say_by(&mut present, lines) } else { said }
+        match say_by(&mut present, lines) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => say_by(&mut present, lines),
+            said => said,
+        }
     };
     PRESENT.try_with(say).unwrap_or(Err(Errno::EAGAIN))
 }
 
-fn say_by(present: &mut Option<Scribe>, lines: &[u8]) -> nix::Result<usize> {
-    let scribe = match present.take() {
-        Some(scribe) => scribe,
-        None => one()?,
+fn say_by(present: &mut Option<UnixStream>, lines: &[u8]) -> nix::Result<usize> {
+    let socket = match present.take() {
+        Some(socket) => socket,
+        None => start_writer()
+            .map_err(|why| Errno::from_raw(why.raw_os_error().unwrap_or(libc::EAGAIN)))?,
     };
-    // None are said to have it begun.
-    let said = if lines.is_empty() { Ok(0) } else { write(&scribe.way, lines) };
-    if said != Err(Errno::EPIPE) {
-        *present = Some(scribe);
+    let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let said = if lines.is_empty() { Ok(0) } else { send(socket.as_raw_fd(), lines, how) };
+    if !matches!(said, Err(Errno::EPIPE | Errno::ECONNRESET)) {
+        *present = Some(socket);
     }
     said
 }
 
-fn one() -> nix::Result<Scribe> {
-    let (theirs, way) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&way, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let pid = process::fork(&[theirs.as_fd()], || write_on(&theirs));
-    let pid = pid.map_err(|why| Errno::from_raw(why.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-    Ok(Scribe { pid, way })
+fn start_writer() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    process::fork(&[theirs.as_fd()], || write_on(&theirs))?;
+    Ok(ours)
 }
 
 /// The whole life of it.
-fn write_on(lines: &OwnedFd) -> u8 {
+fn write_on(mut lines: &UnixStream) -> u8 {
     // Only a name, and for `ps`.
     let _ = process::set_name(c"groundstate-say");
     oom_score::protect_from_oom();
@@ -315,61 +314,39 @@ fn write_on(lines: &OwnedFd) -> u8 {
     }
     let mut buffer = [0; libc::PIPE_BUF];
     loop {
-        let length = match read(lines, &mut buffer) {
+        match lines.read(&mut buffer) {
             Ok(0) => return 0,
-            Ok(length) => length,
-            Err(Errno::EINTR) => continue,
+            // What the file refuses is lost: there is nobody to tell.
+            Ok(length) => drop(io::stderr().write_all(buffer.get(..length).unwrap_or_default())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return 1,
-        };
-        let bytes = buffer.get(..length).unwrap_or_default();
-        let mut rest = bytes.split(|byte| *byte == END).next().unwrap_or_default();
-        let is_over = rest.len() < bytes.len();
-        // What the file refuses is lost: there is nobody to tell.
-        while !rest.is_empty() {
-            match write(std::io::stderr().as_fd(), rest) {
-                Ok(0) => break,
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(Errno::EINTR) => {}
-                Err(_) => break,
-            }
-        }
-        if is_over {
-            return 0;
         }
     }
 }
 
-/// Before another image goes on, which starts its own. A closer ([`crate::fd`]) that cannot be killed has the
-/// pipe too, so the end of the pipe may never come: the last byte says it.
-pub(crate) fn dismiss() -> Option<Pid> {
-    let Scribe { pid, way } = taken()?;
-    // Without room for it the child is waiting for the file.
-    let _ = write(&way, &[END]);
-    Some(pid)
+/// Before another image goes on, which starts its own. None in a child: its copy is of no use to it.
+pub(crate) fn dismiss() -> Option<UnixStream> {
+    if SPEAKER.get() != Some(&getpid()) {
+        return None;
+    }
+    let socket = PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok()??;
+    let _ = socket.shutdown(Shutdown::Write);
+    Some(socket)
 }
 
 /// Init ends: the last words have a moment to be written.
 pub(crate) fn finish() {
-    let Some(pid) = dismiss() else { return };
-    let Ok(pidfd) = signal::pidfd(pid) else { return };
+    let Some(socket) = dismiss() else { return };
     let until = clock::now().after(limit::LAST_WORDS);
-    while !signal::has_ended(pidfd.as_fd()) {
+    loop {
         let left = PollTimeout::try_from(until.since(clock::now())).unwrap_or(PollTimeout::ZERO);
-        let ended = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left);
+        // Nothing is asked for but the end of the child, which is always told.
+        let ended = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], left);
         // A signal came; init still has time.
         if ended != Err(Errno::EINTR) || clock::now() >= until {
-            break;
+            return;
         }
     }
-    let _ = wait::reap(pid);
-}
-
-/// None in a child: its copy is of no use to it.
-fn taken() -> Option<Scribe> {
-    if SPEAKER.get() != Some(&getpid()) {
-        return None;
-    }
-    PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok().flatten()
 }
 
 #[cfg(test)]

@@ -5,4 +5,3 @@ pub(crate) mod console_log;
 pub(crate) mod event_log;
 pub(crate) mod oom_score;
 pub(crate) mod parent_notify;
-pub(crate) mod recorder;

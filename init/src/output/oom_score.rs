@@ -10,7 +10,7 @@
 
 use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
-use crate::sys::schedule;
+use crate::sys::process;
 use std::io;
 
 const FILE: &str = "/proc/self/oom_score_adj";
@@ -43,7 +43,7 @@ impl Own {
 pub(crate) fn begin(mode: Mode, own: Own, limits: &mut OwnLimits) -> Result<(), String> {
     if mode == Mode::Machine {
         let _ = std::fs::write(FILE, "0");
-        let _ = schedule::set_nice(0);
+        let _ = process::set_nice(0);
         return Ok(());
     }
     let Own::At(score) = own else { return Ok(()) };

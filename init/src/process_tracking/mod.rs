@@ -4,7 +4,6 @@
 //!
 //! [`Tracker`] is the whole interface. [`crate::sys::launch`] puts a child into its cgroup.
 
-mod cgroup_root;
 mod controller;
 mod group;
 mod process_tree;

@@ -112,9 +112,9 @@ impl ProcessTree {
             })
     }
 
-    /// Returns true if the child of init with this pid is one of them, not a later process with the
-    /// same pid: after a crash, the state may contain a child whose exit is not handled yet.
-    /// Without /proc they cannot be told apart.
+    /// Returns true if the child of init with this pid is one of them. After a crash, the state may
+    /// name a child whose exit is not handled yet, and a later process may have its pid. Without
+    /// /proc they cannot be told apart.
     fn is_head(&self, stat: Option<&Stat>, pid: i32) -> bool {
         let is_it = |began: &u64| *began == 0 || stat.is_none_or(|stat| stat.began == *began);
         self.heads.get(&pid).is_some_and(is_it)

@@ -11,10 +11,8 @@ use crate::spawn::ExecResult;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
-use groundstate_units::text::name::Name;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 const RUN: RunId = RunId(7);
@@ -292,47 +290,6 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
         assert!(tracker.is_empty(RUN));
         tracker.forget(RUN);
     }
-}
-
-#[test]
-fn a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it() {
-    if !is_alone(
-        "process_tracking::tests::a_cgroup_made_ahead_is_taken_by_its_unit_alone_and_goes_when_nobody_waits_for_it",
-    ) {
-        return;
-    }
-    let (mut tracker, _) = Tracker::new(false);
-    let Some(path) = tracker.hierarchy.as_ref().map(|hierarchy| hierarchy.path.clone()) else {
-        return crate::not_run!("no cgroups of the second kind here");
-    };
-    let directories = || {
-        let entries = std::fs::read_dir(&path).unwrap().map(Result::unwrap);
-        let below = entries.filter(|entry| entry.file_type().unwrap().is_dir());
-        below.map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
-    };
-    let [tested, other] = ["under-test", "other"].map(|name| Name::new(name).unwrap());
-    tracker.announce(&tested);
-    tracker.announce(&other);
-    while tracker.has_work_ahead() {
-        tracker.work_ahead();
-    }
-    assert_eq!(directories(), ["other.a1", "under-test.a2"].map(String::from).into());
-    let running = run(&mut tracker, RUN, "exit 0");
-    assert_eq!(tracker.whose(running.pid), Some(RUN));
-    assert!(crate::base::procfs::cgroup(running.pid).unwrap().ends_with("/under-test.a2"));
-    end(&mut tracker, running);
-    assert!(tracker.is_empty(RUN));
-    tracker.forget(RUN);
-    assert_eq!(directories(), ["other.a1".to_string()].into());
-    // A second run of the same unit has one of its own.
-    let again = RunId(8);
-    let running = run(&mut tracker, again, "exit 0");
-    assert_eq!(tracker.whose(running.pid), Some(again));
-    end(&mut tracker, running);
-    assert!(tracker.is_empty(again));
-    tracker.forget(again);
-    tracker.withdraw(&other);
-    assert_eq!(directories(), BTreeSet::new());
 }
 
 /// A stand-in for a cgroup's `memory.events`: any file is watched in the same way.

@@ -5,19 +5,18 @@
 //! waits for, so a boot needs none. All watches share one descriptor; no run keeps one open.
 
 mod cgroup_settings;
-mod orphans;
 
-use super::cgroup_root::Hierarchy;
-use super::cgroup_root::LEFTOVERS;
-use super::controller::Wish;
-use super::group;
-use super::process_tree::ProcessTree;
+use crate::base::procfs::Stat;
 use crate::base::{limit, procfs};
-use crate::process_tracking::Place;
+use crate::process_tracking::controller::Wish;
+use crate::process_tracking::group::{Hierarchy, LEFTOVERS};
+use crate::process_tracking::process_tree::{ProcessTree, of, on};
+use crate::process_tracking::{Place, group};
 use crate::state::table::Table;
+use crate::sys::child_setup::Limit;
 use crate::sys::{Pid, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use groundstate_units::text::name::Name;
+use groundstate_units::spec::ResourceLimit;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,8 +83,6 @@ pub(crate) struct Tracker {
     pub(super) look_again: bool,
     /// True if inotify may have more events than were read in one turn.
     pub(super) more: bool,
-    /// For units that wait.
-    pub(super) ahead: Ahead,
 }
 
 impl Tracker {
@@ -126,7 +123,6 @@ impl Tracker {
             leftovers: BTreeSet::new(),
             look_again: false,
             more: false,
-            ahead: Ahead::default(),
         }
     }
 
@@ -158,11 +154,6 @@ impl Tracker {
         unit: &str,
         wish: Wish<'_>,
     ) -> Result<Option<Place>, ExecFailure> {
-        let has_one = self.runs.get(&run).is_some_and(|tracked| tracked.cgroup.is_some());
-        let ahead = match wish.slice().is_empty() && !has_one {
-            true => self.take_ahead(unit, run),
-            false => None,
-        };
         if self.hierarchy.is_none() {
             self.runs.get_or_default(run);
             let none = io::Error::from_raw_os_error(libc::ENODEV);
@@ -171,7 +162,7 @@ impl Tracker {
             }
             return Ok(None);
         }
-        let opened = self.cgroup_of(run, unit, wish.slice(), ahead);
+        let opened = self.cgroup_of(run, unit, wish.slice());
         let (directory, name) = opened.map_err(|error| refused(unit, &error))?;
         let apart = wish.helper && wish.delegates();
         let tracked = self.runs.get_or_default(run);
@@ -193,18 +184,17 @@ impl Tracker {
         Ok(Some(Place { directory, fresh: fresh && !apart, bounded, killed }))
     }
 
-    /// The cgroup of a run: the one it has, or the one made `ahead`, or a new one. Another program
-    /// may have removed the first two while they were empty.
+    /// The cgroup of a run: the one it has, or a new one. Another program may have removed the first
+    /// while it was empty.
     fn cgroup_of(
         &mut self,
         run: RunId,
         unit: &str,
         slice: &str,
-        ahead: Option<Box<str>>,
     ) -> io::Result<(OwnedFd, Box<str>)> {
         let none = || io::Error::from_raw_os_error(libc::ENODEV);
         let parent = self.hierarchy.as_ref().ok_or_else(none)?.as_fd();
-        let known = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()).or(ahead);
+        let known = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone());
         if let Some(name) = known {
             match group::open(parent, &name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -224,7 +214,6 @@ impl Tracker {
             (tracked.cgroup, tracked.entered, tracked.killed) = (None, false, false);
         }
         self.unwatch(name);
-        self.give_up(name);
     }
 
     /// Notes that a child was cloned for this run.
@@ -299,7 +288,7 @@ impl Tracker {
 
     /// The run whose cgroup has this name.
     fn run_in(&self, name: &str) -> Option<RunId> {
-        let run = self.run_of(name)?;
+        let run = group::run_of(name)?;
         let tracked = self.runs.get(&run)?;
         (tracked.cgroup.as_deref() == Some(name)).then_some(run)
     }
@@ -411,7 +400,6 @@ impl Tracker {
             self.children.remove(&pid);
         }
         if let Some(name) = tracked.cgroup {
-            self.give_up(&name);
             self.discard(name);
         }
     }
@@ -454,45 +442,21 @@ impl Tracking {
 }
 
 impl Tracker {
-    /// Recreates init's cgroup directory if it was removed, or falls back to tracking without
-    /// cgroups. Returns false if the directory exists.
+    /// Recreates init's cgroup directory if it was removed. Returns false if the start cannot be
+    /// repeated: the directory exists, or cannot be created.
     pub(super) fn replaces_directory(&mut self) -> bool {
         let Some(hierarchy) = self.hierarchy.as_mut().filter(|hierarchy| hierarchy.is_gone())
         else {
             return false;
         };
         let path = hierarchy.path.clone();
-        match hierarchy.make_again() {
-            Ok(()) => self.complain(format!("{path} was removed: created it again")),
-            Err(why) => {
-                self.complain(format!(
-                    "{path} was removed and {why}: now tracking processes by descent instead of cgroups"
-                ));
-                self.do_without_cgroups();
-            }
-        }
-        true
-    }
-
-    /// Tracks present runs by their known children.
-    fn do_without_cgroups(&mut self) {
-        if let Some(mut hierarchy) = self.hierarchy.take() {
-            hierarchy.is_ours = false;
-        }
-        self.inotify = None;
-        self.watches.clear();
-        self.memory_watches.clear();
-        self.leftovers.clear();
-        self.ahead = Ahead::default();
-        for (_, tracked) in self.runs.iter_mut() {
-            (tracked.cgroup, tracked.entered, tracked.counts_memory) = (None, false, false);
-        }
-        let children: Vec<(i32, RunId)> =
-            self.children.iter().map(|(pid, run)| (*pid, *run)).collect();
-        for (pid, run) in children {
-            self.has_begun(run, Pid::from_raw(pid));
-        }
-        self.look_again = true;
+        let again = hierarchy.make_again();
+        let is_made = again.is_ok();
+        self.complain(match again {
+            Ok(()) => format!("{path} was removed: created it again"),
+            Err(why) => format!("{path} was removed, and cannot be created again: {why}"),
+        });
+        is_made
     }
 }
 
@@ -579,83 +543,6 @@ impl Tracker {
     }
 }
 
-// Cgroups made ahead: for units that wait for others, in moments in which init has nothing
-// else to do. What a start needs then is there, and a chain of units is that much quicker. Each
-// is made for one unit and used by one run of it; who waits no longer loses it.
-
-/// Those that are there, and for whom there are to be some.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Ahead {
-    wanted: BTreeSet<Name>,
-    made: BTreeMap<Name, u64>,
-    /// Whose run has which of them now.
-    taken: BTreeMap<u64, RunId>,
-    last: u64,
-}
-
-impl Tracker {
-    /// The unit waits for others: it will want a cgroup.
-    pub(crate) fn announce(&mut self, unit: &Name) {
-        if self.hierarchy.is_some() && !self.ahead.made.contains_key(unit) {
-            self.ahead.wanted.insert(unit.clone());
-        }
-    }
-
-    /// It does not wait any more, and was not started.
-    pub(crate) fn withdraw(&mut self, unit: &Name) {
-        self.ahead.wanted.remove(unit);
-        if let (Some(number), Some(hierarchy)) = (self.ahead.made.remove(unit), &self.hierarchy) {
-            // Nobody was ever put into it.
-            group::remove_leaf(hierarchy.as_fd(), &group::name_ahead(unit.as_str(), number));
-        }
-    }
-
-    /// There is something to do in an idle moment.
-    pub(crate) fn has_work_ahead(&self) -> bool {
-        !self.ahead.wanted.is_empty() && self.ahead.made.len() < limit::CGROUPS_AHEAD
-    }
-
-    /// Makes one.
-    pub(crate) fn work_ahead(&mut self) {
-        let (Some(hierarchy), Some(unit)) = (&self.hierarchy, self.ahead.wanted.pop_first()) else {
-            return;
-        };
-        let number = self.ahead.last.saturating_add(1);
-        let name = group::name_ahead(unit.as_str(), number);
-        // Opened once, for that is dearer the first time. What can not be made is made, and told
-        // of, when it is needed.
-        if group::make(hierarchy.as_fd(), &name).is_ok()
-            && group::open(hierarchy.as_fd(), &name).is_ok()
-        {
-            self.ahead.last = number;
-            self.ahead.made.insert(unit, number);
-        }
-    }
-
-    /// The one that was made for this unit, for this run of it.
-    pub(super) fn take_ahead(&mut self, unit: &str, run: RunId) -> Option<Box<str>> {
-        self.ahead.wanted.remove(unit);
-        let number = self.ahead.made.remove(unit)?;
-        self.ahead.taken.insert(number, run);
-        Some(group::name_ahead(unit, number).into_boxed_str())
-    }
-
-    /// The run the name of a cgroup speaks of.
-    pub(super) fn run_of(&self, name: &str) -> Option<RunId> {
-        match group::number_of(name)? {
-            group::Number::Run(run) => Some(run),
-            group::Number::Ahead(number) => self.ahead.taken.get(&number).copied(),
-        }
-    }
-
-    /// No run has this cgroup any more.
-    pub(super) fn give_up(&mut self, name: &str) {
-        if let Some(group::Number::Ahead(number)) = group::number_of(name) {
-            self.ahead.taken.remove(&number);
-        }
-    }
-}
-
 impl Tracker {
     /// Removes a cgroup, now or when it becomes empty.
     pub(super) fn discard(&mut self, name: Box<str>) {
@@ -691,5 +578,110 @@ impl Tracker {
     /// Checks all awaited runs in the next turn.
     pub(crate) fn look_again(&mut self) {
         self.look_again = true;
+    }
+}
+
+// Assigns children and orphans to runs without cgroups.
+
+impl Tracker {
+    /// The mark for programs of this run without cgroups. `None` if its unit sets that limit
+    /// itself: its value may be above the mark, and the mark would make it unreachable.
+    pub(crate) fn mark(&self, run: RunId, asked: &[ResourceLimit]) -> Option<Limit> {
+        let mark = self.hierarchy.is_none().then(|| of(run))??;
+        asked.iter().all(|limit| u32::from(limit.resource) != mark.resource).then_some(mark)
+    }
+
+    /// Notes that a child was cloned for this run, so that its pid no longer belongs to an earlier
+    /// process.
+    pub(in crate::process_tracking) fn has_begun(&mut self, run: RunId, pid: Pid) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // A process started after a kill, such as an exec-stop-post, must not be killed.
+        self.killed.remove(&run);
+        let had = |(of, family): &(&RunId, &ProcessTree)| **of != run && family.names(pid.as_raw());
+        let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
+        for of in before {
+            self.families.get_mut(&of).into_iter().for_each(|family| family.not_ours(pid));
+        }
+        // Otherwise the child was started earlier and is known.
+        if wait::is_made(pid) {
+            let family = self.families.get_or_default(run);
+            family.not_ours(pid);
+            family.add(pid);
+        }
+    }
+
+    /// Kills killed runs again in a new image without cgroups, because they may have forked
+    /// meanwhile.
+    pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
+        if self.hierarchy.is_some() {
+            return;
+        }
+        // A run with children may be running an exec-stop-post, which starts after the kill.
+        let is_alone = |tracked: &Tracked| tracked.children.is_empty();
+        for run in killed {
+            if self.runs.get(&run).is_some_and(is_alone) {
+                self.kill(run);
+            }
+        }
+    }
+
+    /// Finds the runs of orphans that have become children of init, by one look at all children.
+    /// Called after all calls of [`Tracker::ended`] and before any query about a run.
+    pub(crate) fn adopt_left(&mut self) {
+        // Runs of processes that have just exited, with their start times.
+        let parted = std::mem::take(&mut self.parted);
+        let reaped = std::mem::take(&mut self.reaped);
+        if self.hierarchy.is_some() {
+            return;
+        }
+        for pid in procfs::children().into_iter().map(Pid::from_raw) {
+            let known = |family: &ProcessTree| family.leads(pid.as_raw());
+            let is_new = reaped.contains(&pid.as_raw()) || wait::is_made(pid);
+            if is_new || self.families.values().any(known) {
+                continue;
+            }
+            let Some(stat) = procfs::stat(pid) else { continue };
+            let band = || self.family_of(&stat);
+            let left =
+                || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
+            let mark = on(pid);
+            let marked = mark.filter(|run| self.families.contains_key(run));
+            // An orphan with the mark of an ended run belongs to that run, not to the one whose
+            // process exited now.
+            let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
+            if let Some(family) = run.and_then(|run| self.families.get_mut(&run)) {
+                family.add(pid);
+            }
+        }
+        self.kill_on(&parted);
+    }
+
+    /// The run of a process by its session or group, or as a known child.
+    pub(in crate::process_tracking) fn family_of(&self, stat: &Stat) -> Option<RunId> {
+        self.families.iter().find(|(_, family)| family.has(stat)).map(|(run, _)| *run)
+    }
+
+    /// Kills again: runs that fork while they are killed have new processes.
+    fn kill_on(&self, parted: &[(RunId, u64)]) {
+        let killed: BTreeSet<RunId> =
+            parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
+        for family in killed.iter().filter_map(|run| self.families.get(run)) {
+            family.signal(9, None);
+        }
+    }
+}
+
+impl Tracker {
+    /// The run of a process by the mark of the child of init that it is or descends from. That
+    /// child is an orphan whose parent's exit init has not handled; the next call of
+    /// [`Tracker::adopt_left`] finds it.
+    pub(in crate::process_tracking) fn lost(&self, pid: Pid) -> Option<RunId> {
+        let own = nix::unistd::getpid();
+        let line = [pid].into_iter().chain(procfs::ancestors(pid));
+        let child = line.take_while(|one| *one != own).last()?;
+        let is_lost = wait::is_child(child) && !wait::is_made(child);
+        is_lost.then(|| on(child))?.filter(|run| self.families.contains_key(run))
     }
 }

@@ -2,7 +2,6 @@
 //! [`run_table`] holds the active runs and their processes. [`crate::event_loop`] carries out the
 //! decisions.
 
-pub(crate) mod effects;
 pub(crate) mod fd_store;
 pub(crate) mod main_pid;
 pub(crate) mod pid_file;

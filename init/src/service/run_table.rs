@@ -1,12 +1,10 @@
 //! The active runs and their processes. It holds facts only, as part of the state.
 
-use super::pid_file::Look;
-use super::sequence::Outcome;
-use super::sequence::{Alarm, CommandKind, CommandSequence};
-use crate::base::procfs;
+use crate::base::{limit, procfs};
 use crate::service::fd_store::Store;
-use crate::spawn::ExecResult;
-use crate::spawn::Report;
+use crate::service::pid_file::Look;
+use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Effect, Outcome};
+use crate::spawn::{ExecResult, Prepared, Report};
 use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
@@ -15,7 +13,7 @@ use groundstate_units::spec::{Exit, NotifyAccess, Run};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -551,6 +549,89 @@ pub(crate) fn exit_words(exit: Exit) -> (&'static str, String) {
             let name = groundstate_units::text::signal::name(signal);
             (if core { "dumped" } else { "killed" }, name)
         }
+    }
+}
+
+// The queue of effects that wait for a commit: starts, signals, and every later effect of the same
+// run.
+//
+// Init carries out a start or a signal only after committing the state that asks for it. After a
+// crash it carries out the effects of the committed state again: a start finds its child by its
+// serial number, and a signal may arrive twice.
+
+/// One effect in the queue.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Queued {
+    pub(crate) run: RunId,
+    pub(crate) effect: Effect,
+    /// Serial number of a prepared start; 0 for other effects.
+    pub(crate) serial: u64,
+}
+
+/// The waiting effects, oldest first.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Effects {
+    pub(crate) queue: VecDeque<Queued>,
+    /// The serial number of the latest start. Numbers are never reused.
+    latest: u64,
+    /// Starts by serial number. They are prepared again after a crash.
+    #[serde(skip)]
+    prepared: BTreeMap<u64, Prepared>,
+    /// True after children of a crashed image were adopted: no pipe reports their exec.
+    pub(crate) has_adopted: bool,
+    /// True while init may reap a process of a run that the committed state does not name.
+    #[serde(skip)]
+    pub(crate) is_ahead: bool,
+}
+
+impl Effects {
+    /// Returns true if no effect waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns true if enough effects wait for a commit. Prepared starts hold descriptors, and each
+    /// clone copies the descriptor table.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= limit::EFFECTS_A_COMMIT
+    }
+
+    /// Returns true if an effect of this run waits.
+    pub(crate) fn has(&self, run: RunId) -> bool {
+        self.queue.iter().any(|queued| queued.run == run)
+    }
+
+    /// The serial numbers of prepared starts.
+    pub(crate) fn serials(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().map(|queued| queued.serial).filter(|serial| *serial > 0)
+    }
+
+    /// Queues an effect.
+    pub(crate) fn push(&mut self, run: RunId, effect: Effect) {
+        self.queue.push_back(Queued { run, effect, serial: 0 });
+    }
+
+    /// The time of the next check of adopted children.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        self.has_adopted.then(|| now.after(limit::ADOPTED_LOOK))
+    }
+
+    /// Queues the start of a command.
+    pub(crate) fn push_start(&mut self, run: RunId, part: CommandKind, prepared: Prepared) {
+        self.latest = self.latest.saturating_add(1);
+        self.prepared.insert(self.latest, prepared);
+        self.queue.push_back(Queued { run, effect: Effect::Spawn(part), serial: self.latest });
+    }
+
+    /// Records that all effects carried out so far are committed.
+    pub(crate) fn committed(&mut self) {
+        self.is_ahead = false;
+    }
+
+    /// Takes the prepared start with this number. Returns `None` if a crashed image had prepared
+    /// it.
+    pub(crate) fn take_prepared(&mut self, serial: u64) -> Option<Prepared> {
+        self.prepared.remove(&serial)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
 use crate::shutdown;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, process, terminal};
+use crate::sys::{Pid, device, process};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -192,9 +192,9 @@ fn rest(pause: Duration) {
 fn become_shell(programs: &[&str], path: &str) -> u8 {
     let _ = nix::unistd::setsid();
     let stdio = console(path).and_then(|console| {
-        terminal::make_plain(console.as_fd());
+        device::make_plain(console.as_fd());
         // This fails if the console is not a terminal.
-        let _ = terminal::take(console.as_fd(), true);
+        let _ = device::take(console.as_fd(), true);
         Ok([console.try_clone()?, console.try_clone()?, console])
     });
     let status = |error: &io::Error| {

@@ -1,21 +1,23 @@
 //! The words, environment and credentials of a command. PID 1 builds them if that cannot block;
 //! otherwise the forked child finishes them.
 
-use super::child_setup::{ChildSetup, SetupError};
-use super::directory::{self, Owner};
-use super::environment;
-use super::environment::{Environment, Passed};
-use super::request::{Request, Said, working_dir};
-use crate::base::limit;
+use crate::base::{clock, limit};
 use crate::process_tracking::Place;
-use crate::sys::child_setup::Step;
-use crate::sys::child_setup::{Limit, Orders, Rights};
-use groundstate_units::machine::event::ExecFailure;
-use groundstate_units::machine::event::Stage;
-use groundstate_units::spec::Run;
-use groundstate_units::spec::{EnvFile, ExecLine, Ids, Particular, Prefixes, ResourceLimit, Stdio};
+use crate::spawn::descriptor::Stream;
+use crate::spawn::directory::Owner;
+use crate::spawn::environment::{Environment, Passed};
+use crate::spawn::{condition, descriptor, directory, environment};
+use crate::sys::child::WITHOUT_INTERPRETER;
+use crate::sys::child_setup::{Limit, Orders, Rights, Step};
+use crate::sys::{Pid, device, process};
+use groundstate_units::machine::event::{ExecFailure, Stage};
+use groundstate_units::spec::{
+    EnvFile, ExecLine, Ids, Particular, Piece, Prefixes, ResourceLimit, Run, Stdio,
+};
 use groundstate_units::unit::exec_line::{Unexpanded, expand};
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -303,4 +305,302 @@ fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
             Err(ExecFailure { stage, errno: libc::ENOENT, path: unresolved.name.clone() })
         }
     }
+}
+
+// The rarely used settings of a unit that its forked child applies as root before expanding the
+// command line: conditions, directories, files and terminals, scheduling, the login record. Later
+// settings (chroot, capabilities) are in the child's [`crate::sys::child_setup::Orders`].
+
+/// A failure of a start: the step, the errno, and the index within the step.
+pub(super) type SetupError = (Step, i32, u32);
+
+/// Pause between two checks for an awaited file.
+const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// These settings.
+#[derive(Debug)]
+pub(super) struct ChildSetup {
+    pub(super) particular: Particular,
+    /// True for the unit's first process, which checks the conditions.
+    pub(super) asks: bool,
+    /// The unit's user and group, also if this command runs as another user.
+    pub(super) owner: Owner,
+}
+
+impl ChildSetup {
+    /// Applies these settings in the child.
+    pub(super) fn wear(&self) -> Result<(), SetupError> {
+        if self.asks {
+            self.await_files();
+        }
+        if self.asks
+            && let Some(index) = condition::unmet(&self.particular.conditions)
+        {
+            let condition = self.particular.conditions.get(index);
+            let assert = condition.is_some_and(|condition| condition.assert);
+            let step = if assert { Step::Assert } else { Step::Condition };
+            return Err((step, libc::ECANCELED, u32::try_from(index).unwrap_or(u32::MAX)));
+        }
+        self.make_directories()?;
+        descriptor::arrange(&self.particular.stdio, self.owner)
+            .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
+        self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
+        if self.particular.ignore_sigpipe {
+            process::ignore_sigpipe();
+        }
+        record_login(&self.particular.stdio, true, nix::unistd::getpid().as_raw());
+        Ok(())
+    }
+
+    /// Waits for the files; the start timeout of the run limits the wait.
+    fn await_files(&self) {
+        for path in &self.particular.wait_file {
+            while !std::path::Path::new(path).exists() {
+                clock::pause(FILE_PAUSE);
+            }
+        }
+    }
+
+    fn make_directories(&self) -> Result<(), SetupError> {
+        let mut index = 0;
+        for directories in &self.particular.directories {
+            for name in &directories.names {
+                directory::make(directories.kind, name, directories.mode, self.owner)
+                    .map_err(|error| broken(Step::Directory, &error, index))?;
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn schedule(&self) -> Result<(), (io::Error, u32)> {
+        let schedule = &self.particular.schedule;
+        if let Some(score) = schedule.oom_score_adjust {
+            match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
+                // A container without CAP_SYS_RESOURCE may not lower the score, which has no
+                // security effect.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                written => written.map_err(|e| (e, 0))?,
+            }
+        }
+        if let Some(nice) = schedule.nice {
+            process::set_nice(nice).map_err(|e| (e, 1))?;
+        }
+        if let Some(priority) = schedule.io_priority {
+            process::set_io_priority(priority).map_err(|e| (e, 2))?;
+        }
+        if let Some((policy, priority)) = schedule.cpu_policy {
+            process::set_policy(policy, priority).map_err(|e| (e, 3))?;
+        }
+        if !schedule.cpu_affinity.is_empty() {
+            process::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of the scheduling steps, in their order.
+pub(super) const SCHEDULING: [&str; 5] =
+    ["oom-score-adjust", "nice", "io-priority", "cpu-policy", "cpu-affinity"];
+
+fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
+    (step, error.raw_os_error().unwrap_or(libc::EIO), index)
+}
+
+/// Writes the utmp record of a terminal at the start or the end of a login.
+fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
+    if !stdio.utmp_id.is_empty() {
+        let line = stdio.tty.path.strip_prefix("/dev/").unwrap_or(&stdio.utmp_id);
+        device::record(&stdio.utmp_id, line, pid, begins);
+    }
+}
+
+/// Removes the files of a run after its end, in a child. Returns the number of failures.
+pub(crate) fn put_off(particular: &Particular, main: i32) -> u8 {
+    record_login(&particular.stdio, false, main);
+    let runtime = particular.directories.iter();
+    let runtime = runtime.filter(|d| d.kind == groundstate_units::spec::DirectoryKind::Runtime);
+    let names = runtime.flat_map(|d| d.names.iter().map(|name| (d.kind, name)));
+    let failed = names.filter(|(kind, name)| directory::remove(*kind, name).is_err()).count();
+    u8::try_from(failed).unwrap_or(u8::MAX)
+}
+
+// The request for a start, and the texts for its failures.
+
+/// Settings of every process of every unit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Base {
+    /// Variables passed by `env-pass`.
+    pub passed: Passed,
+    /// init.yaml's `env`.
+    pub env: Vec<(String, String)>,
+    /// Init's original limits, if it has changed its own.
+    pub limits: Vec<Limit>,
+    /// Init's original OOM score, if it has changed its own. Then no child shares init's memory,
+    /// because the score belongs to the memory.
+    pub score: Option<i16>,
+}
+
+/// A process to be started.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// GROUNDSTATE_UNIT, and the prefix of errors.
+    pub unit: &'a str,
+    /// The definition.
+    pub run: &'a Run,
+    /// The command line in the definition.
+    pub line: &'a ExecLine,
+    /// True for the first process of its run, which checks the conditions.
+    pub first: bool,
+    /// `$MAINPID`.
+    pub main_pid: Option<Pid>,
+    /// Settings of every process.
+    pub base: &'a Base,
+    /// NOTIFY_SOCKET, if the type allows it.
+    pub notify_socket: Option<&'a str>,
+    /// More variables set by init; the unit cannot override them.
+    pub extra: &'a [(String, String)],
+    /// Descriptors 0, 1 and 2 of the program.
+    pub stdio: [Rc<OwnedFd>; 3],
+    /// Descriptors 3, 4 … of the program, with LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES
+    /// (sd_listen_fds(3)).
+    pub listen: Vec<(String, Rc<OwnedFd>)>,
+    /// The write end that becomes the unit's `ready-fd`.
+    pub ready: Option<Rc<OwnedFd>>,
+    /// The cgroup of the child; `None` means that of PID 1.
+    pub place: Option<Place>,
+    /// True if descriptor 0 is to be its controlling terminal.
+    pub take_terminal: bool,
+    /// True if another action waits for the exec.
+    pub is_awaited: bool,
+}
+
+/// The texts that a failure uses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Said {
+    unit: String,
+    program: String,
+    who: String,
+    dir: String,
+    limits: Vec<u32>,
+    env_files: Vec<String>,
+    particular: Option<Box<Particular>>,
+}
+
+impl Said {
+    /// The texts for a child that an earlier image has cloned.
+    pub(super) fn of(unit: &str) -> Said {
+        Said { unit: unit.to_string(), ..Said::default() }
+    }
+}
+
+impl Said {
+    pub(super) fn new(request: &Request<'_>, ids: Option<&Ids>) -> Said {
+        let literal = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.clone(),
+            Piece::Variable(name) | Piece::Split(name) => format!("${{{name}}}"),
+            Piece::MainPid => "$MAINPID".to_string(),
+        };
+        let first = request.line.words.first();
+        let number = |id: Option<u32>| id.map(|id| id.to_string());
+        let who = ids.and_then(|ids| ids.user.clone().or(number(ids.uid)).or(number(ids.gid)));
+        let limits = request.base.limits.iter().map(|l| l.resource);
+        Said {
+            unit: request.unit.to_string(),
+            program: first.into_iter().flatten().map(literal).collect(),
+            who: who.unwrap_or_default(),
+            dir: working_dir(request.run, ids),
+            limits: limits.chain(request.run.limits.iter().map(|l| l.resource.into())).collect(),
+            env_files: request.run.env_file.iter().map(|f| f.path.clone()).collect(),
+            particular: request.run.particular.clone(),
+        }
+    }
+
+    /// The failure at this step.
+    pub(super) fn failure(&self, (step, errno, detail): SetupError) -> ExecFailure {
+        let index = detail as usize;
+        let (stage, path) = match step {
+            Step::Begin => (Stage::Fork, self.program.clone()),
+            Step::Cgroup => (Stage::Cgroup, self.unit.clone()),
+            Step::Session => (Stage::Session, self.program.clone()),
+            Step::Stdio => (Stage::Stdio, self.stream(detail)),
+            Step::Condition => (Stage::Condition, self.condition(index)),
+            Step::Assert => (Stage::Assert, self.condition(index)),
+            Step::Directory => (Stage::Directory, self.directory(index)),
+            Step::Schedule => {
+                (Stage::Schedule, SCHEDULING.get(index).copied().unwrap_or_default().to_string())
+            }
+            Step::Root => (Stage::Root, self.root()),
+            Step::Rights => (Stage::Rights, "its capabilities".to_string()),
+            Step::EnvFile => {
+                (Stage::EnvFile, self.env_files.get(index).cloned().unwrap_or_default())
+            }
+            Step::ExecLine => (Stage::ExecLine, self.program.clone()),
+            Step::Limits => (Stage::Limits, limit_name(self.limits.get(index).copied())),
+            Step::Group => (Stage::Group, self.who.clone()),
+            Step::User => (Stage::User, self.who.clone()),
+            Step::WorkingDir => (Stage::WorkingDir, self.dir.clone()),
+            Step::Execve if detail == WITHOUT_INTERPRETER && errno == libc::ENOENT => {
+                (Stage::Interpreter, self.program.clone())
+            }
+            Step::Execve => (Stage::Execve, self.program.clone()),
+        };
+        ExecFailure { stage, errno, path }
+    }
+}
+
+impl Said {
+    fn condition(&self, index: usize) -> String {
+        let conditions = self.particular.iter().flat_map(|p| p.conditions.iter());
+        conditions.map(groundstate_units::spec::Condition::words).nth(index).unwrap_or_default()
+    }
+
+    fn directory(&self, index: usize) -> String {
+        let directories = self.particular.iter().flat_map(|p| p.directories.iter());
+        directories.flat_map(directory::paths).nth(index).unwrap_or_default()
+    }
+
+    /// The file or terminal of the stream, or the program if the stream is neither.
+    fn stream(&self, number: u32) -> String {
+        let stdio = self.particular.as_ref().map(|particular| &particular.stdio);
+        let path = stdio.and_then(|stdio| Stream::path(number, stdio));
+        path.unwrap_or(&self.program).to_string()
+    }
+
+    fn root(&self) -> String {
+        self.particular.as_ref().and_then(|p| p.root_dir.clone()).unwrap_or_default()
+    }
+}
+
+/// The key of `limits:` for an RLIMIT number of Linux (getrlimit(2)).
+fn limit_name(resource: Option<u32>) -> String {
+    const NAMES: [&str; 16] = [
+        "cpu",
+        "fsize",
+        "data",
+        "stack",
+        "core",
+        "rss",
+        "nproc",
+        "nofile",
+        "memlock",
+        "as",
+        "locks",
+        "sigpending",
+        "msgqueue",
+        "nice",
+        "rtprio",
+        "rttime",
+    ];
+    let name = resource.and_then(|r| NAMES.get(r as usize));
+    format!("limit {}", name.unwrap_or(&"?"))
+}
+
+/// The working directory; `~` is the user's home.
+pub(super) fn working_dir(run: &Run, ids: Option<&Ids>) -> String {
+    if run.working_dir != "~" {
+        return run.working_dir.clone();
+    }
+    let home = ids.and_then(|ids| ids.home.clone());
+    home.or_else(|| std::env::var("HOME").ok()).unwrap_or_else(|| "/root".to_string())
 }

@@ -4,8 +4,8 @@
 //! root, or by a FIFO. So the child opens it as that user first. A file that only root may open is
 //! opened without following links and must have a single name.
 
-use super::directory::Owner;
-use crate::sys::{memfd, terminal};
+use crate::spawn::directory::Owner;
+use crate::sys::{device, memfd};
 use groundstate_units::spec::{Input, Opening, Output, Stdio};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat, openat2};
@@ -189,11 +189,11 @@ fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
         reset(line.as_fd())?;
     }
     if stdio.tty.hangup {
-        terminal::hang_up(line.as_fd())?;
+        device::hang_up(line.as_fd())?;
         line = open(path, flags, Mode::empty())?;
     }
     if let Input::Terminal { force } = stdio.input {
-        terminal::take(line.as_fd(), force)?;
+        device::take(line.as_fd(), force)?;
     }
     if let (Some(uid), true) = (owner.uid, Uid::effective().is_root()) {
         fchown(&line, Some(Uid::from_raw(uid)), None)?;
@@ -206,7 +206,7 @@ fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
 
 /// Resets a terminal to the default settings: lines, echo, signals by keys. termios(3).
 fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
-    terminal::make_plain(line);
+    device::make_plain(line);
     let mut settings = tcgetattr(line)?;
     settings.input_flags &= !(InputFlags::IGNBRK
         | InputFlags::BRKINT

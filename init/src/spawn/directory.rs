@@ -1,5 +1,5 @@
 //! Creates and removes the directories of units, in children of PID 1. The unit's user may write
-//! below such a directory, so paths are never resolved as a whole: each name is opened in its
+//! below such a directory, so paths are never resolved as a whole. Each name is opened in its
 //! parent, and a symbolic link on the way is an error (ELOOP).
 
 use groundstate_units::spec::{Directories, DirectoryKind};

@@ -1,7 +1,7 @@
 //! Marks the unit whose event init was processing when an image crashed. Its status shows the
 //! reason `internal` until it is restarted or retried. No decision depends on the mark.
 
-use crate::sys::inbox_layout;
+use crate::sys::inbox;
 use groundstate_units::control::answer::{Cause, Reason, Status};
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason;
@@ -22,12 +22,12 @@ pub(crate) fn of(event: &Event, of_run: Option<&Name>) -> u64 {
         } else {
             of_run
         };
-    named.map_or(0, |name| inbox_layout::unit(name.as_str()))
+    named.map_or(0, |name| inbox::unit(name.as_str()))
 }
 
 /// The unit named in the inbox, if the generation has it.
 pub(crate) fn unit_of(noted: u64, generation: &Generation) -> Option<Name> {
-    let is_it = |name: &&Name| noted != 0 && inbox_layout::unit(name.as_str()) == noted;
+    let is_it = |name: &&Name| noted != 0 && inbox::unit(name.as_str()) == noted;
     generation.units.iter().map(|unit| &unit.name).find(is_it).cloned()
 }
 

@@ -401,7 +401,8 @@ pub(super) fn set_score(digits: &[u8]) -> isize {
 fn write_to(directory: RawFd, path: &CStr, bytes: &[u8]) -> isize {
     let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
     let open = [directory as usize, path.as_ptr() as usize, flags, 0, 0, 0];
-    // SAFETY: openat(2) reads a terminated string, write(2) the bytes; the number closed is the one just opened.
+    // SAFETY: openat(2) reads a terminated string, write(2) the bytes; the number closed is the one
+    // just opened.
     unsafe {
         let fd = raw::call(libc::SYS_openat, open);
         if fd < 0 {

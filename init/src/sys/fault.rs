@@ -7,12 +7,11 @@
 //! process are recorded and otherwise ignored (`si_code` tells them apart). Fault signals are never
 //! blocked: the kernel would kill PID 1 at once.
 
-use super::{inherit, raw, signal_pipe};
+use crate::sys::{inherit, raw, signal};
 use std::ffi::{CStr, CString, c_char};
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::{io, ptr};
 
 /// The signals of a fault.
 pub(crate) const FAULTS: [i32; 5] =
@@ -103,7 +102,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
     let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
     if code <= 0 && !is_ours {
-        signal_pipe::ring(signal_pipe::bit(signal));
+        signal::ring(signal::bit(signal));
         return;
     }
     again(next, u32::try_from(signal).unwrap_or(0));
@@ -115,7 +114,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
 fn again(next: &Next, signal: u32) {
     // Signals from here on are for the next image; earlier ones are recorded.
     block_all();
-    let noted = [u64::from(signal), signal_pipe::not_dealt_with()];
+    let noted = [u64::from(signal), signal::not_dealt_with()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
@@ -163,7 +162,7 @@ pub(crate) fn by_panic() {
 fn block_all() {
     let mut set = u64::MAX;
     for signal in FAULTS.into_iter().chain([libc::SIGURG]) {
-        set &= !signal_pipe::bit(signal);
+        set &= !signal::bit(signal);
     }
     let call = [libc::SIG_SETMASK as usize, &raw const set as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the kernel reads the eight bytes of the set.

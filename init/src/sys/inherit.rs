@@ -115,8 +115,8 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
-/// Identifies the file of a descriptor, because numbers are reused: device and inode, and the pid
-/// of a pidfd, because before Linux 6.9 all pidfds share one inode. 0 if it is not open.
+/// Identifies the file of a descriptor, because numbers are reused. It combines device, inode and
+/// the pid of a pidfd: before Linux 6.9 all pidfds share one inode. 0 if it is not open.
 pub(crate) fn identity(number: RawFd) -> u64 {
     // SAFETY: borrowed during the call; fstat(2) refuses one that is not open.
     let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));

@@ -276,8 +276,8 @@ fn fork_into(slot: &Slot) -> isize {
     }
     let flags = libc::SIGCHLD as usize | CLONE_PARENT_SETTID as usize;
     let call = [flags, 0, slot.pid.as_ptr() as usize, 0, 0, 0];
-    // SAFETY: clone(2) without a stack, and without CLONE_VM: the child has its own copy of everything. The
-    // address is that of the slot's pid, which stays mapped.
+    // SAFETY: clone(2) without a stack, and without CLONE_VM: the child has its own copy of
+    // everything. The address is that of the slot's pid, which stays mapped.
     unsafe { raw::call(libc::SYS_clone, call) }
 }
 

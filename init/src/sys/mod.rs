@@ -14,21 +14,21 @@
 //! | [`spawn_slots`] | mmap munmap | memory shared with children: slots, stacks |
 //! | [`wait`] | waitid | `nix` refuses exits by real-time signals |
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask | the same; and PID 1's dispositions are recorded for its children |
-//! | [`signal_pipe`] | rt_sigaction (by signal-hook) write | a handler must be async-signal-safe, so signal-hook's registration is unsafe |
+//! | [`signal`] | rt_sigaction (by signal-hook) write | a handler must be async-signal-safe, so signal-hook's registration is unsafe |
 //! | [`socket`] | socketpair sendmsg recvmsg | received descriptors must become owned at once |
-//! | [`peer`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
+//! | [`socket`] | getsockopt | SO_PEERGROUPS, SO_PEERPIDFD |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that executes the next image |
 //! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a timer that signals one thread |
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor inherited over an exec is a number that becomes owned |
 //! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
-//! | [`memory`] | – | malloc_trim(3) |
+//! | [`shared_memory`] | – | malloc_trim(3) |
 //! | [`process`] | prctl execveat fork close_range fcntl | a fork that continues in Rust code (the loader) |
 //! | [`device`] | swapoff ioctl | devices released at the end, and the watchdog |
-//! | [`terminal`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
-//! | [`schedule`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | `nix` lacks them or wraps them differently |
-//! | [`login`] | pututxline | utmp(5) is the C library's own format |
+//! | [`device`] | ioctl | TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS |
+//! | [`process`] | setpriority ioprio_set sched_setscheduler sched_setaffinity | `nix` lacks them or wraps them differently |
+//! | [`device`] | pututxline | utmp(5) is the C library's own format |
 //!
 //! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
 //! A test with a system call that Miri does not know names it: `cfg_attr(miri, ignore = "fork")`.
@@ -43,24 +43,17 @@ pub(crate) mod child_setup;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod inbox;
-pub(crate) mod inbox_layout;
 pub(crate) mod inherit;
 pub(crate) mod launch;
 pub(crate) mod listing;
-pub(crate) mod login;
 pub(crate) mod memfd;
-pub(crate) mod memory;
 pub(crate) mod no_linger;
-pub(crate) mod peer;
 pub(crate) mod process;
 mod raw;
-pub(crate) mod schedule;
 pub(crate) mod shared_memory;
 pub(crate) mod signal;
-pub(crate) mod signal_pipe;
 pub(crate) mod socket;
 pub(crate) mod spawn_slots;
-pub(crate) mod terminal;
 pub(crate) mod wait;
 
 pub(crate) use nix::unistd::Pid;

@@ -1,7 +1,7 @@
 //! Attributes of this process, exec, and forks that continue in Rust code (the loader).
 //! [`super::launch`] starts the programs of units.
 
-use super::{Pid, check, check_long, signal};
+use crate::sys::{Pid, check, check_long, signal};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -143,6 +143,66 @@ pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]
     }
 }
 
+// Scheduling of the calling process: setpriority, ioprio_set, sched_setscheduler,
+// sched_setaffinity. For a child that is about to execute a unit's program.
+
+/// setpriority(2).
+pub(crate) fn set_nice(nice: i8) -> io::Result<()> {
+    // SAFETY: setpriority(2) takes numbers.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)) }).map(drop)
+}
+
+/// ioprio_set(2) for this process; `priority` combines class and level.
+pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: ioprio_set(2) takes numbers.
+    let result = unsafe {
+        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, libc::c_int::from(priority))
+    };
+    check_long(result).map(drop)
+}
+
+/// sched_setscheduler(2) as a raw system call, because some C libraries refuse it.
+pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
+    let priority = libc::c_int::from(priority);
+    // SAFETY: struct sched_param of the kernel is one int, which is read.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::c_int::from(policy),
+            &raw const priority,
+        )
+    };
+    check_long(result).map(drop)
+}
+
+/// sched_setaffinity(2), for processors of any number.
+pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
+    let mask = mask(processors);
+    let bytes = size_of_val(mask.as_slice());
+    // SAFETY: the kernel reads that many bytes of the mask.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
+    check_long(result).map(drop)
+}
+
+fn mask(processors: &[u16]) -> Vec<u64> {
+    let highest = processors.iter().copied().max().unwrap_or_default();
+    let mut mask = vec![0u64; usize::from(highest) / 64 + 1];
+    for processor in processors {
+        if let Some(word) = mask.get_mut(usize::from(processor / 64)) {
+            *word |= 1 << (processor % 64);
+        }
+    }
+    mask
+}
+
+/// Ignores SIGPIPE, also in the program.
+pub(crate) fn ignore_sigpipe() {
+    // SAFETY: SIG_IGN runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::wait;
@@ -198,5 +258,18 @@ pub(crate) mod tests {
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(1));
         let child = fork(&[], || panic!("on purpose"));
         assert_eq!(wait::await_end(child.unwrap()).unwrap(), Exit::Code(70));
+    }
+}
+
+#[cfg(test)]
+mod schedule_tests {
+    use super::*;
+
+    #[test]
+    fn each_processor_has_its_bit() {
+        assert_eq!(mask(&[]), [0]);
+        assert_eq!(mask(&[63, 0, 64, 63]), [1 << 63 | 1, 1]);
+        let far = mask(&[u16::MAX]);
+        assert_eq!((far.len(), far.last()), (1024, Some(&(1 << 63))));
     }
 }

@@ -4,7 +4,7 @@
 //! All pages are allocated at the start, so that no later store fails. A forked child does not
 //! inherit the mapping (MADV_DONTFORK).
 
-use super::memfd;
+use crate::sys::memfd;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use nix::sys::stat::fstat;
 use std::io;
@@ -115,6 +115,18 @@ impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `map`; no reference into it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+// Returns memory to the kernel. malloc keeps freed memory, so PID 1 would keep the peak of a load
+// for ever.
+
+/// Returns freed memory to the kernel with malloc_trim(3), if the C library has it.
+pub(crate) fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) may be called at any time; it touches free memory only.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Waits for children and reaps them. waitid(2).
 
-use super::{Pid, inbox};
-use crate::sys::inbox_layout as form;
+use crate::sys::{Pid, inbox};
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -191,7 +190,7 @@ fn wait_once(
     if reaps {
         inbox::ended(pid, code, status);
     }
-    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: form::exit(code, status) }))
+    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: inbox::exit(code, status) }))
 }
 
 #[cfg(test)]

@@ -9,32 +9,27 @@
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
 pub(crate) mod clock;
-pub(crate) mod connection;
-pub(crate) mod listening;
 pub(crate) mod message;
 pub(crate) mod open;
 pub(crate) mod path_check;
-pub(crate) mod safe_mkdir_path;
-pub(crate) mod socket_open;
+pub(crate) mod socket;
 pub(crate) mod watch;
 pub(crate) mod watcher_client;
 pub(crate) mod watcher_process;
 
 use crate::base::{limit, token};
-use connection::Connection;
+use crate::trigger::message::Order;
+use crate::trigger::socket::{Connection, Listening, Opening};
+use crate::trigger::watch::{Aim, Watched};
+use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
-use listening::Listening;
-use message::Order;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
-use socket_open::Opening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
-use watch::{Aim, Watched};
-use watcher_process::{Lookout, Post};
 
 /// The object behind a token of the poll.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -159,7 +154,7 @@ impl Triggers {
 }
 
 impl Triggers {
-    /// Lets the watcher of timers repeat a firing that a crashed image read and did not commit.
+    /// Lets the lookout of timers repeat a firing that a crashed image read and did not commit.
     fn ask_for_firings(&mut self) {
         let Some(lookout) = self.lookouts.get_mut(&Post::Clock) else { return };
         for (run, watched) in &self.watched {

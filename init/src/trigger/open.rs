@@ -2,25 +2,26 @@
 //! passes the open sockets to PID 1, which itself never opens a network socket and never waits for
 //! a disk.
 
-use super::safe_mkdir_path;
 use crate::sys::socket as raw;
 use crate::sys::socket::set_option;
 use groundstate_units::spec::Ids;
 use groundstate_units::trigger::address::{Address, Listen, Sort};
 use groundstate_units::trigger::{Socket, Timestamping, V6Only};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, openat};
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, openat, readlinkat};
 use nix::sys::socket::{
     Backlog, NetlinkAddr, SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr, VsockAddr, bind,
     connect, listen, setsockopt, sockopt,
 };
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, umask};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, mkdirat, umask};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, mkfifo, symlinkat, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifo, symlinkat, unlinkat};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 /// A failure to open a socket.
@@ -64,8 +65,8 @@ pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Br
 pub(crate) fn remove(socket: &Socket) {
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
-        let Ok((parent, name)) = safe_mkdir_path::parent(path, None) else { continue };
-        let ours = match safe_mkdir_path::kind(&parent, &name) {
+        let Ok((parent, name)) = parent(path, None) else { continue };
+        let ours = match kind(&parent, &name) {
             Ok(SFlag::S_IFSOCK) => one.sort != Sort::Fifo,
             Ok(SFlag::S_IFIFO) => one.sort == Sort::Fifo,
             _ => false,
@@ -75,8 +76,8 @@ pub(crate) fn remove(socket: &Socket) {
         }
     }
     for link in &socket.symlinks {
-        let Ok((parent, name)) = safe_mkdir_path::parent(link, None) else { continue };
-        if matches!(safe_mkdir_path::kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
+        let Ok((parent, name)) = parent(link, None) else { continue };
+        if matches!(kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
             let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
@@ -173,7 +174,7 @@ impl Opener<'_> {
     }
 
     fn unix(&self, sort: Sort, path: &str) -> io::Result<OwnedFd> {
-        let (parent, name) = safe_mkdir_path::parent(path, Some(self.socket.directory_mode))?;
+        let (parent, name) = parent(path, Some(self.socket.directory_mode))?;
         let opened = self.fresh(sort, libc::AF_UNIX, 0)?;
         let address = UnixAddr::new(path)?;
         match bind(opened.as_raw_fd(), &address) {
@@ -184,7 +185,7 @@ impl Opener<'_> {
             bound => bound?,
         }
         // The kernel resolved the path again in bind(2): check that it led to the same place.
-        if safe_mkdir_path::kind(&parent, &name)? != SFlag::S_IFSOCK {
+        if kind(&parent, &name)? != SFlag::S_IFSOCK {
             return Err(Errno::EACCES.into());
         }
         self.own(&parent, &name)?;
@@ -194,7 +195,7 @@ impl Opener<'_> {
     /// Returns true for a socket file on which no process listens any more. Other files are never
     /// stale.
     fn is_stale(&self, sort: Sort, parent: &OwnedFd, name: &str, address: &UnixAddr) -> bool {
-        if !matches!(safe_mkdir_path::kind(parent, name), Ok(SFlag::S_IFSOCK)) {
+        if !matches!(kind(parent, name), Ok(SFlag::S_IFSOCK)) {
             return false;
         }
         let kind = match sort {
@@ -220,7 +221,7 @@ impl Opener<'_> {
         match fchmodat(parent, name, mode, FchmodatFlags::NoFollowSymlink) {
             // Before Linux 6.6 no call avoids following a link, so the kind is checked first.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-                if safe_mkdir_path::kind(parent, name)? == SFlag::S_IFLNK {
+                if kind(parent, name)? == SFlag::S_IFLNK {
                     return Err(Errno::EACCES.into());
                 }
                 Ok(fchmodat(parent, name, mode, FchmodatFlags::FollowSymlink)?)
@@ -230,7 +231,7 @@ impl Opener<'_> {
     }
 
     fn fifo(&self, path: &str) -> io::Result<OwnedFd> {
-        let (parent, name) = safe_mkdir_path::parent(path, Some(self.socket.directory_mode))?;
+        let (parent, name) = parent(path, Some(self.socket.directory_mode))?;
         let here = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
         match mkfifo(here.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -269,9 +270,9 @@ impl Opener<'_> {
 
     /// Creates a link. An existing link is replaced; any other file is left alone.
     fn link(&self, link: &str, path: &str) -> io::Result<()> {
-        let (parent, name) = safe_mkdir_path::parent(link, Some(self.socket.directory_mode))?;
+        let (parent, name) = parent(link, Some(self.socket.directory_mode))?;
         match symlinkat(path, &parent, name.as_str()) {
-            Err(Errno::EEXIST) if safe_mkdir_path::kind(&parent, &name)? == SFlag::S_IFLNK => {
+            Err(Errno::EEXIST) if kind(&parent, &name)? == SFlag::S_IFLNK => {
                 unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
                 Ok(symlinkat(path, &parent, name.as_str())?)
             }
@@ -465,5 +466,123 @@ fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Resu
 pub(super) fn pipe(opened: &OwnedFd, socket: &Socket) {
     if let Some(size) = socket.pipe_size.and_then(|size| i32::try_from(size).ok()) {
         let _ = nix::fcntl::fcntl(opened, nix::fcntl::FcntlArg::F_SETPIPE_SZ(size));
+    }
+}
+
+// Resolves a path on which a file is to be created, and creates missing directories. It opens each
+// directory in turn and follows a symbolic link only if it belongs to root or to init's own user,
+// so that no other user can redirect the creation. Runs in children of PID 1, because these calls
+// may wait for a disk.
+
+/// Links on one path; the kernel's own limit (path_resolution(7)).
+const LINKS: usize = 40;
+/// Components of one path, including those of links.
+const PARTS: usize = 4_096;
+
+/// Opens the directory that contains a path and returns it with the last component. With `make`,
+/// missing directories are created with those permission bits.
+pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
+    let trimmed = path.trim_end_matches('/');
+    let (dirs, last) = trimmed.rsplit_once('/').ok_or(Errno::EINVAL)?;
+    if last.is_empty() || last == "." || last == ".." {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok((directory(dirs, make)?, last.to_string()))
+}
+
+/// Opens the directory `path`; with `make`, missing directories are created.
+pub(super) fn directory(path: &str, make: Option<u32>) -> io::Result<OwnedFd> {
+    let mut left: VecDeque<OsString> = parts(path.as_bytes());
+    let mut way = vec![root()?];
+    let (mut links, mut steps) = (0, 0);
+    while let Some(part) = left.pop_front() {
+        steps += 1;
+        if steps > PARTS {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        if part.as_bytes() == b".." {
+            if way.len() > 1 {
+                way.pop();
+            }
+            continue;
+        }
+        let Some(here) = way.last() else { return Err(Errno::ENOENT.into()) };
+        let step = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let found = match openat(here, part.as_os_str(), step, Mode::empty()) {
+            Err(Errno::ENOENT) if make.is_some() => {
+                let mode = Mode::from_bits_truncate(make.unwrap_or(0o755));
+                // The umask is for the socket itself, not for its directories.
+                let before = umask(Mode::empty());
+                let made = mkdirat(here, part.as_os_str(), mode);
+                umask(before);
+                match made {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                openat(here, part.as_os_str(), step, Mode::empty())?
+            }
+            found => found?,
+        };
+        let stat = nix::sys::stat::fstat(&found)?;
+        match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => way.push(found),
+            SFlag::S_IFLNK => {
+                links += 1;
+                if links > LINKS {
+                    return Err(Errno::ELOOP.into());
+                }
+                if stat.st_uid != 0 && stat.st_uid != geteuid().as_raw() {
+                    return Err(Errno::EACCES.into());
+                }
+                let target = readlinkat(&found, "")?.into_vec();
+                if target.starts_with(b"/") {
+                    way = vec![root()?];
+                }
+                for part in parts(&target).into_iter().rev() {
+                    left.push_front(part);
+                }
+            }
+            _ => return Err(Errno::ENOTDIR.into()),
+        }
+    }
+    way.pop().ok_or_else(|| Errno::ENOENT.into())
+}
+
+fn root() -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open("/", flags, Mode::empty())?)
+}
+
+fn parts(path: &[u8]) -> VecDeque<OsString> {
+    let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']));
+    parts.map(|part| OsString::from_vec(part.to_vec())).collect()
+}
+
+/// The file type of the entry with that name, without following links.
+pub(super) fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
+    let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    Ok(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
+}
+
+#[cfg(test)]
+mod safe_mkdir_path_tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_made_and_own_links_followed() {
+        let dir = std::env::temp_dir().join(format!("gs-way-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::symlink("real", dir.join("link")).unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        let path = format!("{}/link/a/../b/x.sock", dir.display());
+        let (parent, last) = parent(&path, Some(0o755)).unwrap();
+        assert_eq!(last, "x.sock");
+        assert!(dir.join("real/b").is_dir());
+        assert!(kind(&parent, "x.sock").is_err());
+        assert!(super::parent(&format!("{}/none/x", dir.display()), None).is_err());
+        std::os::unix::fs::symlink("loop", dir.join("loop")).unwrap();
+        let looped = super::parent(&format!("{}/loop/x", dir.display()), None).unwrap_err();
+        assert_eq!(looped.raw_os_error(), Some(libc::ELOOP));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -8,13 +8,10 @@
 //! It reports a reason only after the order to look. A state (a path exists) is checked then; a
 //! change counts from then on.
 
-use super::message::{By, Order, Report};
-use super::message::{Heard, Link};
-use super::path_check::{Aimed, Role, Seen};
-use super::safe_mkdir_path;
-use crate::base::clock;
-use crate::base::limit;
-use crate::base::mount_table;
+use crate::base::{clock, limit, mount_table};
+use crate::trigger::message::{By, Heard, Link, Order, Report};
+use crate::trigger::open;
+use crate::trigger::path_check::{Aimed, Role, Seen};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::time::Time;
 use groundstate_units::trigger::{Look, Watch};
@@ -179,7 +176,7 @@ impl Watcher<'_> {
                 if matches!(look, Look::Exists | Look::ExistsGlob) {
                     continue;
                 }
-                if let Err(error) = safe_mkdir_path::directory(path, Some(watch.directory_mode)) {
+                if let Err(error) = open::directory(path, Some(watch.directory_mode)) {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
                     return self.link.say(&Report::Broken(run, path.clone(), errno));
                 }

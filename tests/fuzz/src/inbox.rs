@@ -3,7 +3,7 @@
 //! first byte above 127: the rest chooses entries, some of them broken.
 
 use super::composed::Composed;
-use crate::sys::inbox_layout::{
+use crate::sys::inbox::{
     BYTES, CONTROL, END, ENTRIES, ENTRY, Inbox, Input, LENGTH, MESSAGE, RING, TEXT, place,
 };
 

@@ -4,7 +4,7 @@
 
 use super::composed::Composed;
 use crate::base::limit;
-use crate::notify::message::{Statement, statements};
+use crate::notify::{Statement, statements};
 
 /// How much it says, if anything. Panics where one of the promises is broken.
 pub fn notification(bytes: &[u8]) -> Option<usize> {

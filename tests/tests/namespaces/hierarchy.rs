@@ -325,7 +325,7 @@ fn delegated_cgroup_is_limited_to_as_many_children_as_can_be_removed() {
 }
 
 /// An idle init with a unit to start, whose empty cgroup directory was removed.
-fn without_its_directory(taking: &str) -> Init {
+fn without_its_directory() -> Init {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --children 1");
     files.unit(
@@ -342,14 +342,6 @@ fn without_its_directory(taking: &str) -> Init {
             && path.join("cgroup.procs").exists()
     };
     let directory = open.find(is_it).expect("init has its directory open");
-    if !taking.is_empty() {
-        let pid = init.process().0.to_string();
-        let mount =
-            directory.ancestors().find(|path| path.ends_with("unified")).unwrap_or(&directory);
-        let script = format!("{taking} {}", mount.display());
-        let words = ["-t", &pid, "-m", "/bin/sh", "-c", &script];
-        assert!(std::process::Command::new("nsenter").args(words).status().unwrap().success());
-    }
     let below = fs::read_dir(&directory).unwrap().flatten().map(|entry| entry.path());
     below.filter(|path| path.is_dir()).for_each(|path| fs::remove_dir(path).unwrap());
     fs::remove_dir(&directory).unwrap();
@@ -361,7 +353,7 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
         return groundstate_tests::not_run!("this needs root and cgroups at their usual place");
     }
-    let mut init = without_its_directory("");
+    let mut init = without_its_directory();
     init.tell("want", &json!({"target": "web"}));
     let web = {
         init.when_state("web", "running");
@@ -382,24 +374,4 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     init.when("it is down", |s| s.main_pid("web").is_none());
     until("no process of it is left", || init.processes_of("web").is_empty().then_some(()));
     init.finish_after_crash();
-}
-
-#[test]
-fn removed_cgroup_directory_that_cannot_be_made_again_falls_back_to_process_tracking() {
-    if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
-        return groundstate_tests::not_run!("this needs root and cgroups at their usual place");
-    }
-    let init = without_its_directory("mount -o remount,bind,ro");
-    init.tell("want", &json!({"target": "web"}));
-    init.when_state("web", "running");
-    assert_eq!(init.status().0["tracking"], "process-group");
-    assert!(init.output().contains("not by cgroups"), "{}", init.output());
-    until("all processes are running", || (init.processes_of("web").len() == 2).then_some(()));
-    // The stop command of a unit that was active before runs, too.
-    init.tell("set-target", &json!({"targets": ["web"]}));
-    until("the stop command of done ran", || init.sandbox.path("undone").exists().then_some(()));
-    init.tell("set-target", &json!({"targets": ["done"]}));
-    init.when("it is down", |s| s.main_pid("web").is_none());
-    until("no process of it is left", || init.processes_of("web").is_empty().then_some(()));
-    init.finish();
 }

@@ -59,7 +59,7 @@ impl Problem {
 }
 
 /// The operations of the loader, called from several threads at once.
-pub trait Files: Sync {
+pub trait Files {
     /// Returns the names in a directory, in any order, without `.` and `..`, at most `limit`
     /// ([`Problem::TooLarge`] beyond it). Names that are not UTF-8 are converted lossily.
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem>;
@@ -76,11 +76,6 @@ pub trait Files: Sync {
     /// Calls readlink(2). Returns `None` if the path is no link, or this file system has none.
     fn link(&self, _path: &str) -> Option<String> {
         None
-    }
-
-    /// Calls `work` for each number below `count`, in any order, possibly in parallel.
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        (0..count).for_each(work);
     }
 
     /// Calls `work`, which reads and interprets the unit file `what`. Returns the reason if it was

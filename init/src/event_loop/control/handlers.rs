@@ -1,19 +1,23 @@
 //! Carries out the requests of the control socket and answers them. Answers are read from the state
 //! machine; changes are events, which the machine decides.
 
-use crate::base::Level;
-use crate::control::answer::{Answered, failed, line, now, refused, stopping};
-use crate::control::client::{Caller, Client};
-use crate::control::request::{self, instances_of};
+use crate::base::{Level, clock, limit};
+use crate::control::client::{Caller, Client, Line as Input};
+use crate::control::{Answered, failed, instances_of, line, now, refused, stopping};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
-use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};
-use groundstate_units::control::request::{Role, Verb};
-use groundstate_units::control::view;
+use crate::sys::memfd;
+use crate::{control, fd};
+use groundstate_units::control::answer::{
+    Changed, End, Failure, Line, Plan, Put, Report, SCHEMA, Settled, Source, Sources, Told,
+};
+use groundstate_units::control::request::{Malformed, Request, Role, Verb};
+use groundstate_units::control::{place, view};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
+use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::diagnostic::Diagnostic;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
@@ -54,7 +58,7 @@ impl Init {
         let settings = &self.machine.generation().settings;
         let may = match verb.role() {
             Role::Read => true,
-            Role::Source => caller.trusted || request::is_owner(settings, caller, verb),
+            Role::Source => caller.trusted || control::is_owner(settings, caller, verb),
             Role::Logs | Role::Control => caller.trusted,
         };
         if may {
@@ -326,8 +330,8 @@ impl Init {
 // planned, init drops that generation.
 
 impl Init {
-    /// Returns true if the request names an instance that no loader has made, or one that a loader
-    /// in flight does not know: a generation without it may be on its way.
+    /// Returns true if the request names an instance that no loader has made. Also true for one
+    /// that a loader in flight does not know, because a generation without it may be on its way.
     fn needs_instances(&self, wish: &Event) -> bool {
         let (generation, graph) = (self.machine.generation(), self.machine.graph());
         let (present, policy) = (self.machine.wish(), self.machine.policy());
@@ -401,5 +405,307 @@ impl Init {
         self.say(Level::Debug, format_args!("generation {number}: {units} units"));
         self.wish(wish).map_err(refused)?;
         Ok(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
+    }
+}
+
+// Takes requests from clients: how many in a turn, and in which order.
+
+impl Init {
+    /// Accepts connections and handles requests. Each client has its share of the turn.
+    pub(crate) fn serve(&mut self) {
+        self.serve_all();
+        fd::close_left();
+    }
+
+    fn serve_all(&mut self) {
+        let now = self.now;
+        let settings = &self.machine.generation().settings;
+        let owners: Vec<u32> = settings.sources.values().copied().collect();
+        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+            return;
+        };
+        control.accept(self.poll.registry(), now);
+        let mut until = None;
+        for number in control.order() {
+            for _ in 0..limit::REQUESTS_A_TURN {
+                let Some(control) = &mut self.control else { return };
+                let Some(caller) = control.clients.get(&number).map(|it| it.caller) else { break };
+                if !control.has_room_for_answer(caller) {
+                    break;
+                }
+                if until.is_some_and(|until| until <= clock::now()) && !caller.trusted {
+                    return;
+                }
+                let Some(client) = control.clients.get_mut(&number) else { break };
+                if !client.may_ask() {
+                    break;
+                }
+                let takes = caller.trusted || owners.iter().any(|uid| caller.is_user(*uid));
+                match client.line(now, takes) {
+                    Input::None => break,
+                    Input::Whole(line, _) if line.iter().all(u8::is_ascii_whitespace) => {}
+                    Input::Whole(line, passed) => {
+                        if !caller.trusted {
+                            control.served = number;
+                            let end = || clock::now().after(limit::SERVING_A_TURN);
+                            until = until.or_else(|| Some(end()));
+                        }
+                        self.request(number, &line, passed);
+                    }
+                    Input::TooLong => {
+                        let failure = Failure::new(
+                            "protocol",
+                            "the request is too long",
+                            "a request is one line of at most 64 KiB",
+                        );
+                        client.queue(&failed(0, failure));
+                        client.close();
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
+        let Some(caller) = self.caller(number) else { return };
+        let request = Request::parse(text);
+        control::count_unused(&request, &passed);
+        let answer = match request {
+            Err(Malformed { id, kind, message, hint }) => {
+                Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))
+            }
+            Ok(request) => {
+                let asker = Asker { client: number, id: request.id };
+                match self.answer(asker, caller, request.verb, passed) {
+                    Ok(answer) => answer.map(|answer| answer.line(asker.id)),
+                    Err(failure) => Some(failed(asker.id, self.too_early(failure))),
+                }
+            }
+        };
+        if let Some(answer) = answer {
+            self.queue(number, &answer);
+        }
+    }
+}
+
+// `source-put`, `source-drop` and `source-list`: unit files owned by controllers. PID 1 never
+// reads these files. It passes the memfd to the loader and installs the generation that the loader
+// returns.
+
+impl Init {
+    fn known_source(&self, source: &Name) -> Result<(), Failure> {
+        let known = &self.machine.generation().settings.sources;
+        if known.contains_key(source) {
+            return Ok(());
+        }
+        let names: Vec<&str> = known.keys().map(Name::as_str).collect();
+        let hint = match names.as_slice() {
+            [] => {
+                format!("name it in {}: `sources: {{{source}: {{uid: 0}}}}`", self.paths.config.0)
+            }
+            names => format!("the settings name: {}", names.join(", ")),
+        };
+        Err(Failure::new("unknown-source", format!("unknown source {source}"), hint))
+    }
+
+    pub(crate) fn put_source(
+        &mut self,
+        asker: Asker,
+        source: Name,
+        plan: bool,
+        passed: Vec<Foreign>,
+    ) -> Answered {
+        self.known_source(&source)?;
+        let mut passed = passed.into_iter();
+        let (Some(body), None) = (passed.next(), passed.next()) else {
+            let message = "source-put needs one memfd in the message of its line";
+            return Err(Failure::new("protocol", message, "`initctl source put` does that"));
+        };
+        // This check never blocks, whatever the descriptor is. PID 1 uses no other descriptor.
+        if !memfd::is_sealed(&body) {
+            let hint = "seal it against writing, growing, shrinking and further seals";
+            return Err(Failure::new("protocol", "the descriptor is not a sealed memfd", hint));
+        }
+        self.later(asker, Purpose::Put { asker, source, plan, body: Some(body) })
+    }
+
+    pub(crate) fn drop_source(&mut self, asker: Asker, source: Name, plan: bool) -> Answered {
+        self.known_source(&source)?;
+        self.later(asker, Purpose::Put { asker, source, plan, body: None })
+    }
+
+    pub(crate) fn list_sources(&self, caller: Caller) -> Sources {
+        let generation = self.machine.generation();
+        let seen = |uid: u32| caller.trusted || caller.is_user(uid);
+        let one = |(name, uid): (&Name, &u32)| Source {
+            source: name.to_string(),
+            uid: *uid,
+            revision: generation.revision(name),
+            files: files(generation, name),
+            roots: roots(generation, name),
+        };
+        let known = generation.settings.sources.iter();
+        Sources { schema: SCHEMA, sources: known.filter(|(_, uid)| seen(**uid)).map(one).collect() }
+    }
+
+    /// Refuses a load because the queue of loads is full.
+    pub(crate) fn turn_away(&mut self, asker: Asker) {
+        let message = "too many loads are waiting";
+        self.refuse_source(
+            asker,
+            Refusal {
+                kind: Failure::BUSY.to_string(),
+                message: message.to_string(),
+                hint: "try again".to_string(),
+            },
+        );
+    }
+
+    /// Answers a source request with a refusal.
+    pub(crate) fn refuse_source(&mut self, asker: Asker, refusal: Refusal) {
+        if self.recall(asker) {
+            self.queue(asker.client, &failed(asker.id, refused(refusal)));
+        }
+    }
+
+    /// Installs the generation with the new source and answers the controller.
+    pub(crate) fn take_source(
+        &mut self,
+        asker: Asker,
+        source: &Name,
+        plan: bool,
+        generation: Generation,
+    ) {
+        let generation = Arc::new(generation);
+        let (revision, number) = (generation.revision(source), generation.number);
+        let event =
+            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
+        let plan = plan.then(|| self.show_plan(event.clone())).transpose();
+        let outcome =
+            plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused)).map(|plan| {
+                let directory = format!("{}/{source}/", place::sources(self.paths.runtime()));
+                let of_it = generation.diagnostics.iter();
+                let of_it = of_it.filter(|found| found.at.file.starts_with(&directory)).cloned();
+                let diagnostics = Report::new(&of_it.collect::<Vec<_>>()).diagnostics;
+                let source = source.to_string();
+                Put { schema: SCHEMA, source, revision, generation: number, plan, diagnostics }
+            });
+        if outcome.is_ok() {
+            self.timings.keep(&generation);
+            self.say(Level::Debug, format_args!("source {source} is at revision {revision}"));
+        }
+        if self.recall(asker) {
+            let answer = match outcome {
+                Ok(put) => line(&Line::ok(asker.id, put)),
+                Err(failure) => failed(asker.id, failure),
+            };
+            self.queue(asker.client, &answer);
+        }
+    }
+}
+
+fn files(generation: &Generation, source: &Name) -> Vec<String> {
+    let records = generation.records();
+    let of_it = records.iter().filter(|record| record.source.as_ref() == Some(source));
+    of_it.filter_map(|record| record.path.rsplit('/').next()).map(str::to_string).collect()
+}
+
+fn roots(generation: &Generation, source: &Name) -> Vec<String> {
+    let of_it = generation.roots.iter().filter(|(name, _)| name == source);
+    let targets = of_it.flat_map(|(_, roots)| roots).filter_map(|root| generation.target(*root));
+    targets.map(|target| target.name.to_string()).collect()
+}
+
+// Answers that are sent later or do not end: followed events, and `wait`.
+
+impl Init {
+    /// Sends the queued answers. Init's own log lines are written first, so that a client that
+    /// reads an answer finds them already written.
+    pub(crate) fn send_answers(&mut self) {
+        let Some(control) = self.control.as_ref().filter(|control| !control.is_idle()) else {
+            return;
+        };
+        if control.has_unsent() {
+            self.voice.flush();
+            // A crash after an answer does not lose the change that was answered.
+            self.commit();
+        }
+        if let Some(control) = &mut self.control {
+            control.flush(self.now);
+        }
+    }
+
+    pub(crate) fn answer_events(&mut self, asker: Asker, follow: bool, after: u64) -> Answered {
+        let last = self.history.last();
+        let lines = self.event_lines(after, asker.id);
+        self.queue(asker.client, &lines);
+        if !follow {
+            return now(End { end: true });
+        }
+        if let Some(client) = self.client(asker.client) {
+            client.follows = Some((asker.id, last));
+        }
+        Ok(None)
+    }
+
+    fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
+        let facts = self.shown_by();
+        let mut lines = Vec::new();
+        for entry in self.history.after(after) {
+            lines.extend(line(&Line::ok(id, control::event(&entry, &facts))));
+        }
+        lines
+    }
+
+    /// Sends new events to the clients that follow them. Root gets all events; the others share the
+    /// turn as in [`super::scheduler`], those farthest behind first. The rest is sent in the next
+    /// turn.
+    pub(crate) fn stream_events(&mut self) {
+        let last = self.history.last();
+        let Some(control) = self.control.as_mut().filter(|control| !control.is_idle()) else {
+            return;
+        };
+        control.owes_events = false;
+        let follows = |(number, client): (&usize, &Client)| {
+            client.follows.map(|(id, seq)| (!client.caller.trusted, seq, *number, id))
+        };
+        let mut behind: Vec<_> = control.clients.iter().filter_map(follows).collect();
+        behind.retain(|(_, seq, _, _)| *seq < last);
+        behind.sort_unstable();
+        let mut until = None;
+        for (is_other, seq, number, id) in behind {
+            let now = clock::now();
+            if is_other && *until.get_or_insert(now.after(limit::SERVING_A_TURN)) <= now {
+                self.control.iter_mut().for_each(|control| control.owes_events = true);
+                return;
+            }
+            if self.control.as_mut().is_some_and(|control| control.cuts_off(number)) {
+                continue;
+            }
+            let lines = self.event_lines(seq, id);
+            if let Some(client) = self.client(number) {
+                client.queue(&lines);
+                client.follows = Some((id, last));
+            }
+        }
+    }
+
+    /// Answers `wait` once no unit is starting, stopping or waiting.
+    pub(crate) fn answer_waits(&mut self) {
+        if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
+            return;
+        }
+        let system = self.machine.system();
+        let Some(control) = &mut self.control else { return };
+        for client in control.clients.values_mut() {
+            for id in std::mem::take(&mut client.waits) {
+                client.queue(&line(&Line::ok(id, Settled { schema: 1, system })));
+            }
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        let clients = self.control.iter().flat_map(|control| control.clients.values());
+        clients.into_iter().any(|client| !client.waits.is_empty())
     }
 }

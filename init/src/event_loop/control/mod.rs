@@ -2,6 +2,3 @@
 
 mod handlers;
 mod queries;
-mod scheduler;
-mod source;
-mod stream;

@@ -2,11 +2,7 @@
 //! [`crate::service::sequence`], and reports the outcome to the machine.
 
 mod command;
-mod effects;
-mod fd_store;
 mod main_pid;
-mod monitor;
 mod notify_handler;
-mod pid_file;
 mod reaper;
 mod runs;

@@ -7,13 +7,13 @@
 use crate::base::limit;
 use crate::event_loop::Init;
 use crate::fd;
-use crate::notify::message::Statement;
-use crate::notify::{Datagram, Notify};
+use crate::fd::Foreign;
+use crate::notify::{Datagram, Notify, Statement};
 use crate::service::run_table::Main;
 use crate::service::sequence::{CommandKind, CommandSequence};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, RunId};
-use groundstate_units::spec::NotifyAccess;
+use groundstate_units::spec::{Keep, NotifyAccess};
 use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
@@ -190,6 +190,94 @@ impl Init {
         match self.adopt(run, pid) {
             Ok(()) => self.advance(run, CommandSequence::main_changed),
             Err(_) => self.refuse_message(),
+        }
+    }
+}
+
+// Passes descriptors that services store to the fd store, and tells it which units are over.
+
+/// The name of descriptors stored without a name.
+const UNNAMED: &str = "stored";
+
+impl Init {
+    /// Applies the fd store statements of a datagram. Descriptors that are not stored are closed.
+    pub(crate) fn keep_descriptors(
+        &mut self,
+        run: RunId,
+        said: &[Statement],
+        passed: Vec<Foreign>,
+    ) {
+        let (stores, removes) =
+            (said.contains(&Statement::Store), said.contains(&Statement::StoreRemove));
+        let Some(unit) = self.runs.get(run).map(|running| running.name.clone()) else { return };
+        let name = said.iter().find_map(|statement| match statement {
+            Statement::StoreName(name) if !name.is_empty() => Some(name.as_str()),
+            Statement::StoreName(_)
+            | Statement::Ready
+            | Statement::Reloading
+            | Statement::Stopping
+            | Statement::Status(_)
+            | Statement::MainPid(_)
+            | Statement::WatchdogPing
+            | Statement::WatchdogTrigger
+            | Statement::WatchdogEvery(_)
+            | Statement::ExtendTimeout(_)
+            | Statement::Errno(_)
+            | Statement::Store
+            | Statement::StoreRemove
+            | Statement::StoreUnwatched => None,
+        });
+        let name = name.unwrap_or(UNNAMED);
+        if removes {
+            self.runs.store.remove(&unit, name);
+        } else if stores && !passed.is_empty() {
+            let spec = self.runs.get(run).and_then(|running| running.spec());
+            let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
+            let Init { runs, poll, tokens, .. } = self;
+            let is_watched = !said.contains(&Statement::StoreUnwatched);
+            let watch = is_watched.then_some((poll.registry(), tokens));
+            return runs.store.keep(&unit, run, asked.unwrap_or_default(), name, passed, watch);
+        }
+        fd::dropped(passed.len());
+    }
+
+    /// Registers the stored descriptors again, in a new image of init.
+    pub(crate) fn rewatch_kept(&mut self) {
+        let Init { runs, poll, tokens, .. } = self;
+        runs.store.rewatch(poll.registry(), tokens);
+    }
+
+    /// Handles a readiness event of a stored descriptor.
+    pub(crate) fn kept_ready(&mut self, token: usize) {
+        if self.runs.store.is_watched_by(token) {
+            self.runs.store.close_ended();
+        }
+    }
+
+    /// At the end of a turn, closes the descriptors whose unit is over.
+    pub(crate) fn tidy_store(&mut self) {
+        let (machine, runs) = (&self.machine, &self.runs);
+        let is_over = |unit: &Name, keep: Keep, of: RunId| {
+            let Some(id) = machine.generation().find_unit(unit.as_str()) else {
+                // A unit that left the generation may return while its run is still up.
+                let run = runs.latest(unit);
+                return match keep {
+                    Keep::No => run != Some(of),
+                    Keep::Yes | Keep::Restart => run.is_none(),
+                };
+            };
+            let run = machine.run(id);
+            match keep {
+                Keep::Yes => false,
+                Keep::No => run != Some(of),
+                Keep::Restart => {
+                    run.is_none() && (!machine.is_needed(id) || machine.has_failed_for_good(id))
+                }
+            }
+        };
+        let over = self.runs.store.units_where(is_over);
+        for unit in over {
+            self.runs.store.forget(&unit);
         }
     }
 }

@@ -27,7 +27,6 @@ impl Init {
                 self.more_to_reap = false;
                 break;
             };
-            self.undisturbed = false;
             has_reaped = true;
             strangers |= !self.let_go_of(ended);
         }

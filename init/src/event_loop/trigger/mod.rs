@@ -1,7 +1,5 @@
 //! Trigger units: sockets, timers and paths that start other units.
 
-mod connection;
-mod listening;
-mod socket_open;
+mod socket;
 mod units;
 mod watch;

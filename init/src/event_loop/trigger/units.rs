@@ -3,7 +3,7 @@
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
-use crate::trigger::socket_open::Opening;
+use crate::trigger::socket::Opening;
 use crate::trigger::watch::{Aim, paths};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,

@@ -201,7 +201,7 @@ impl Init {
             Report::Elapsed(run, at, wall) => {
                 let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
                 let Aim::Timer(_, history) = &mut watched.aim else { return };
-                // The watcher says a firing again when it cannot tell whether init knows it.
+                // The lookout repeats a firing when it cannot know whether init has handled it.
                 if history.fired >= Some(at) {
                     return;
                 }

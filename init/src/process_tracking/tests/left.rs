@@ -1,7 +1,7 @@
 //! Tests of more leftover cgroups than are remembered.
 
-use super::{RUN, run};
-use crate::process_tracking::cgroup_root::LEFTOVERS;
+use crate::process_tracking::group::LEFTOVERS;
+use crate::process_tracking::tests::{RUN, run};
 use crate::process_tracking::tracker::Tracker;
 use crate::spawn::tests::is_alone;
 
