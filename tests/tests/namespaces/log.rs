@@ -147,8 +147,12 @@ fn full_log_disk_is_reported_and_lost_lines_are_counted() {
     let log = files.at("log");
     let small = format!("mount -t tmpfs -o size=64k tmpfs {log} && exec \"$@\"");
     let init = Boot::new(files).through(&["/bin/sh", "-c", &small, "sh"]).start("loud");
-    until("init logs it", || init.output().contains("log files are not written").then_some(()));
-    assert!(init.output().contains("(first loud's): No space left on device"), "{}", init.output());
+    until("init logs it", || init.output().contains("cannot write log files").then_some(()));
+    assert!(
+        init.output().contains("(first for loud): No space left on device"),
+        "{}",
+        init.output()
+    );
     let last = || logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000"));
     until("all lines are read", || last().then_some(()));
     // With free space again, the log file says what it lacks.
