@@ -62,7 +62,7 @@ fn ambiguous_main_process_stays_unknown_after_two_crashes() {
         let first = two();
         keeps(&init);
         crashes_behind_the_launcher(&init, || first.into_iter().for_each(Process::end));
-        let [one, _] = two()[..] else { panic!("exactly two processes") };
+        let [one, _] = two()[..] else { panic!("not two processes") };
         assert_eq!(init.status().main_pid("web"), None);
         one.end();
         until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
