@@ -11,7 +11,7 @@ BIN=$TOP/tests/.work/bench
 PB=${PB:-/mnt/groundstate-bench}
 PEERS=${PEERS:-/opt/peers}
 export PEERS
-# All that is measured, the harness too, goes before whatever else the machine does.
+# Measured programs and the harness run before all other work of the machine.
 STEADY=$(chrt -r 10 true 2>/dev/null && echo chrt -r 10)
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 GROUNDSTATE_INIT=${GROUNDSTATE_INIT:-$TOP/target/$HOST/release/init}
@@ -50,8 +50,8 @@ one() { # NAME N KIND PHASE…: one JSON line
   shift 3
   prep "$name" "$n" "$kind" || return 1
   $STEADY "$BIN/pbench" -d "$D" -n "$N" -t "${T:-60}" -c "$name" "$@" | sed "s/^{/{\"kind\":\"$kind\",/"
-  # What a killed init leaves would be cleared away by the next one, within its measured time.
-  # An init that lives holds a lock on its directory: nothing of another's is touched.
+  # The next init would remove the cgroups of a killed one within its measured time.
+  # A running init holds a lock on its directory, so no other init is affected.
   local root
   for root in /sys/fs/cgroup/{,unified/}{pbench,groundstate*}; do
     [ -d "$root" ] && flock -n "$root" find "$root" -depth -type d -exec rmdir {} \; 2>/dev/null

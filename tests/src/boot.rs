@@ -1,6 +1,6 @@
-//! A real init at work on a [`Sandbox`]: as PID 1 of fresh PID and mount namespaces, the
-//! same in a user namespace, or as a plain supervisor. Its end checks what holds after
-//! every test, whatever was tested: see [`teardown`].
+//! A real init running on a [`Sandbox`]: as PID 1 of new PID and mount namespaces, the same in a
+//! user namespace, or as a plain supervisor. After every test [`teardown`] checks the general
+//! invariants.
 
 pub mod teardown;
 
@@ -24,12 +24,12 @@ pub enum Way {
     Namespace,
     /// The same within a user namespace; needs no root.
     UserNamespace,
-    /// Somebody's child that adopts orphans.
+    /// A supervisor that adopts orphans.
     Supervisor,
 }
 
 impl Way {
-    /// The best that can be had here: as PID 1, where the kernel lets us.
+    /// The best way available: as PID 1 where the kernel allows it.
     pub fn best() -> Way {
         let works = |options: &str| {
             let mut command = Command::new("unshare");
@@ -44,10 +44,10 @@ impl Way {
     }
 }
 
-/// One running init.
+/// A running init.
 #[derive(Debug)]
 pub struct Init {
-    /// Where its files are.
+    /// The directory with its files.
     pub sandbox: Sandbox,
     way: Way,
     child: Child,
@@ -71,7 +71,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// On these files, as PID 1 of a namespace where we may make one.
+    /// A boot on these files, as PID 1 of a namespace where one can be made.
     pub fn new(sandbox: Sandbox) -> Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };
@@ -79,44 +79,44 @@ impl Boot {
         Boot { sandbox, way, binary: None, arguments, wrapper, environment, recorded: true, words }
     }
 
-    /// Another binary than the one under test: a copy of it, or one that was built otherwise.
+    /// Uses another binary: a copy of the one under test, or another build.
     pub fn binary(mut self, path: &str) -> Boot {
         self.binary = Some(path.to_owned());
         self
     }
 
-    /// Another way.
+    /// Selects another way.
     pub fn way(mut self, way: Way) -> Boot {
         self.way = way;
         self
     }
 
-    /// A program that makes the namespaces and starts init by itself, as these words say: a container's
-    /// runtime. Where its socket is seen from here is for the caller to say: `run/control.sock`.
+    /// Uses a program that makes the namespaces and starts init by itself, such as a container
+    /// runtime. The caller makes the control socket reachable as `run/control.sock`.
     pub fn by(mut self, words: &[&str]) -> Boot {
         self.words = words.iter().map(|&word| word.to_owned()).collect();
         self.unrecorded()
     }
 
-    /// Without a record of what happens: each generation stands in it as a whole.
+    /// Runs without a record of events, which contains each generation completely.
     pub fn unrecorded(mut self) -> Boot {
         self.recorded = false;
         self
     }
 
-    /// More arguments for init.
+    /// Adds arguments for init.
     pub fn arguments(mut self, arguments: &[&str]) -> Boot {
         self.arguments.extend(arguments.iter().map(|&a| a.to_owned()));
         self
     }
 
-    /// A program with its arguments that starts init: `setpriv …`, `strace …`.
+    /// Starts init through this program with its arguments: `setpriv …`, `strace …`.
     pub fn through(mut self, wrapper: &[&str]) -> Boot {
         self.wrapper.extend(wrapper.iter().map(|&a| a.to_owned()));
         self
     }
 
-    /// A variable of init's own environment.
+    /// Sets a variable in init's own environment.
     pub fn variable(mut self, name: &str, value: &str) -> Boot {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -129,7 +129,7 @@ impl Boot {
         init
     }
 
-    /// Starts init and does not wait for anything but its pid.
+    /// Starts init and waits only for its pid.
     pub fn launch(self, target: &str) -> Init {
         let sandbox = self.sandbox;
         let out = File::create(sandbox.path("out.log")).expect("out.log");
@@ -173,8 +173,8 @@ impl Boot {
         let outer = Process(i32::try_from(child.id()).expect("a pid"));
         let first = match self.way {
             Way::Supervisor => outer,
-            // One that has a single short job may be over before anybody looked.
-            Way::Namespace | Way::UserNamespace => until("the first process is there", || {
+            // An init with a single short job may have ended already.
+            Way::Namespace | Way::UserNamespace => until("the first process exists", || {
                 let first = outer.children().into_iter().find(|p| p.inner_pid() == Some(1));
                 first.or_else(|| matches!(child.try_wait(), Ok(Some(_))).then_some(outer))
             }),
@@ -185,12 +185,12 @@ impl Boot {
 }
 
 impl Init {
-    /// Waits until it answers: what it has then is what it may have in the end.
+    /// Waits until init answers. Its resources then are the baseline for the final check.
     pub fn answers(&mut self) {
         until("init answers at its socket", || {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = self.sandbox.read("out.log");
-                panic!("init ended ({status}) before it answered; it said:\n{said}");
+                panic!("init ended ({status}) before it answered; output:\n{said}");
             }
             self.client()?.ask("ping", &json!({})).ok()
         });
@@ -202,12 +202,12 @@ impl Init {
         self.first
     }
 
-    /// A fresh connection to the control socket.
+    /// Opens a new connection to the control socket.
     pub fn client(&self) -> Option<Client> {
         Client::connect(&self.sandbox.path("run/control.sock"))
     }
 
-    /// Asks once, on a connection of its own.
+    /// Sends one request, on a connection of its own.
     ///
     /// # Errors
     /// The `error` of the answer.
@@ -215,39 +215,39 @@ impl Init {
         let nobody = || {
             let path = self.sandbox.path("run/control.sock");
             let why = std::os::unix::net::UnixStream::connect(path).err();
-            panic!("nobody listens at the control socket: {why:?}; init: {:?}", self.first.state())
+            panic!("cannot connect to the control socket: {why:?}; init: {:?}", self.first.state())
         };
         self.client().unwrap_or_else(nobody).ask(verb, fields)
     }
 
-    /// Asks for what must not be refused.
+    /// Sends a request that must not be refused.
     pub fn tell(&self, verb: &str, fields: &Value) -> Value {
         self.ask(verb, fields).unwrap_or_else(|error| panic!("{verb} {fields}: {error}"))
     }
 
-    /// The state of everything.
+    /// The status of all units.
     pub fn status(&self) -> Status {
         Status(self.tell("status", &json!({})))
     }
 
-    /// How much of this it has dropped, as `stats` has it.
+    /// A counter of dropped items, from `stats`.
     pub fn dropped(&self, what: &str) -> u64 {
         let stats = self.tell("stats", &json!({}));
         stats["dropped"][what].as_u64().unwrap_or_else(|| panic!("no {what} in {stats}"))
     }
 
-    /// Looks until the status is as wanted, for [`PATIENCE`].
+    /// Polls until the status is as wanted, for [`PATIENCE`].
     ///
     /// # Errors
-    /// The last status seen, when it never was.
+    /// The last status seen, if none was.
     pub fn look(&self, wanted: impl Fn(&Status) -> bool) -> Result<Status, Status> {
         let found = within(PATIENCE, || Some(self.status()).filter(&wanted));
         found.ok_or_else(|| self.status())
     }
 
-    /// Waits until the status is as wanted; gives it.
+    /// Waits until the status is as wanted, and returns it.
     pub fn when(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
-        self.look(wanted).unwrap_or_else(|last| panic!("waited in vain: {what}\n{}", last.table()))
+        self.look(wanted).unwrap_or_else(|last| panic!("timeout: {what}\n{}", last.table()))
     }
 
     /// Waits until a unit is in a state.
@@ -260,7 +260,7 @@ impl Init {
         self.when(&format!("the system is {state}"), |status| status.system() == state)
     }
 
-    /// How long a unit was in a state, when it last was, by init's own clock; over by now.
+    /// How long a unit was last in a state that it has left, by init's own clock.
     pub fn time_in(&self, unit: &str, state: &str) -> Duration {
         let events = self.initctl_json_lines(&["events"]);
         let mut its = events.iter().filter(|event| event["unit"] == unit).rev();
@@ -275,7 +275,7 @@ impl Init {
 
     /// The main process of a unit, as the test sees it.
     pub fn main_of(&self, unit: &str) -> Process {
-        // One that goes away between the answer and the look was not the one to be seen.
+        // A process that exits between the answer and the look was not the one to return.
         until(&format!("{unit} has a main pid"), || {
             let pid = self.status().main_pid(unit)?;
             match self.way {
@@ -285,7 +285,7 @@ impl Init {
         })
     }
 
-    /// Every process that says it belongs to a unit.
+    /// All processes that belong to a unit according to their environment.
     pub fn processes_of(&self, unit: &str) -> Vec<Process> {
         let ours = |p: &Process| p.environment().get("GROUNDSTATE_UNIT").is_some_and(|u| u == unit);
         self.descendants().into_iter().filter(|p| p.is_alive() && ours(p)).collect()
@@ -304,14 +304,14 @@ impl Init {
         found
     }
 
-    /// Runs initctl with these words against this init.
+    /// Runs initctl with these arguments against this init.
     pub fn initctl(&self, words: &[&str]) -> Output {
         let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
         command.arg("--socket").arg(self.sandbox.path("run/control.sock")).args(words);
         command.env("NO_COLOR", "1").stdin(Stdio::null()).output().expect("initctl runs")
     }
 
-    /// As [`Init::initctl`], with `--json`; gives the exit code too.
+    /// Like [`Init::initctl`], with `--json`; also returns the exit code.
     pub fn initctl_json(&self, words: &[&str]) -> (i32, Value) {
         let output = self.initctl(&[&["--json"], words].concat());
         let text = String::from_utf8_lossy(&output.stdout);
@@ -320,7 +320,7 @@ impl Init {
         (output.status.code().unwrap_or(-1), value)
     }
 
-    /// A verb whose output is one JSON object a line.
+    /// Runs a verb whose output is one JSON object per line.
     pub fn initctl_json_lines(&self, words: &[&str]) -> Vec<Value> {
         let output = self.initctl(&[&["--json"], words].concat());
         let text = String::from_utf8_lossy(&output.stdout);
@@ -333,25 +333,25 @@ impl Init {
         self.may_crash = true;
     }
 
-    /// Its record may tell something twice.
+    /// Returns true if its record may contain duplicates after a crash.
     pub fn may_have_crashed(&self) -> bool {
         self.may_crash
     }
 
-    /// It has ended.
+    /// Returns true if init has ended.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Waits for init's end.
+    /// Waits until init has ended.
     pub fn ended(&mut self) -> ExitStatus {
         until("init ends", || self.child.try_wait().expect("wait"))
     }
 
-    /// What init and, where it echoes, its units wrote.
+    /// The output of init and, where it echoes them, of its units.
     pub fn output(&self) -> String {
-        // Who writes for init has nothing more to do: it waits for lines, or for ever. Just begun, it has no
-        // name of its own yet.
+        // Init's writer is idle when it waits for lines. Just started, it has no name of its own
+        // yet.
         let children = format!("/proc/{0}/task/{0}/children", self.first.0);
         let is_said_by =
             |name: String| name == "groundstate-say" || !name.starts_with("groundstate");
@@ -363,7 +363,7 @@ impl Init {
                     && words(process) == words(self.first)
             })
         };
-        until("what was said is written", || {
+        until("the writer is idle", || {
             let children = std::fs::read_to_string(&children).unwrap_or_default();
             (!children.split_whitespace().any(writes)).then_some(())
         });

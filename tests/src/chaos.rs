@@ -1,8 +1,8 @@
-//! Services that depend on each other, and for a while at random all that may happen to them and to init: they are killed,
-//! stopped, restarted, wished away and edited, their logger is killed, init goes on as another image, and
-//! all along crashes after some system call. Then, at rest, each of them is there once: a lock says that none has ever been beside
-//! itself, and each line it wrote is in the log, once. What is done follows from a seed, when it is done does not.
-//! A crash at each system call of the same few events is [`crate::sweep`]'s.
+//! Services that depend on each other, under random failures: they are killed, stopped, restarted,
+//! unwanted and edited, the logger is killed, init is upgraded, and init crashes after random
+//! system calls. Then, at rest, each service must exist once: a lock shows that it never ran twice
+//! at the same time, and each of its lines is in the log once. The seed determines the actions, but
+//! not their timing. [`crate::sweep`] crashes init at each system call of a fixed script.
 
 use crate::boot::{Boot, Init};
 use crate::crash::Steps;
@@ -21,12 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No cgroups.
+/// Runs init without cgroups.
 pub const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-/// Writes numbered lines at intervals, some of what it begins outlives it, and it holds a lock: who takes that for it may
-/// be killed before it has. With a second argument it writes its pid there.
+/// Writes numbered lines at intervals and holds a lock; some of its children outlive it. A process
+/// that a test takes for the service may be killed before it has the lock. With a second argument
+/// it writes its pid to that file.
 const SERVICE: &str = r#"exec 9>DIR/$1.lock
 until flock -n 9; do
   [ $? != 1 ] || { echo "$1 $$" >>DIR/twice; break; }
@@ -43,33 +44,33 @@ while :; do
 done
 "#;
 
-/// How long it lasts between two rests, in milliseconds.
+/// The duration of the failures between two rests, in milliseconds.
 const ROUND: (u64, u64) = (2_000, 6_000);
-/// Between a crash and the next, in milliseconds: not all are in a row. Some are.
+/// The time between two crashes, in milliseconds: some crashes are in a row.
 const PAUSE: (u64, u64) = (500, 1_500);
 const AT_ONCE: (u64, u64) = (0, 200);
-/// System calls until a crash, at most.
+/// The maximum number of system calls until a crash.
 const CALLS: usize = 80;
 
-/// How much.
+/// The size of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Services.
+    /// The number of services.
     pub services: usize,
-    /// Times of disorder, with a rest after each.
+    /// The number of rounds, each with a rest at its end.
     pub rounds: usize,
-    /// The seed of the rng.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// There are cgroups.
+    /// True with cgroups.
     pub has_cgroups: bool,
 }
 
 /// What was done and seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Times each was done.
+    /// The number of times of each action.
     done: BTreeMap<&'static str, usize>,
-    /// Crashes that were survived.
+    /// Survived crashes.
     crashes: usize,
     /// Lines in the log.
     lines: usize,
@@ -84,7 +85,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// What may be done, and how often it is.
+/// The actions and their weights.
 const DEEDS: [(&str, u32); 13] = [
     ("kill", 8),
     ("pause", 2),
@@ -134,7 +135,7 @@ fn text(number: usize, more: &str) -> String {
 }
 
 /// # Panics
-/// Where a service is there twice, or not any more, or a line is.
+/// If a service or a line is duplicated or lost.
 pub fn disorder(size: Size) -> Seen {
     let files = Sandbox::new();
     files.put("service", &SERVICE.replace("DIR", &files.at("")));
@@ -166,7 +167,7 @@ pub fn disorder(size: Size) -> Seen {
                 let _ = within(Duration::from_millis(rng.between(0, 100)), || None::<()>);
             }
             drop(disorder);
-            crashes.join().expect("it goes on")
+            crashes.join().expect("the process continues")
         });
         init.initctl(&["set-target", "all"]);
         rests(&init, size.services);
@@ -179,7 +180,7 @@ pub fn disorder(size: Size) -> Seen {
     seen
 }
 
-/// Once this is dropped it is over.
+/// Ends the round when dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -188,12 +189,12 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// One that may be gone by now.
+/// Signals a process that may have exited.
 fn signal(process: Process, signal: Signal) {
     let _ = kill(Pid::from_raw(process.0), signal);
 }
 
-/// Until it is over, again and again. Gives how often.
+/// Crashes init until the round is over. Returns the number of crashes.
 fn crashes(init: &Init, is_over: &AtomicBool, mut rng: Rng) -> usize {
     let (mut times, mut is_second) = (0, false);
     loop {
@@ -212,14 +213,14 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut rng: Rng) -> usize {
         }
         let mut steps = Steps::of(init);
         for _ in 0..rng.below(CALLS) {
-            assert!(steps.step().is_some(), "init is there");
+            assert!(steps.step().is_some(), "init is running");
         }
         steps.crash();
         times += 1;
     }
 }
 
-/// One of [`DEEDS`]. What init has no time for, or refuses, is not done.
+/// Performs one of [`DEEDS`]. A request that init refuses or does not answer has no effect.
 fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
     let some = name(rng.below(services));
     let said = |words: &[&str]| {
@@ -230,7 +231,7 @@ fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
     match deed {
         "kill" => {
             let signals = [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGABRT];
-            let which = rng.pick(&signals).expect("there are some");
+            let which = rng.pick(&signals).expect("the list is not empty");
             let its = init.processes_of(&some);
             its.get(rng.below(its.len())).inspect(|process| signal(**process, which));
         }
@@ -274,19 +275,20 @@ fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
     }
 }
 
-/// All that is to be there is, each once.
+/// Checks that each service exists once.
 fn rests(init: &Init, services: usize) {
     for name in (0..services).map(name) {
         init.when_state(&name, "running");
         let is_its = |process: &Process| {
             process.environment().get("GROUNDSTATE_UNIT").is_some_and(|unit| *unit == name)
         };
-        until(&format!("{name} is there"), || is_its(&init.main_of(&name)).then_some(()));
+        until(&format!("{name} runs"), || is_its(&init.main_of(&name)).then_some(()));
     }
-    assert_eq!(init.sandbox.read("twice"), "", "beside itself: unit and pid");
+    assert_eq!(init.sandbox.read("twice"), "", "units that ran twice at once: unit and pid");
 }
 
-/// Whoever has written lines has its lines there from one number to another, each once. Gives how many.
+/// Checks that the lines of each process are in the log without gaps or duplicates. Returns their
+/// number.
 fn is_told_once(log: &Path) -> usize {
     let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     let mut folders = vec![log.to_path_buf()];

@@ -1,5 +1,5 @@
-//! A caller at the control socket that trusts nothing but the wire: one JSON object a
-//! line, as the protocol says. Does not use the product's own types on purpose.
+//! A client of the control socket that relies only on the wire protocol: one JSON object per line.
+//! It does not use the product's own types on purpose.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value, json};
@@ -16,14 +16,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; none when nobody listens there.
+    /// Connects. Returns `None` if no process listens there.
     pub fn connect(socket: &Path) -> Option<Client> {
         let stream = UnixStream::connect(socket).ok()?;
         stream.set_read_timeout(Some(crate::deadline::PATIENCE)).ok()?;
         Some(Client { stream: BufReader::new(stream), next: 1 })
     }
 
-    /// Asks `verb` with `fields`: the `ok` of the answer, or its `error`.
+    /// Sends `verb` with `fields` and returns the `ok` of the answer, or its `error`.
     ///
     /// # Errors
     /// The `error` object of the answer.
@@ -45,18 +45,18 @@ impl Client {
         self.raw(format!("{}\n", Value::Object(request)).as_bytes());
     }
 
-    /// Sends bytes as they are. A connection closed at the other end is no failure here.
+    /// Sends bytes as they are. A closed connection is no failure here.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
-    /// Bytes of an answer can be read.
+    /// Returns true if bytes of an answer can be read.
     pub fn has_answer(&self) -> bool {
         let mut wait = [PollFd::new(self.stream.get_ref().as_fd(), PollFlags::POLLIN)];
         !self.stream.buffer().is_empty() || poll(&mut wait, PollTimeout::ZERO).is_ok_and(|n| n > 0)
     }
 
-    /// The next answer; none when the connection ended or nothing came in time.
+    /// The next answer. Returns `None` if the connection ended or nothing came in time.
     pub fn answer(&mut self) -> Option<Result<Value, Value>> {
         let mut line = String::new();
         if !self.stream.read_line(&mut line).is_ok_and(|count| count > 0) {

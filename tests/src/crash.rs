@@ -1,6 +1,6 @@
-//! Crashes of a running init, from outside and with the binary as it is shipped: ptrace(2). A
-//! signal is delivered as the processor would (`si_code` says that nobody sent it), or the code
-//! it is about to run is replaced by some that is at fault. Tells nothing about what follows.
+//! Crashes a running init from outside, with the shipped binary: ptrace(2). A signal is delivered
+//! as by the processor (`si_code` shows that no process sent it), or the next code is replaced by
+//! faulty code. The effects are checked elsewhere.
 
 use crate::boot::Init;
 use crate::deadline::until;
@@ -35,7 +35,7 @@ pub fn commit_word(init: &Init) -> u64 {
     state_memory(init).map_or(0, |(word, _)| word)
 }
 
-/// What has happened so far is committed: each request makes a commit, too.
+/// Waits until all events so far are committed: each request makes a commit, too.
 pub fn is_committed(init: &Init) {
     let before = commit_word(init);
     until("a later turn is committed", || {
@@ -45,45 +45,48 @@ pub fn is_committed(init: &Init) {
     });
 }
 
-/// The signals of a fault.
+/// The signals of processor faults.
 pub const FAULTS: [Signal; 5] =
     [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 
-/// Delivers one of [`FAULTS`], wherever it is.
+/// Delivers one of [`FAULTS`], wherever init is.
 pub fn crash(init: &Init, fault: Signal) {
     let pid = Pid::from_raw(init.process().0);
     ptrace::seize(pid, ptrace::Options::empty()).expect("init can be traced");
-    kill(pid, fault).expect("init is there");
+    kill(pid, fault).expect("init is running");
     delivered(pid, fault);
-    ptrace::detach(pid, fault).expect("it goes on");
+    ptrace::detach(pid, fault).expect("the process continues");
 }
 
-/// What `begin` makes init start for this unit stands still before its first instruction, until SIGCONT.
+/// Stops the process that `begin` makes init start for this unit before its first instruction,
+/// until SIGCONT.
 pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
     let pid = Pid::from_raw(init.process().0);
     ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEFORK).expect("init can be traced");
     begin();
     let held = loop {
-        match waitpid(pid, None).expect("init is there") {
+        match waitpid(pid, None).expect("init is running") {
             WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
                 let child = ptrace::getevent(pid).expect("a child");
                 let child = Pid::from_raw(i32::try_from(child).expect("its pid"));
-                waitpid(child, None).expect("it stands still");
+                waitpid(child, None).expect("init is stopped");
                 let process = Process(child.as_raw());
                 let is_it =
                     process.read("cgroup").is_some_and(|it| it.contains(&format!("/{unit}.")));
                 if is_it {
-                    kill(child, Signal::SIGSTOP).expect("it is there");
+                    kill(child, Signal::SIGSTOP).expect("the process exists");
                 }
-                ptrace::detach(child, None).expect("it goes on");
+                ptrace::detach(child, None).expect("the process continues");
                 if is_it {
                     break process;
                 }
-                ptrace::cont(pid, None).expect("it goes on");
+                ptrace::cont(pid, None).expect("the process continues");
             }
-            WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal).expect("it goes on"),
+            WaitStatus::Stopped(_, signal) => {
+                ptrace::cont(pid, signal).expect("the process continues")
+            }
             WaitStatus::PtraceEvent(..) | WaitStatus::PtraceSyscall(_) => {
-                ptrace::cont(pid, None).expect("it goes on");
+                ptrace::cont(pid, None).expect("the process continues");
             }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
@@ -91,19 +94,23 @@ pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
             | WaitStatus::StillAlive) => panic!("{ended:?}"),
         }
     };
-    ptrace::detach(pid, None).expect("it goes on");
+    ptrace::detach(pid, None).expect("the process continues");
     held
 }
 
-/// Waits until it is about to get the signal, and makes that a fault's.
+/// Waits for the delivery of the signal, and changes it into that of a fault.
 fn delivered(pid: Pid, fault: Signal) {
     loop {
         match waitpid(pid, None).expect("it stops") {
             WaitStatus::Stopped(_, signal) if signal == fault => break,
             WaitStatus::Stopped(_, Signal::SIGTRAP)
             | WaitStatus::PtraceEvent(..)
-            | WaitStatus::PtraceSyscall(_) => ptrace::cont(pid, None).expect("it goes on"),
-            WaitStatus::Stopped(_, other) => ptrace::cont(pid, other).expect("it goes on"),
+            | WaitStatus::PtraceSyscall(_) => {
+                ptrace::cont(pid, None).expect("the process continues")
+            }
+            WaitStatus::Stopped(_, other) => {
+                ptrace::cont(pid, other).expect("the process continues")
+            }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
             | WaitStatus::Continued(_)
@@ -115,19 +122,19 @@ fn delivered(pid: Pid, fault: Signal) {
     ptrace::setsiginfo(pid, &info).expect("the signal is a fault's");
 }
 
-/// A system call init has just come back from.
+/// A system call from which init has just returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// As in libc's `SYS_…`.
+    /// The number, as in libc's `SYS_…`.
     pub number: i64,
-    /// The first of what it was given.
+    /// The first argument.
     pub first: i64,
-    /// What it gave.
+    /// The result.
     pub result: i64,
 }
 
-/// A process that is led from one system call to the next, through each exec. It goes on by itself
-/// when this is dropped.
+/// A process stepped from one system call to the next, across each exec. It continues when this is
+/// dropped.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
 pub struct Steps {
@@ -137,7 +144,7 @@ pub struct Steps {
 
 #[cfg(target_arch = "x86_64")]
 impl Steps {
-    /// It stands still from now on.
+    /// Stops init.
     pub fn of(init: &Init) -> Steps {
         let pid = Pid::from_raw(init.process().0);
         let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
@@ -147,7 +154,7 @@ impl Steps {
         Steps { pid, pass: None }
     }
 
-    /// To the end of its next system call. None: it has ended.
+    /// Runs to the end of its next system call. Returns `None` if it has ended.
     pub fn step(&mut self) -> Option<Call> {
         loop {
             ptrace::syscall(self.pid, self.pass.take()).ok()?;
@@ -173,24 +180,25 @@ impl Steps {
         }
     }
 
-    /// Until it has come back from a call of which `come` says so: of what that gave it has seen nothing.
+    /// Runs until it has returned from a call for which `come` is true. Init has not seen the
+    /// result yet.
     pub fn until(&mut self, come: impl Fn(&Call) -> bool) {
-        while !come(&self.step().expect("it goes on")) {}
+        while !come(&self.step().expect("the process continues")) {}
     }
 
-    /// Until it is another image of its program.
+    /// Runs until init has executed its next image.
     pub fn until_executed(&mut self) {
         self.until(|call| call.number == libc::SYS_execveat && call.result == 0);
     }
 
-    /// Until it has forked one of which this says so: that has done nothing yet, and stands still until it is
-    /// told to go on (SIGCONT).
+    /// Runs until it has forked a child for which this is true. The child stops before its first
+    /// instruction until SIGCONT.
     pub fn until_forked(&mut self, is_it: impl Fn(Process) -> bool) -> Process {
         let forks = ptrace::Options::PTRACE_O_TRACEFORK;
         let options = ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACEEXEC;
         ptrace::setoptions(self.pid, options | forks).expect("it is stopped");
         loop {
-            ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+            ptrace::cont(self.pid, self.pass.take()).expect("the process continues");
             match waitpid(self.pid, None).expect("it stops") {
                 WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => {
                     let child = ptrace::getevent(self.pid).expect("it has forked");
@@ -199,7 +207,7 @@ impl Steps {
                     waitpid(of, Some(WaitPidFlag::__WALL)).expect("it stops at once");
                     let is_it = is_it(Process(child));
                     if is_it {
-                        kill(of, Signal::SIGSTOP).expect("it is there");
+                        kill(of, Signal::SIGSTOP).expect("the process exists");
                     }
                     ptrace::detach(of, None).expect("it is stopped");
                     if is_it {
@@ -218,15 +226,15 @@ impl Steps {
         }
     }
 
-    /// It crashes right here.
+    /// Crashes init at this point.
     pub fn crash(&mut self) {
-        kill(self.pid, Signal::SIGSEGV).expect("init is there");
-        ptrace::cont(self.pid, self.pass.take()).expect("it goes on");
+        kill(self.pid, Signal::SIGSEGV).expect("init is running");
+        ptrace::cont(self.pid, self.pass.take()).expect("the process continues");
         delivered(self.pid, Signal::SIGSEGV);
         self.pass = Some(Signal::SIGSEGV);
     }
 
-    /// The next it does is this.
+    /// Makes init run this code next.
     fn run(&self, code: &[u8]) {
         let mut registers = ptrace::getregs(self.pid).expect("it is stopped");
         for (at, bytes) in (registers.rip..).step_by(8).zip(code.chunks(8)) {
@@ -240,7 +248,7 @@ impl Steps {
 
     fn go_to(&self, rip: u64, registers: &mut libc::user_regs_struct) {
         registers.rip = rip;
-        // Or the kernel would begin the call anew that was broken off.
+        // Otherwise the kernel would restart the interrupted call.
         registers.orig_rax = u64::MAX;
         ptrace::setregs(self.pid, *registers).expect("it is stopped");
     }
@@ -253,7 +261,7 @@ impl Drop for Steps {
     }
 }
 
-/// Lets init go on until it has come back from a call of which `come` says so, and crashes it there.
+/// Runs init until it has returned from a call for which `come` is true, and crashes it there.
 #[cfg(target_arch = "x86_64")]
 pub fn crash_when(init: &Init, begin: impl FnOnce(), come: impl Fn(&Call) -> bool) {
     let mut steps = Steps::of(init);
@@ -262,27 +270,27 @@ pub fn crash_when(init: &Init, begin: impl FnOnce(), come: impl Fn(&Call) -> boo
     steps.crash();
 }
 
-/// Code that is at fault.
+/// Kinds of faulty code.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// Writes to address 0.
     Null,
-    /// Uses up its stack.
+    /// Overflows its stack.
     Stack,
-    /// A stack pointer that points nowhere: SIGBUS.
+    /// A stack pointer to an invalid address: SIGBUS.
     Nowhere,
-    /// No instruction.
+    /// An invalid instruction.
     Illegal,
     /// Divides by 0.
     Division,
     /// As abort(3).
     Abort,
-    /// One more fault in the very handler of the first.
+    /// A second fault in the handler of the first.
     Twice,
 }
 
 impl Fault {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Fault; 7] = [
         Fault::Null,
         Fault::Stack,
@@ -293,7 +301,7 @@ impl Fault {
         Fault::Twice,
     ];
 
-    /// Machine code.
+    /// The machine code.
     #[cfg(target_arch = "x86_64")]
     fn code(self) -> &'static [u8] {
         match self {
@@ -317,7 +325,7 @@ impl Fault {
         }
     }
 
-    /// Lets init run it.
+    /// Makes init run it.
     #[cfg(target_arch = "x86_64")]
     pub fn strike(self, init: &Init) {
         let mut steps = Steps::of(init);
@@ -326,7 +334,7 @@ impl Fault {
             return;
         }
         let at = ptrace::getregs(steps.pid).expect("it is stopped").rip;
-        // The handler is at work: it has just opened the list of descriptors.
+        // The handler runs: it has just opened the list of descriptors.
         steps.until(|call| call.number == libc::SYS_openat);
         let mut registers = ptrace::getregs(steps.pid).expect("it is stopped");
         steps.go_to(at, &mut registers);

@@ -1,26 +1,26 @@
-//! Waiting for a fact, with an end. The one place of the tests where time passes.
+//! Waits for facts with a timeout. The only place of the tests where time passes.
 
 use crate::extent::is_soak;
 use std::time::{Duration, Instant};
 
-/// How long a fact that must come may take on a slow machine.
+/// The timeout for a fact that must occur, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The same in a soak, which asks for a hundred times as much.
+/// The same in a soak, which does a hundred times as much.
 const PATIENCE_OF_A_SOAK: Duration = Duration::from_secs(1200);
 
-/// Between two looks.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks until there is an answer, for [`PATIENCE`], longer in a soak; then panics with `what`.
+/// Polls until there is an answer, for [`PATIENCE`] or longer in a soak; then panics with `what`.
 pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     let patience = if is_soak() { PATIENCE_OF_A_SOAK } else { PATIENCE };
     match within(patience, ask) {
         Some(answer) => answer,
-        None => panic!("waited {patience:?} in vain: {what}"),
+        None => panic!("timeout after {patience:?}: {what}"),
     }
 }
 
-/// Asks until there is an answer or the time is over.
+/// Polls until there is an answer or the time is over.
 pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

@@ -1,15 +1,15 @@
-//! How often a test does what it does: in `tests/run` as often as there is time for, in
-//! `tests/soak rows`, which sets GROUNDSTATE_SOAK=1 and finds the tests by their calls of [`turns`],
-//! a tenth of what a release promises or more. The tests beside init's code take this file in, too.
+//! How often a test repeats its work: in `tests/run` as often as time permits; in `tests/soak rows`
+//! a tenth of what a release promises, or more. The soak sets GROUNDSTATE_SOAK=1 and finds the
+//! tests by their calls of [`turns`]. The unit tests of init include this file, too.
 
 use std::io::Write;
 
 /// Set to 1 by `tests/soak rows`.
 const SOAK: &str = "GROUNDSTATE_SOAK";
-/// Gets a line for each number that was asked for: by that the soak knows that it was heard.
+/// Gets a line for each requested number, so that the soak knows that it took effect.
 const REPORT: &str = "GROUNDSTATE_TURNS";
 
-/// Whether it is the soak that runs this.
+/// Returns true in a soak.
 #[must_use]
 pub fn is_soak() -> bool {
     std::env::var_os(SOAK).is_some_and(|word| word == "1")
@@ -18,7 +18,7 @@ pub fn is_soak() -> bool {
 /// The first number, or in a soak the second.
 ///
 /// # Panics
-/// Where the soak can not be told of it.
+/// If the report cannot be written.
 #[must_use]
 pub fn turns(run: usize, soak: usize) -> usize {
     let turns = if is_soak() { soak } else { run };

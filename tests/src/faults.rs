@@ -1,6 +1,5 @@
-//! Which system calls are made to fail in the sweep, with which errors, and what may come of it:
-//! `tests/sweep.tsv`, read. Who makes them fail is [`crate::injector`], with what around them the
-//! program `sweep`.
+//! The system calls that the sweep makes fail, their errors, and the allowed outcomes: reads
+//! `tests/sweep.tsv`. [`crate::injector`] makes them fail, and the program `sweep` runs the lives.
 
 use crate::injector::Fault;
 use nix::errno::Errno;
@@ -15,19 +14,19 @@ pub const OCCURRENCES: usize = 20;
 /// A part of the life of an init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// From its first call until all is up.
+    /// From its first call until all units run.
     Boot,
-    /// While things happen.
+    /// While the script runs.
     Work,
-    /// From the request to end until it has.
+    /// From the shutdown request until init has ended.
     End,
 }
 
 impl Part {
-    /// In order.
+    /// All parts, in order.
     pub const ALL: [Part; 3] = [Part::Boot, Part::Work, Part::End];
 
-    /// As in the table.
+    /// The word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Part::Boot => "boot",
@@ -37,29 +36,29 @@ impl Part {
     }
 }
 
-/// What may come of a fault.
+/// The allowed outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is as without it.
+    /// As without the fault.
     Well,
-    /// Init may crash once, and goes on; then all is as without it.
+    /// Init may crash once and recover; then all is as without the fault.
     Crash,
-    /// Init may end at once, with a status that says so.
+    /// Init may end at once, with an exit status that says so.
     Ends,
-    /// Not looked at.
+    /// Not tested.
     Never,
 }
 
-/// One to be met.
+/// A fault to be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// When.
+    /// The part of the life.
     pub part: Part,
-    /// The call's name.
+    /// The name of the call.
     pub name: &'static str,
-    /// What and where.
+    /// The fault and its position.
     pub fault: Fault,
-    /// What may come of it.
+    /// The allowed outcome.
     pub outcome: Outcome,
 }
 
@@ -79,7 +78,7 @@ impl Case {
 /// Each call with each of its errors, in the order of the table.
 ///
 /// # Panics
-/// At a line of the table that is wrong.
+/// If a line of the table is invalid.
 pub fn pairs() -> Vec<(&'static str, Errno)> {
     let mut found = Vec::new();
     for row in rows().filter(|row| row.outcome == Outcome::Well && !row.is_found) {
@@ -89,7 +88,7 @@ pub fn pairs() -> Vec<(&'static str, Errno)> {
     found
 }
 
-/// Such a fault did harm once: each sample has all of them.
+/// Returns true if such a fault did harm once: each sample includes all of them.
 pub fn is_found(case: &Case) -> bool {
     let error = format!("{:?}", case.fault.error);
     rows().any(|row| {
@@ -98,7 +97,7 @@ pub fn is_found(case: &Case) -> bool {
     })
 }
 
-/// The faults of this call with this error, where it is made `counts` times in a part.
+/// The faults of this call with this error, if it is made `counts` times in a part.
 pub fn cases(name: &'static str, error: Errno, counts: &BTreeMap<(Part, i64), usize>) -> Vec<Case> {
     let call = number(name);
     let mut found = Vec::new();
@@ -125,7 +124,7 @@ fn outcome(part: Part, name: &str, error: Errno) -> Outcome {
     rows().filter(applies).last().map_or(Outcome::Well, |row| row.outcome)
 }
 
-/// A line: from the second kind on, exceptions with their reasons.
+/// A line of the table. After the first kind, lines are exceptions with their reasons.
 struct Row {
     name: &'static str,
     errors: &'static str,
@@ -158,7 +157,7 @@ fn rows() -> impl Iterator<Item = Row> {
 
 fn error(name: &str) -> Errno {
     let found = (1..134).map(Errno::from_raw).find(|error| format!("{error:?}") == name);
-    // Two names of one number.
+    // Two names for one number.
     let found = found.or((name == "ENOTSUP").then_some(Errno::EOPNOTSUPP));
     found.unwrap_or_else(|| panic!("{name} is no error"))
 }
@@ -201,7 +200,7 @@ numbers! {
     unlinkat SYS_unlinkat, waitid SYS_waitid, write SYS_write,
 }
 
-/// Calls that have no way to fail, do not come back, or are made by libc before it can tell anybody.
+/// Calls that cannot fail, do not return, or are made by libc before it can report an error.
 const NEVER_FAIL: [i64; 13] = [
     libc::SYS_rt_sigreturn,
     libc::SYS_restart_syscall,
@@ -218,15 +217,15 @@ const NEVER_FAIL: [i64; 13] = [
     libc::SYS_arch_prctl,
 ];
 
-/// It stands in the table, or has no place there.
+/// Returns true if the call is in the table or never fails.
 pub fn is_known(number: i64) -> bool {
     NEVER_FAIL.contains(&number) || NUMBERS.iter().any(|(_, known)| *known == number)
 }
 
-/// As in libc's `SYS_…`.
+/// The number, as in libc's `SYS_…`.
 ///
 /// # Panics
-/// It does not stand above.
+/// If it is not listed above.
 pub fn number(name: &str) -> i64 {
     let found = NUMBERS.iter().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("{name} has no number here")).1

@@ -1,8 +1,7 @@
-//! A storm of restarts: many units that exit at once, each started again without a delay until the
-//! floor of the delay slows it down, then forgiven and so on. Who does not crash is not touched,
-//! init does not grow, says a bounded number of lines, and one unit at its longest delay costs next
-//! to nothing. How many and how often is the caller's: a test has a small one, `tests/soak
-//! restarts` a large one.
+//! Many restarts: units that exit at once, restarted without a delay until the minimum delay
+//! applies, then retried, and so on. Other units are not touched, init does not grow, logs a
+//! bounded number of lines, and one unit at its longest delay costs almost nothing. The caller
+//! chooses the size: a test a small one, `tests/soak restarts` a large one.
 
 use crate::boot::teardown::SPARE_FILES;
 use crate::boot::{Boot, Init};
@@ -13,44 +12,44 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Failures in a row of each unit in a round: from the tenth on the delay has its floor.
+/// Failures in a row of each unit in a round: from the tenth on the minimum delay applies.
 const FAILURES: u64 = 10;
-/// Between two looks at all of them.
+/// The pause between two looks at all units.
 const PACE: Duration = Duration::from_millis(200);
-/// What PID 1 may have grown by from the first round to the last, in KiB.
+/// The allowed growth of PID 1 from the first round to the last, in KiB.
 const GROWTH: u64 = 2 * 1024;
-/// Lines init may say at once, and in a second, as its own limits have it.
+/// The lines that init may log in a burst and per second, according to its own limits.
 const LINES: (usize, usize) = (256, 32);
 
-/// How large it is.
+/// The size of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Units that crash.
     pub units: usize,
-    /// How often all of them are forgiven and crash again, the first time included.
+    /// The number of times that all of them crash, including the first.
     pub rounds: usize,
 }
 
 /// What was seen.
 #[derive(Debug)]
 pub struct Seen {
-    /// Starts of units that crash, at least.
+    /// The minimum number of starts of crashing units.
     pub starts: u64,
     /// RSS of PID 1 after the first round and after the last, in KiB.
     pub memory: (u64, u64),
-    /// What PID 1 took of a processor.
+    /// The processor time of PID 1.
     pub busy: Duration,
-    /// How long all of it took.
+    /// The duration.
     pub took: Duration,
-    /// Lines that init has said.
+    /// The lines that init has logged.
     pub lines: usize,
 }
 
 impl Seen {
-    /// Whether it may be so.
+    /// Checks the limits.
     ///
     /// # Errors
-    /// What may not.
+    /// The limit that was exceeded.
     pub fn verdict(&self) -> Result<(), String> {
         let (before, after) = self.memory;
         if after > before + GROWTH {
@@ -77,7 +76,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// How often each has failed in a row.
+/// The number of failures in a row of each unit.
 fn failures(init: &Init) -> BTreeMap<String, u64> {
     let status = init.status();
     let units = status.0["units"].as_array().expect("`units` is a list");
@@ -88,13 +87,13 @@ fn failures(init: &Init) -> BTreeMap<String, u64> {
     units.iter().filter_map(of).collect()
 }
 
-/// The storm, and what holds after it.
+/// Runs the test and checks its results.
 pub fn storm(size: Size) -> Seen {
     let files = Sandbox::new();
     files.put("init.yaml", "echo: no\nmax-starting: 0\n");
     let names: Vec<String> = (0..size.units).map(|at| format!("crash{at}")).collect();
     for name in &names {
-        // The longest delay is such that nobody goes on beside the next round.
+        // With this longest delay no unit restarts during the next round.
         let retry = "restart-delay: 0\nrestart-delay-max: 1h\nlog: 'null'";
         files.unit(name, &format!("{retry}\nexec-start: /bin/false"));
     }
@@ -127,12 +126,12 @@ pub fn storm(size: Size) -> Seen {
         }
     }
     let memory = (first, init.process().memory());
-    assert_eq!(pids(&init), before, "nobody else was started anew");
+    assert_eq!(pids(&init), before, "no other unit was restarted");
     let (busy, took) = (init.process().processor_time().saturating_sub(idle), begin.elapsed());
     let lines = init.output().lines().count();
     init.tell("set-target", &json!({"targets": ["calm"]}));
     init.when_system("running");
-    until("nobody crashes any more", || {
+    until("no unit crashes any more", || {
         let status = init.status();
         let is_down = |name: &String| matches!(status.state(name), "disabled" | "failed");
         names.iter().all(is_down).then_some(())

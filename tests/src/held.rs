@@ -1,5 +1,5 @@
-//! A load that stands still in its middle: the loader is traced (ptrace(2)) from its first
-//! instruction on, to behind its reading of some file. What comes of the load is the test's.
+//! Holds a load in its middle: the loader is traced (ptrace(2)) from its first instruction until it
+//! has read a certain file. The test checks the result of the load.
 
 use crate::boot::Init;
 use crate::process::Process;
@@ -7,12 +7,12 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// It goes on by itself when this is dropped.
+/// The loader continues when this is dropped.
 #[derive(Debug)]
 pub struct Held(Pid);
 
 impl Held {
-    /// Of the load that `begin` asks for, once it has read the file whose path ends so.
+    /// Holds the load that `begin` requests once it has read the file whose path ends like this.
     pub fn behind(file: &str, init: &Init, begin: impl FnOnce()) -> Held {
         let first = Pid::from_raw(init.process().0);
         let forks = Options::PTRACE_O_TRACEFORK
@@ -25,7 +25,7 @@ impl Held {
             if has_read(child, file) {
                 break Held(child);
             }
-            ptrace::cont(first, None).expect("it goes on");
+            ptrace::cont(first, None).expect("the process continues");
         };
         ptrace::detach(first, None).expect("it is stopped");
         held
@@ -38,16 +38,16 @@ impl Drop for Held {
     }
 }
 
-/// The next child; both stand still.
+/// Waits for the next child; both are stopped.
 fn forked(first: Pid) -> Pid {
     loop {
         match waitpid(first, None).expect("it stops") {
             WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_STOP) => {
-                ptrace::cont(first, None).expect("it goes on");
+                ptrace::cont(first, None).expect("the process continues");
             }
             WaitStatus::PtraceEvent(..) => break,
             WaitStatus::Stopped(_, signal) => {
-                ptrace::cont(first, signal).expect("it goes on");
+                ptrace::cont(first, signal).expect("the process continues");
             }
             ended @ (WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
@@ -56,14 +56,14 @@ fn forked(first: Pid) -> Pid {
             | WaitStatus::StillAlive) => panic!("{ended:?}"),
         }
     }
-    let child = ptrace::getevent(first).expect("it tells of its child");
+    let child = ptrace::getevent(first).expect("it reports its child");
     let child = Pid::from_raw(i32::try_from(child).expect("a pid"));
     waitpid(child, None).expect("it is traced from the first on");
     ptrace::setoptions(child, Options::PTRACE_O_TRACESYSGOOD).expect("it is stopped");
     child
 }
 
-/// Leads it from one system call to the next. False: it has ended without.
+/// Steps the loader from one system call to the next. Returns false if it has exited before.
 fn has_read(child: Pid, file: &str) -> bool {
     let mut was_open = false;
     let mut pass = None;

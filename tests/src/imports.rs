@@ -1,12 +1,12 @@
-//! Which file of a crate imports which, read from the text: circles between files, and imports
-//! that run upwards in a table of layers. Unit tests in the sources are left out.
+//! Finds which file of a crate imports which from the text: circles between files, and imports that
+//! run upwards in a table of layers. Unit tests in the sources are left out.
 //!
 //! A path is followed through child modules, `use` aliases and re-exports to the file that defines
 //! the item. Imports between a module and its own submodules count in neither check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many aliases a path may lead through.
+/// The maximum number of aliases that a path may lead through.
 const ALIASES: usize = 8;
 
 /// The imports between the files of one crate.
@@ -18,7 +18,7 @@ pub struct Imports {
     edges: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Debug, Default)]
 struct Module {
     /// Each path in the code, as written.
@@ -131,7 +131,8 @@ fn is_within(module: &str, of: &str) -> bool {
     of.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The module whose file defines what `path` names in `at`; none for what is not of the crate.
+/// The module whose file defines what `path` names in `at`. Returns `None` for an item outside the
+/// crate.
 fn resolve(
     modules: &BTreeMap<String, Module>,
     at: &str,
@@ -172,7 +173,7 @@ impl Module {
     fn read(text: &str) -> Module {
         let mut module = Module::default();
         let tokens = tokens(text);
-        // How many braces are open where each inline module began.
+        // The number of open braces at the start of each inline module.
         let mut inline: Vec<usize> = Vec::new();
         let mut depth = 0_usize;
         let mut at = 0;
@@ -219,7 +220,7 @@ impl Module {
         module
     }
 
-    /// Reads the tree of a `use` from `at` on, below `prefix`; gives where it ends.
+    /// Reads the tree of a `use` from `at` on, below `prefix`, and returns its end.
     fn read_use(
         &mut self,
         tokens: &[&str],
@@ -267,7 +268,7 @@ impl Module {
         at
     }
 
-    /// Skips the item after an attribute that keeps it for tests; gives where it ends.
+    /// Skips an item that an attribute restricts to tests, and returns its end.
     fn skip_item(&mut self, tokens: &[&str], mut at: usize) -> usize {
         while tokens.get(at) == Some(&"#") {
             at = closing(tokens, at + 1);
@@ -309,7 +310,7 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Where the bracket that opens at `at` is closed, and one more.
+/// The position after the bracket that closes the one at `at`.
 fn closing(tokens: &[&str], at: usize) -> usize {
     let mut depth = 0_usize;
     for (position, word) in tokens.iter().enumerate().skip(at) {
@@ -380,7 +381,7 @@ fn literal(text: &str) -> Option<usize> {
     Some(if is_char { quoted(text, start, '\'') } else { start + 1 + name })
 }
 
-/// The end of what a quote at `start` opens.
+/// The end of the literal that a quote at `start` opens.
 fn quoted(text: &str, start: usize, quote: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip_while(|(at, _)| *at <= start) {

@@ -1,6 +1,6 @@
-//! System calls of an init that fail because we say so, from its very first one on: ptrace(2) in a
-//! thread of its own. As strace(1) would inject them, but many in one life of an init, one after
-//! the other, and with the knowledge which was met. Tells nothing about what follows.
+//! Makes system calls of an init fail, from its very first one on: ptrace(2) on a thread of its
+//! own. Like strace(1), but with many faults in one life of an init, and it reports which were met.
+//! The effects are checked elsewhere.
 
 use crate::boot::Init;
 use crate::crash::FAULTS;
@@ -15,59 +15,59 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One call that fails.
+/// A call that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// As in libc's `SYS_…`.
+    /// The number, as in libc's `SYS_…`.
     pub call: i64,
-    /// What it fails with.
+    /// The error.
     pub error: Errno,
-    /// The how manieth of these calls, from 1, since it was armed.
+    /// The occurrence of the call since the fault was armed, from 1.
     pub at: usize,
-    /// The kernel does it all the same, as close(2) does.
+    /// True if the kernel still executes the call, as for close(2).
     pub done: bool,
 }
 
-/// What came of it.
+/// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The faults that were met.
     pub fired: Vec<Fault>,
-    /// How often each call was made.
+    /// The number of times each call was made.
     pub calls: BTreeMap<i64, usize>,
 }
 
-/// What is done when a call that is to fail comes back.
+/// What happens when a failing call returns.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     With(Errno),
-    /// The kernel has done something else; this argument was given.
+    /// The kernel executed another call; this was the original argument.
     AsAsked(u64),
 }
 
 #[derive(Debug, Default)]
 struct Armed {
-    /// Calls are counted: the program under test runs.
+    /// True once the program under test runs, so that calls are counted.
     counts: bool,
     faults: Vec<Fault>,
     seen: Seen,
 }
 
-/// One that is followed. It is killed when this process ends.
+/// A traced init, killed when this process ends.
 #[derive(Clone, Debug)]
 pub struct Injector {
     armed: Arc<Mutex<Armed>>,
 }
 
 impl Injector {
-    /// Follows init from now on. Nothing is counted before it executes `program`; the first faults
-    /// are armed by then.
+    /// Traces init. Nothing is counted before it executes `program`, at which the first faults are
+    /// armed.
     pub fn follow(init: &Init, program: &str, first: &[Fault]) -> Injector {
-        let program = PathBuf::from(program).canonicalize().expect("the program is there");
+        let program = PathBuf::from(program).canonicalize().expect("the program exists");
         Injector::seize(init, program, Armed { faults: first.to_vec(), ..Armed::default() })
     }
 
-    /// Follows an init that is at work: these are armed from now on.
+    /// Traces a running init; these faults are armed at once.
     pub fn attach(init: &Init, faults: &[Fault]) -> Injector {
         let armed = Armed { faults: faults.to_vec(), counts: true, seen: Seen::default() };
         Injector::seize(init, PathBuf::new(), armed)
@@ -86,22 +86,22 @@ impl Injector {
             ptrace::seize(pid, options).expect("init can be traced");
             ptrace::interrupt(pid).expect("it can be stopped");
             waitpid(pid, None).expect("it stops");
-            ready.send(()).expect("somebody waits for it");
-            // It ends with the process: a call to one that is gone fails.
+            ready.send(()).expect("the receiver exists");
+            // The thread ends with the process: a call on an exited one fails.
             let _ = thread.lead(process, &program);
         });
         is_ready.recv().expect("it is followed");
         injector
     }
 
-    /// From now on, and only these.
+    /// Arms only these faults.
     pub fn arm(&self, faults: &[Fault]) {
         let mut armed = self.armed();
         armed.faults = faults.to_vec();
         armed.seen = Seen::default();
     }
 
-    /// No more faults; what was seen since it was armed.
+    /// Disarms all faults. Returns what was seen since they were armed.
     pub fn disarm(&self) -> Seen {
         let mut armed = self.armed();
         armed.faults.clear();
@@ -128,7 +128,7 @@ impl Injector {
                             Fails::With(error) => {
                                 registers.rax = i64::from(-(error as i32)).cast_unsigned();
                             }
-                            // The kernel keeps the registers of who calls it.
+                            // The kernel preserves the registers of its caller.
                             Fails::AsAsked(argument) => registers.rdi = argument,
                         }
                         ptrace::setregs(pid, registers)?;
@@ -140,7 +140,8 @@ impl Injector {
                     }
                 }
                 WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
-                // The kernel lets no fault end the first process of a namespace that is traced.
+                // The kernel ignores a fault signal for the first process of a namespace while it
+                // is traced.
                 WaitStatus::Stopped(_, signal) if FAULTS.contains(&signal) => {
                     return ptrace::detach(pid, signal);
                 }
@@ -153,7 +154,7 @@ impl Injector {
         }
     }
 
-    /// It asks the kernel for something; what that fails with.
+    /// Handles the entry of a call and returns how it fails.
     fn enters(&self, pid: Pid) -> Result<Option<Fails>, Errno> {
         let mut registers = ptrace::getregs(pid)?;
         let number = registers.orig_rax.cast_signed();
@@ -168,7 +169,7 @@ impl Injector {
         let Some(fault) = met.copied() else { return Ok(None) };
         armed.seen.fired.push(fault);
         if number == libc::SYS_brk {
-            // It fails by giving the end there was, as one that asks for it does.
+            // brk(2) fails by returning the old end, as a query does.
             let asked = std::mem::replace(&mut registers.rdi, 0);
             ptrace::setregs(pid, registers)?;
             return Ok(Some(Fails::AsAsked(asked)));

@@ -1,16 +1,16 @@
-//! By how much the machine was late while a test measured how late init was. What has a time may take
-//! that long and as much more: a starved machine breaks no promise of init's, and an init that is late
-//! by itself has no excuse. Not a measure of speed: that is for `tests/bench`.
+//! Measures by how much the machine was late while a test measured init. A limit is extended by
+//! that time: a starved machine is not init's fault, but an init that is late by itself gets no
+//! extension. Not a measure of speed, for which there is `tests/bench`.
 
 use crate::process::Process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two ticks.
+/// The interval of the ticks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// By how much a clock that ticks each [`PAUSE`] was late, all in all.
+/// The total lateness of a clock that ticks each [`PAUSE`].
 #[derive(Debug)]
 struct Ticks {
     late: Duration,
@@ -23,19 +23,19 @@ impl Ticks {
         Ticks { late: Duration::ZERO, due: now + PAUSE, is_over: false }
     }
 
-    /// One came. False: it was the last.
+    /// Counts a tick. Returns false if it was the last.
     fn tick(&mut self, now: Instant) -> bool {
         *self = Ticks { late: self.late(now), due: now + PAUSE, is_over: self.is_over };
         !self.is_over
     }
 
-    /// That which is to come and has not is late as well.
+    /// A tick that is due but has not come counts as late.
     fn late(&self, now: Instant) -> Duration {
         self.late + now.saturating_duration_since(self.due)
     }
 }
 
-/// How late the machine is, from its making on: who sleeps here wakes late, and this process waits for
+/// The lateness of the machine from now on: sleeping threads wake late, and this process waits for
 /// a processor.
 #[derive(Debug)]
 pub struct Lateness {
@@ -46,7 +46,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Of the machine, for this process.
+    /// Starts to measure, for this process.
     pub fn of(process: Process) -> Lateness {
         let ticks = Arc::new(Mutex::new(Ticks::new(Instant::now())));
         let shared = Arc::clone(&ticks);
@@ -61,16 +61,17 @@ impl Lateness {
         Lateness { ticks, clock: Some(clock), process, waited_before }
     }
 
-    /// By so much until now.
+    /// The lateness so far.
     pub fn so_far(&self) -> Duration {
         let now = self.process.waited_for_a_processor().unwrap_or_default();
         self.ticks().late(Instant::now()) + now.saturating_sub(self.waited_before)
     }
 
-    /// What began no earlier than this value, is over by now, and took so long took no longer than it may.
+    /// Checks that something that started after this value was made, and took this long, was within
+    /// its limit.
     ///
     /// # Panics
-    /// With `what`, where it did.
+    /// With `what`, if it took longer.
     pub fn check(&self, what: &str, took: Duration, limit: Duration) {
         let late = self.so_far();
         assert!(
@@ -105,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_late_by_what_comes_after_its_pause() {
+    fn tick_is_late_by_the_time_after_its_pause() {
         let start = Instant::now();
         let mut ticks = Ticks::new(start);
         assert!(ticks.tick(start + PAUSE));
         assert_eq!(ticks.late(start + PAUSE), Duration::ZERO);
-        // One that came early has taken nothing back.
+        // An early tick does not reduce the lateness.
         assert!(ticks.tick(start + millis(9)));
         assert!(ticks.tick(start + millis(9) + PAUSE + millis(40)));
         assert!(ticks.tick(start + millis(9) + PAUSE * 2 + millis(42)));
@@ -118,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_has_not_come_yet_is_late_already() {
+    fn tick_that_is_due_counts_as_late() {
         let start = Instant::now();
         let ticks = Ticks::new(start);
         assert_eq!(ticks.late(start + PAUSE + millis(300)), millis(300));
     }
 
     #[test]
-    fn the_clock_ends_with_the_value() {
+    fn clock_ends_when_the_value_is_dropped() {
         let mut ticks = Ticks::new(Instant::now());
         ticks.is_over = true;
         assert!(!ticks.tick(Instant::now()));
@@ -135,7 +136,7 @@ mod tests {
         assert!(ticks.upgrade().is_none());
     }
 
-    /// More of them than there are processors, each of which is always at work.
+    /// More busy processes than there are processors.
     fn busy() -> Vec<Child> {
         let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
         let spin = || Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_processor_is_late() {
+    fn process_that_waits_for_a_processor_is_late() {
         let mut busy = busy();
         let its = Process(i32::try_from(busy[0].id()).unwrap());
         let late = Lateness::of(its);
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "an hour took 3600s, may take 1s, and the machine was late by")]
-    fn what_takes_longer_than_that_is_told() {
+    fn exceeded_limit_panics_with_the_description() {
         Lateness::of(Process(1)).check("an hour", millis(3_600_000), millis(1_000));
     }
 }

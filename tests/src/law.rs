@@ -1,7 +1,7 @@
-//! What holds of every record, whatever was tested: the part of the simulator's law that a machine and
-//! what it answers show by themselves. A run is one life, of one unit, one at a time; no unit has a state
-//! that its events do not tell; what is derived is what it would be derived anew. The whole of the law is
-//! in `units/src/sim/invariant`, which has an oracle beside it. Used by [`crate::replay`].
+//! Invariants of every record: the part of the simulator's law that a machine and its actions show
+//! by themselves. A run is one life of one unit, one at a time; every state follows from the
+//! events; derived values equal freshly derived ones. The full law is in
+//! `units/src/simulator/invariant`, with an oracle. Used by [`crate::replay`].
 
 use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::{Action, Note};
@@ -10,29 +10,29 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The whole machine is looked at after each event while it has so few units, and else once in so many
-/// events.
+/// With up to this many units the whole machine is checked after each event; otherwise after each
+/// of this many events.
 const LOOK: usize = 32;
 
-/// What the record has told so far.
+/// The record so far.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// Whose each run is.
+    /// The unit of each run.
     runs: BTreeMap<RunId, Name>,
-    /// Of these something may be left.
+    /// Runs that may have processes.
     alive: BTreeSet<RunId>,
-    /// The run before, by unit.
+    /// The previous run of each unit.
     last: BTreeMap<Name, RunId>,
-    /// By the notes.
+    /// The states according to the notes.
     states: BTreeMap<Name, State>,
     events: usize,
 }
 
 impl Book {
-    /// What the machine answered to an event.
+    /// Checks the machine's actions for an event.
     ///
     /// # Errors
-    /// What is against the law.
+    /// The violated rule.
     pub fn take(
         &mut self,
         machine: &Machine,
@@ -81,7 +81,7 @@ impl Book {
         Ok(())
     }
 
-    /// The second half.
+    /// The second half of L20.
     fn is_of(&self, name: &Name, run: RunId) -> Result<(), String> {
         match self.runs.get(&run) {
             Some(of) if of == name => Ok(()),
@@ -95,17 +95,17 @@ impl Book {
         if before != note.from {
             return Err(format!("{} was {before:?}: {note:?}", note.unit));
         }
-        // Why a run is stopped its order says.
+        // An ordered stop has its reason in the order.
         if note.reason.is_none() && matches!(note.to, State::Failed | State::Waiting) {
             return Err(format!("nothing says why: {note:?}"));
         }
         Ok(())
     }
 
-    /// The whole of the machine.
+    /// Checks the whole machine.
     ///
     /// # Errors
-    /// What is against the law.
+    /// The violated rule.
     pub fn look(&self, machine: &Machine) -> Result<(), String> {
         let generation = machine.generation();
         for unit in &generation.units {
@@ -139,7 +139,7 @@ mod tests {
         Action::Note(Note { unit: name("web"), run: None, from, to, reason })
     }
 
-    /// What the law says of these answers, each to its event.
+    /// The verdict on these actions, each for its event.
     fn judged(answers: &[(Event, Action)]) -> Result<(), String> {
         let (machine, mut book) = (Machine::new(Duration::from_secs(9)), Book::default());
         answers.iter().try_for_each(|(event, action)| {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_one_life_of_one_unit_and_one_at_a_time() {
+    fn run_belongs_to_one_unit_and_a_unit_has_one_run_at_a_time() {
         let first = || (Event::Tick, start("web", 1));
         let gone = Event::Gone(RunId(1));
         let kill = |unit: &str, run| Action::Kill { name: name(unit), run: RunId(run) };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_follows_from_the_one_before_and_a_failure_has_its_reason() {
+    fn each_state_follows_from_the_previous_one_and_a_failure_has_a_reason() {
         let starts = || (Event::Tick, note(State::Disabled, State::Starting, None));
         assert_eq!(judged(&[starts()]), Ok(()));
         let gap = judged(&[starts(), (Event::Tick, note(State::Running, State::Stopping, None))]);

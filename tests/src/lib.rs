@@ -1,10 +1,28 @@
-//! What the tests of the real binaries share. Not a test itself: those stand in
-//! `tests/tests/`, the stages that run them in `tests/stages/`.
+//! Shared code of the tests of the real binaries. The tests are in `tests/tests/`, the stages that
+//! run them in `tests/stages/`.
 //!
-//! [`daemon`] is a scriptable stand-in for a service. [`sandbox`] is a directory with
-//! unit files in it, [`boot`] a real init running on one, [`client`] a caller at its
-//! socket, [`listener`] a stand-in that is handed sockets, [`status`] what it says about itself, [`process`] what the kernel says about
-//! its processes. [`machine`] is a virtual one. [`named`] reads which tests a document names, [`imports`] which file of a crate imports which. [`not_run`] tells of tests that found nothing to test with. [`tracer`] makes system calls of a running one fail, [`injector`] one at a time for a whole life, as [`faults`] has it, [`crash`] the whole of it, [`sweep`] at each system call, [`storm`] with all kinds of services beside it, [`chaos`] among all else that may happen. [`held`] is a load that stands still, [`reloads`] reloads without end, [`flapping`] restarts without end, [`boot::teardown`] what holds after every test, [`law`] of every record. [`extent`] says how often, [`lateness`] how late the machine was while a test measured. [`deadline`] waits for facts; nothing here sleeps and hopes.
+//! | module | content |
+//! |---|---|
+//! | [`sandbox`] | a directory with unit files |
+//! | [`boot`] | a real init running on a sandbox; [`boot::teardown`]: invariants after every test |
+//! | [`client`], [`status`] | a client of the control socket; the answer to `status` |
+//! | [`process`] | facts of the kernel about processes |
+//! | [`daemon`], [`listener`] | a stand-in service; a stand-in that gets sockets |
+//! | [`machine`] | a virtual machine |
+//! | [`tracer`] | makes system calls of a running process fail, with strace(1) |
+//! | [`injector`], [`faults`] | makes one system call after the other fail, for a whole life |
+//! | [`crash`], [`sweep`] | crashes init; crashes it at each system call of a script |
+//! | [`storm`], [`chaos`] | crashes among many services; random failures of init and services |
+//! | [`held`] | a load that is stopped in its middle |
+//! | [`reloads`], [`flapping`] | many reloads; many restarts |
+//! | [`replay`], [`law`] | replays a record; invariants of every record |
+//! | [`silent`] | a file system that does not answer |
+//! | [`corpus`] | unit files of Debian packages in the importer |
+//! | [`named`], [`imports`] | tests that a document names; imports between the files of a crate |
+//! | [`not_run`], [`extent`] | reports a test that cannot run here; how often a test repeats work |
+//! | [`deadline`], [`lateness`] | waits for facts; measures how late the machine is |
+//!
+//! Nothing here sleeps as synchronisation.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +30,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test that can not go on says so and ends; a stand-in talks"
+    reason = "a failed test panics; a stand-in prints"
 )]
 
 pub mod boot;

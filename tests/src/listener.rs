@@ -1,5 +1,5 @@
-//! What the program `listener` does: takes the sockets it is handed and answers on them.
-//! Descriptors are numbers here, as the protocol has them.
+//! The code of the program `listener`: takes the passed sockets and answers on them. Descriptors
+//! are plain numbers here, as in the protocol.
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::RawFd;
 use std::sync::mpsc::{Sender, channel};
 
-/// The first descriptor that is handed over.
+/// The first passed descriptor.
 const FIRST: RawFd = 3;
 
 /// The command line.
@@ -25,10 +25,10 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Reads the words after the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
-    /// The word that is wrong.
+    /// The invalid word.
     pub fn parse(words: &[String]) -> Result<Flags, String> {
         let mut flags = Flags::default();
         let mut words = words.iter();
@@ -45,7 +45,7 @@ impl Flags {
     }
 }
 
-/// Serves until it is told to end; the value is the exit status. 3: nothing was handed over.
+/// Serves until it is told to end and returns the exit status. 3: no socket was passed.
 pub fn serve(flags: &Flags) -> i32 {
     if let Some(code) = flags.deaf {
         return code;

@@ -1,6 +1,5 @@
-//! The real init as PID 1 of a virtual machine: qemu without hardware help, Debian's
-//! kernels, the serial console as the only witness. What is shown with it stands in
-//! `tests/vm.rs` and those beside it.
+//! The real init as PID 1 of a virtual machine: qemu without hardware acceleration, Debian's
+//! kernels, the serial console as the only witness. The tests are in `tests/vm.rs` and beside it.
 
 use crate::deadline::{until, within};
 use crate::extent::is_soak;
@@ -13,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A boot and what is done in it may take that long on a slow machine …
+/// The timeout of a boot and its script on a slow machine …
 const LONG: Duration = Duration::from_secs(150);
-/// … and where it does more of it.
+/// … and of a longer one in a soak.
 const LONG_IN_A_SOAK: Duration = Duration::from_secs(900);
 
 fn patience() -> Duration {
     if is_soak() { LONG_IN_A_SOAK } else { LONG }
 }
 
-/// What the machine does once it is up: looks at itself, loses a service, says so.
+/// The script that runs once the machine is up: checks the system, kills a service, reports.
 const CHECK: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 pid() { initctl --json status web | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
@@ -38,7 +37,7 @@ cat /proc/1/comm >/dev/console
 echo written >/var/lib/proof 2>/dev/null
 "#;
 
-/// A folder with a whole small system in it.
+/// A folder with a complete small system.
 pub fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
     let root = sandbox.path("root");
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/image");
@@ -76,7 +75,7 @@ pub fn system(sandbox: &Sandbox, end: &str) -> PathBuf {
     root
 }
 
-/// Programs that are not static, as cargo builds them for a quick look, find what they need.
+/// Copies the libraries of programs that are not static, as in a debug build.
 fn bring_libraries(root: &Path, program: &str) {
     let listed = Command::new("ldd").arg(root.join(program)).output().expect("ldd runs");
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -87,10 +86,10 @@ fn bring_libraries(root: &Path, program: &str) {
     }
 }
 
-/// Which of Debian's kernels, each the newest that is installed.
+/// A Debian kernel, the newest installed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// linux-image-cloud-amd64: quick to boot, with the drivers of virtual machines alone.
+    /// linux-image-cloud-amd64: boots fast, with drivers for virtual machines only.
     Cloud,
     /// linux-image-amd64: with a driver for everything.
     Full,
@@ -115,14 +114,14 @@ impl Kernel {
     }
 }
 
-/// A running qemu. Its serial console ends up in `console`, its monitor is a socket.
+/// A running qemu. Its serial console is written to `console`; its monitor is a socket.
 #[derive(Debug)]
 pub struct Machine {
     /// Its files.
     pub sandbox: Sandbox,
     words: Vec<String>,
     qemu: Child,
-    /// The other end of its serial line, once somebody types.
+    /// The other end of the serial line, once a test types.
     keyboard: Option<UnixStream>,
 }
 
@@ -134,12 +133,12 @@ fn start(sandbox: &Sandbox, words: &[String]) -> Child {
 }
 
 impl Machine {
-    /// Switches it on, with these options of qemu and this kernel command line.
+    /// Boots with these options of qemu and this kernel command line.
     pub fn boot(sandbox: Sandbox, disk: &[&str], command_line: &str) -> Machine {
         Machine::boot_beside(sandbox, &[], disk, command_line)
     }
 
-    /// The same with serial lines before the one that is read here.
+    /// The same with serial lines before the console.
     pub fn boot_beside(
         sandbox: Sandbox,
         before: &[&str],
@@ -157,7 +156,8 @@ impl Machine {
         disk: &[&str],
         command_line: &str,
     ) -> Machine {
-        // A kernel looks whether its timer ticks, and panics where qemu was not let run for that moment.
+        // Otherwise a kernel checks that its timer ticks, and panics if qemu did not run at that
+        // moment.
         let line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check groundstate.target=test {command_line}"
         );
@@ -184,20 +184,20 @@ impl Machine {
         Machine { sandbox, words, qemu, keyboard: None }
     }
 
-    /// Once it is off: switches it on again, with an empty console.
+    /// Boots again after the machine is off, with an empty console.
     pub fn again(&mut self) {
         fs::remove_file(self.sandbox.path("console")).unwrap();
         self.keyboard = None;
         self.qemu = start(&self.sandbox, &self.words);
     }
 
-    /// What came over the serial line so far.
+    /// The output of the serial line so far.
     pub fn console(&self) -> String {
         let bytes = fs::read(self.sandbox.path("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\r', "")
     }
 
-    /// Waits until this was said.
+    /// Waits until the console shows this text.
     pub fn says(&mut self, text: &str) {
         let found = within(patience(), || {
             if self.console().contains(text) {
@@ -222,27 +222,28 @@ impl Machine {
         let path = self.sandbox.path("serial");
         let connect = || {
             let line = until("the serial line", || UnixStream::connect(&path).ok());
-            // Unread, what the machine says would hold it up. It ends with the machine.
+            // Reads the output of the machine, which would block otherwise. The thread ends with
+            // the machine.
             let mut heard = line.try_clone().unwrap();
             std::thread::spawn(move || std::io::copy(&mut heard, &mut std::io::sink()));
             line
         };
-        // Kept: what is not read yet would be lost with it.
+        // Kept open, because closing it would lose unread data.
         let keyboard = self.keyboard.get_or_insert_with(connect);
         keyboard.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Presses Ctrl-Alt-Del.
+    /// Sends Ctrl-Alt-Del.
     pub fn three_fingers(&self) {
         self.order("sendkey ctrl-alt-delete");
     }
 
-    /// A command for qemu's monitor.
+    /// Sends a command to qemu's monitor.
     pub fn order(&self, command: &str) {
         let path = self.sandbox.path("monitor");
         let mut monitor = until("qemu's monitor", || UnixStream::connect(&path).ok());
         monitor.write_all(format!("{command}\n").as_bytes()).unwrap();
-        // Read what it answers, so that the command is not lost by closing too early.
+        // Reads the answer, so that the command is not lost by closing too early.
         monitor.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut answer = [0u8; 4096];
         while monitor.read(&mut answer).is_ok_and(|count| count > 0) {}
@@ -259,25 +260,25 @@ impl Drop for Machine {
     }
 }
 
-/// A unit file of the machine.
+/// Writes a unit file of the machine.
 pub fn unit(root: &Path, name: &str, text: &str) {
     let path = root.join(format!("etc/groundstate/units/{name}.yaml"));
     fs::write(path, format!("unit: {name}\n{text}\n")).unwrap();
 }
 
-/// The machine does this once it is up.
+/// Sets the script that the machine runs once it is up.
 pub fn does(root: &Path, script: &str) {
     let start = "say() { echo \"PROBE $*\" >/dev/console; }\n";
     fs::write(root.join("check"), format!("{start}{script}")).unwrap();
 }
 
-/// The file as a disk of the machine, behind that device.
+/// The options for a disk from this file, on that device.
 pub fn drive(name: &str, file: &str, device: &str) -> [String; 4] {
     let drive = format!("file={file},format=raw,if=none,id={name}");
     ["-drive".into(), drive, "-device".into(), format!("{device},drive={name}")]
 }
 
-/// Copies a dynamic program of this machine with what it is linked to.
+/// Copies a dynamic program of this machine with its libraries.
 pub fn program_with_libraries(root: &Path, program: &str) {
     let output = Command::new("ldd").arg(program).output().expect("ldd runs");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -290,7 +291,7 @@ pub fn program_with_libraries(root: &Path, program: &str) {
     }
 }
 
-/// The folder as an initramfs.
+/// Packs the folder as an initramfs.
 pub fn archive(sandbox: &Sandbox, root: &Path) -> String {
     let file = sandbox.at("initrd");
     let status = Command::new("/bin/sh")
@@ -302,7 +303,7 @@ pub fn archive(sandbox: &Sandbox, root: &Path) -> String {
     file
 }
 
-/// The folder as an ext4 file system, made without mounting anything.
+/// Makes an ext4 image of the folder without mounting anything.
 pub fn disk(sandbox: &Sandbox, root: &Path) -> String {
     let file = sandbox.at("disk");
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
@@ -318,17 +319,17 @@ pub fn disk(sandbox: &Sandbox, root: &Path) -> String {
     file
 }
 
-/// An ext4 file system with nothing in it.
+/// Makes an empty ext4 file system.
 pub fn empty_disk(sandbox: &Sandbox, name: &str) -> String {
     made(sandbox, name, 16, &["mke2fs", "-q", "-t", "ext4", "-F"])
 }
 
-/// An xfs with nothing in it, of the least size that one may have.
+/// Makes an empty xfs of the minimum size.
 pub fn empty_xfs(sandbox: &Sandbox, name: &str) -> String {
     made(sandbox, name, 300, &["mkfs.xfs", "-q"])
 }
 
-/// A file of so many MiB, which this command makes a file system of.
+/// Makes a file of this many MiB, in which the command makes a file system.
 fn made(sandbox: &Sandbox, name: &str, size: u64, words: &[&str]) -> String {
     let file = sandbox.at(name);
     File::create(&file).unwrap().set_len(size << 20).unwrap();
@@ -337,32 +338,35 @@ fn made(sandbox: &Sandbox, name: &str, size: u64, words: &[&str]) -> String {
     file
 }
 
-/// Nothing of it has to be repaired, nor any journal to be replayed.
+/// Checks that the file system needs no repair and no journal replay.
 pub fn is_clean(image: &str, console: &str) {
     let check = Command::new("/sbin/e2fsck").args(["-f", "-n", image]).output().unwrap();
     let said = String::from_utf8_lossy(&check.stdout);
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
     let features = Command::new("/sbin/dumpe2fs").args(["-h", image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
-    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}\n{console}");
+    assert!(
+        !features.contains("needs_recovery"),
+        "the journal must be closed:\n{features}\n{console}"
+    );
 }
 
-/// The same of an xfs.
+/// The same for xfs.
 pub fn is_clean_xfs(image: &str, console: &str) {
     let check = Command::new("/sbin/xfs_repair").args(["-f", "-n", image]).output().unwrap();
     let said = String::from_utf8_lossy(&check.stderr);
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
     let log = Command::new("/sbin/xfs_logprint").args(["-t", image]).output().unwrap();
     let log = String::from_utf8_lossy(&log.stdout);
-    assert!(log.contains("<CLEAN>"), "the journal was closed:\n{log}\n{console}");
+    assert!(log.contains("<CLEAN>"), "the journal must be closed:\n{log}\n{console}");
 }
 
-/// Puts these modules of the cloud kernel into `/modules` of the folder.
+/// Copies these modules of the cloud kernel into `/modules` of the folder.
 pub fn modules(root: &Path, names: &[&str]) {
     modules_of(Kernel::Cloud, root, names);
 }
 
-/// Puts these modules of that kernel into `/modules` of the folder.
+/// Copies these modules of that kernel into `/modules` of the folder.
 pub fn modules_of(kernel: Kernel, root: &Path, names: &[&str]) {
     let version = kernel.file().file_name().unwrap().to_string_lossy().replacen("vmlinuz-", "", 1);
     let top = Path::new("/lib/modules").join(version);

@@ -1,13 +1,13 @@
-//! Which tests a document names: in a table with a column headed `test` or `tests`, each word in
-//! backticks in that column; in a file of columns with tabs between them, the last one. Whether they
-//! ran and passed the program `tables` says, whether there are such the style guard.
+//! Finds the tests that a document names: in a table, each word in backticks in the column `test`
+//! or `tests`; in a file of tab-separated columns, the last one. The program `tables` checks that
+//! they ran and passed; the style guard checks that they exist.
 
-/// The names, each with its line. `file` is what the text is of.
+/// The names, each with its line. `file` is the name of the document.
 pub fn named(file: &str, text: &str) -> Vec<(usize, String)> {
     if file.ends_with(".tsv") { last_column(text) } else { in_columns_of_tests(text) }
 }
 
-/// The names of a plain table: what stands behind the last tab, each with its line.
+/// The names in the last column of a tab-separated table, each with its line.
 fn last_column(text: &str) -> Vec<(usize, String)> {
     let cells = text.lines().enumerate();
     cells
@@ -15,7 +15,7 @@ fn last_column(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The names a document's tables give, each with its line.
+/// The names in the tables of a document, each with its line.
 fn in_columns_of_tests(text: &str) -> Vec<(usize, String)> {
     let mut names = Vec::new();
     let mut column = None;
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_of_a_plain_table_names_tests() {
+    fn last_column_of_a_plain_table_names_tests() {
         let expected = [(1, "one".to_owned()), (2, "two".to_owned())];
         assert_eq!(last_column("key\tone\nA.B\tkey\ttwo\n"), expected);
     }

@@ -1,32 +1,33 @@
-//! A test that finds nothing to test with (no root, no FUSE, no loop device) has passed as far as
-//! libtest can tell, and has shown nothing. It says so with [`not_run!`](crate::not_run), and
-//! `tests/run` counts it as not run: what a table promises by it is then not shown.
+//! A test without its prerequisites (no root, no FUSE, no loop device) passes for libtest but shows
+//! nothing. It reports that with [`not_run!`](crate::not_run), and `tests/run` counts it as not
+//! run: a promise that a table bases on it is not shown.
 
 use std::io::Write;
 
-/// Where each such test is a line, `PROGRAM::NAME`, a tab, why; `tests/stages/stage.sh` sets and reads it.
+/// The file with a line for each such test: `PROGRAM::NAME`, a tab, the reason.
+/// `tests/stages/stage.sh` sets and reads it.
 const LIST: &str = "GROUNDSTATE_NOT_RUN";
 
-/// Notes that this test was not run. For [`not_run!`](crate::not_run).
+/// Records that this test was not run. For [`not_run!`](crate::not_run).
 ///
 /// # Panics
-/// The list can not be written.
+/// If the list cannot be written.
 pub fn note(marker: &str, why: &str) {
     let name = name(marker);
     eprintln!("{name} was not run: {why}");
     let Some(list) = std::env::var_os(LIST) else { return };
     let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).unwrap();
-    // One write: tests run beside each other.
+    // One write, because tests run concurrently.
     list.write_all(format!("{name}\t{why}\n").as_bytes()).unwrap();
 }
 
-/// Of the test, from the name of a function within it.
+/// The name of the test, from the name of a function within it.
 fn name(marker: &str) -> String {
     let whole = marker.trim_end_matches("::marker").trim_end_matches("::{{closure}}");
     whole.trim_start_matches("groundstate_").to_owned()
 }
 
-/// Says that the test it stands in can not be run here.
+/// Reports that the surrounding test cannot run here.
 #[macro_export]
 macro_rules! not_run {
     ($why:expr) => {{
@@ -40,11 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_named_as_the_runner_names_it() {
+    fn test_is_named_as_by_the_test_runner() {
         fn marker() {}
-        // Of whichever program takes this file in.
+        // The module of whichever program includes this file.
         let module = module_path!().trim_start_matches("groundstate_");
-        let here = format!("{module}::a_test_is_named_as_the_runner_names_it");
+        let here = format!("{module}::test_is_named_as_by_the_test_runner");
         assert_eq!(name(std::any::type_name_of_val(&marker)), here);
         let within = || {
             fn marker() {}

@@ -1,5 +1,5 @@
-//! What the kernel says about processes, read from /proc (man 5 proc) of the test's own
-//! pid namespace. Knows nothing of what init says about them.
+//! Facts of the kernel about processes, read from /proc (proc(5)) of the test's own pid namespace,
+//! independent of init's reports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,20 +11,20 @@ use std::time::Duration;
 pub struct Process(pub i32);
 
 impl Process {
-    /// Every process there is.
+    /// Every process.
     pub fn all() -> Vec<Process> {
         let entries = fs::read_dir("/proc").expect("/proc");
         let pid = |e: std::io::Result<fs::DirEntry>| e.ok()?.file_name().to_str()?.parse().ok();
         entries.filter_map(pid).map(Process).collect()
     }
 
-    /// Those whose pid namespace is that of `self`.
+    /// Processes in the pid namespace of `self`.
     pub fn neighbours(self) -> Vec<Process> {
         let Some(own) = self.link("ns/pid") else { return Vec::new() };
         Process::all().into_iter().filter(|p| p.link("ns/pid").as_ref() == Some(&own)).collect()
     }
 
-    /// The process that `pid` means within the namespace of `self`.
+    /// The process with this pid in the namespace of `self`.
     pub fn neighbour(self, pid: i32) -> Option<Process> {
         self.neighbours().into_iter().find(|p| p.inner_pid() == Some(pid))
     }
@@ -46,18 +46,18 @@ impl Process {
         Some(line.trim().to_owned())
     }
 
-    /// What it has in memory of its own, pages of its binary left out, in KiB; 0 when it is gone.
+    /// Its private memory without pages of its binary, in KiB; 0 when it has exited.
     pub fn memory(self) -> u64 {
         let line = self.status("RssAnon").unwrap_or_default();
         line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
     }
 
-    /// The state letter: R, S, D, T, Z …; none when it is gone.
+    /// The state letter: R, S, D, T, Z …. Returns `None` when it has exited.
     pub fn state(self) -> Option<char> {
         self.status("State")?.chars().next()
     }
 
-    /// It is there and not a zombie.
+    /// Returns true if it exists and is not a zombie.
     pub fn is_alive(self) -> bool {
         !matches!(self.state(), None | Some('Z' | 'X'))
     }
@@ -69,12 +69,12 @@ impl Process {
         text.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
     }
 
-    /// The processor time its first thread has had.
+    /// The processor time of its first thread.
     pub fn processor_time(self) -> Duration {
         self.schedule(0).expect("the kernel counts it")
     }
 
-    /// How long its first thread could have run and had no processor; none when it is gone.
+    /// The time its first thread has waited for a processor. Returns `None` when it has exited.
     pub fn waited_for_a_processor(self) -> Option<Duration> {
         self.schedule(1)
     }
@@ -92,7 +92,7 @@ impl Process {
         text.split('\0').filter_map(pair).collect()
     }
 
-    /// Its open files: number and what they are.
+    /// Its open files: number and target.
     pub fn files(self) -> BTreeMap<i32, String> {
         let Ok(entries) = fs::read_dir(self.path("fd")) else { return BTreeMap::new() };
         let entry = |e: fs::DirEntry| {
@@ -124,10 +124,10 @@ impl Process {
     /// Sends a signal, from outside the namespace.
     pub fn signal(self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(self.0);
-        nix::sys::signal::kill(pid, signal).expect("the process is there");
+        nix::sys::signal::kill(pid, signal).expect("the process exists");
     }
 
-    /// Kills it, if it is there still.
+    /// Kills it, if it still exists.
     pub fn end(self) {
         let pid = nix::unistd::Pid::from_raw(self.0);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);

@@ -1,7 +1,7 @@
-//! A storm of reloads: a real init with many units, some of which crash, hang or become ready all
-//! the time, and ten times a second other unit files. Who is not touched by an edit is not touched
-//! by the reload, init answers all along and does not grow. How many and how long is the caller's:
-//! a test has a small one, `tests/soak reload` a large one.
+//! Many reloads: a real init with many units, some of which crash, hang or become ready all the
+//! time, and ten changes of the unit files per second. A reload touches only edited units, and init
+//! always answers and does not grow. The caller chooses the size: a test a small one, `tests/soak
+//! reload` a large one.
 
 use crate::boot::{Boot, Init};
 use crate::client::Client;
@@ -16,42 +16,42 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two reloads.
+/// The interval of the reloads.
 const PACE: Duration = Duration::from_millis(100);
-/// A storm it is with a reload of each kind. On a busy machine that may take longer than it was to take, and so much
-/// at most.
+/// The test needs a reload of each kind. On a busy machine it may run longer than requested, up to
+/// this time.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Looks at its memory, of which quarters are told from each other.
+/// The minimum number of memory samples, which are divided into quarters.
 const LEAST_LOOKS: usize = 8;
-/// Between two pings.
+/// The interval of the pings.
 const PING: Duration = Duration::from_millis(20);
 /// Members of one virtual unit.
 const GROUP: usize = 100;
-/// What PID 1 may have grown by from the second quarter to the last, in KiB: of ten thousand units
-/// and a hundred generations a minute a leak is more than that.
+/// The allowed growth of PID 1 from the second quarter to the last, in KiB. A leak with ten
+/// thousand units and a hundred generations a minute would be larger.
 const GROWTH: u64 = 2 * 1024;
 
-/// How large it is.
+/// The size of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// All of them; a tenth is services that stay.
+    /// All units; a tenth are stable services.
     pub units: usize,
-    /// Those that do not.
+    /// Units that crash.
     pub crashing: usize,
-    /// How long.
+    /// The duration.
     pub time: Duration,
-    /// What was done is put through the core once more at the end.
+    /// True if the record is replayed at the end.
     pub recorded: bool,
 }
 
-/// How often a reload was asked for.
+/// The numbers of requested reloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// And answered with a new generation.
+    /// Answered with a new generation.
     pub taken: usize,
-    /// And refused, as it had to be.
+    /// Refused, as expected.
     pub refused: usize,
-    /// Without an answer: the one before was under way.
+    /// By signal, without an answer, because the previous one was in progress.
     pub by_signal: usize,
 }
 
@@ -71,18 +71,18 @@ impl Asked {
 pub struct Seen {
     /// The reloads.
     pub asked: Asked,
-    /// What happened to units meanwhile.
+    /// Events of units meanwhile.
     pub events: u64,
-    /// How long each ping took, the shortest first.
+    /// The times of the pings, sorted.
     pub pings: Vec<Duration>,
     /// RSS of PID 1 in the second quarter and in the last, in KiB.
     pub memory: (u64, u64),
-    /// How long all of it took.
+    /// The duration.
     pub took: Duration,
 }
 
 impl Seen {
-    /// The ping that so many of a hundred did not take longer than.
+    /// The time within which this percentage of pings was answered.
     pub fn ping(&self, hundredth: usize) -> Duration {
         let at = self.pings.len() * hundredth / 100;
         self.pings.get(at).or(self.pings.last()).copied().unwrap_or_default()
@@ -107,11 +107,11 @@ impl fmt::Display for Seen {
     }
 }
 
-/// The units as they should be, and the rng that changes them.
+/// The expected units, and the random numbers that change them.
 struct Edits {
     size: Size,
     chance: Rng,
-    /// Where a mistake stands now.
+    /// The unit that has a mistake now.
     broken: Option<usize>,
     taken: Option<usize>,
     number: usize,
@@ -166,7 +166,8 @@ impl Edits {
         files.unit(&format!("stable{at}"), &text);
     }
 
-    /// One that exits, dies, is ready and then dies, or never becomes ready and is timed out.
+    /// Writes a unit that exits, dies, becomes ready and dies, or never becomes ready and times
+    /// out.
     fn put_crashing(files: &Sandbox, at: usize, kind: usize, word: usize) {
         let life = format!("{}.{}", 1 + at % 3, word % 10);
         let text = match kind % 4 {
@@ -189,7 +190,7 @@ impl Edits {
         files.unit(&format!("plain{at}"), &format!("type: virtual\n{edges}"));
     }
 
-    /// The next edit; false where the reload has to be refused.
+    /// Makes the next edit. Returns false if the reload must be refused.
     fn next(&mut self, files: &Sandbox) -> bool {
         self.number += 1;
         let number = self.number;
@@ -204,7 +205,7 @@ impl Edits {
             (self.chance.below(self.stable()), self.chance.below(self.size.crashing));
         let plain = self.chance.below(self.plain());
         if number == 1 {
-            // One of them at least, however few there are.
+            // At least one unit.
             Self::put_plain(files, plain, "wnats: stable0");
             self.broken = Some(plain);
             return false;
@@ -235,7 +236,7 @@ impl Edits {
     }
 }
 
-/// Who stays, as init sees it: main process and since when.
+/// The stable units as init reports them: main process and start time.
 fn steady(init: &Init, count: usize) -> Vec<Value> {
     let status = init.status();
     let units = status.0["units"].as_array().expect("`units` is a list");
@@ -252,7 +253,7 @@ fn steady(init: &Init, count: usize) -> Vec<Value> {
     known
 }
 
-/// Pings on a connection of its own until it is told to stop.
+/// Sends pings on a connection of its own until it is told to stop.
 fn pinger(mut client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<Duration>> {
     thread::spawn(move || {
         let mut pings = Vec::new();
@@ -272,7 +273,7 @@ fn middle(mut of: Vec<u64>) -> u64 {
     of.get(of.len() / 2).copied().expect("one at least")
 }
 
-/// The storm, and what holds after it.
+/// Runs the test and checks its results.
 pub fn storm(size: Size) -> Seen {
     let files = Sandbox::new();
     files.put("init.yaml", "echo: no\nmax-starting: 0\n");
@@ -282,7 +283,7 @@ pub fn storm(size: Size) -> Seen {
     let boot = if size.recorded { boot } else { boot.unrecorded() };
     let mut init = boot.start("all");
     let stable = edits.stable();
-    init.when("who is to stay runs", |status| {
+    init.when("the stable units run", |status| {
         let running = |unit: &&Value| unit["state"] == "running" && !unit["main-pid"].is_null();
         let units = status.0["units"].as_array().expect("`units` is a list");
         let name = |unit: &&Value| unit["unit"].as_str().is_some_and(|u| u.starts_with("stable"));
@@ -296,17 +297,17 @@ pub fn storm(size: Size) -> Seen {
     let (asked, memory) = rage(&init, &mut edits, begin);
     let took = begin.elapsed();
     stop.store(true, Ordering::Relaxed);
-    let pings = pings.join().expect("init answered all along");
+    let pings = pings.join().expect("init answered all the time");
     let last = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
-    assert_eq!(steady(&init, stable), before, "nobody else was started anew");
-    // Its memory at the boot is none of so many units; what it grew by meanwhile is judged by itself.
+    assert_eq!(steady(&init, stable), before, "no other unit was restarted");
+    // The memory at boot was without that many units; the growth meanwhile is checked separately.
     init.may_keep_this_much();
     calm(init);
     Seen { asked, events: last - first, pings, memory, took }
 }
 
-/// A reload each time it is due; where the one before is not answered yet, by a signal, which waits
-/// with others for one load.
+/// Reloads whenever one is due. If the previous one is not answered yet, sends a signal, which
+/// joins others in one load.
 fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
     let mut asked = Asked::default();
     let mut samples = Vec::new();
@@ -334,7 +335,7 @@ fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
             asked.by_signal += 1;
         } else {
             fine = Some(edits.next(&init.sandbox));
-            ask.send(()).expect("the caller is there");
+            ask.send(()).expect("the receiver exists");
         }
         samples.push(init.process().memory());
         within((PACE * number).saturating_sub(begin.elapsed()), || None::<()>);
@@ -349,10 +350,10 @@ fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
     (asked, (quarter(1), quarter(3)))
 }
 
-/// Only those that stay are wanted any more; then what holds after every test.
+/// Changes the goal to the stable units, and checks the general invariants.
 fn calm(init: Init) {
     init.tell("set-target", &json!({"targets": ["calm"]}));
-    until("nobody crashes any more", || {
+    until("no unit crashes any more", || {
         let status = init.status();
         let units = status.0["units"].as_array().expect("`units` is a list");
         let crashing =
@@ -367,10 +368,10 @@ fn calm(init: Init) {
 }
 
 impl Seen {
-    /// What is promised of it. `p99` is the longest that 99 of 100 pings may have taken.
+    /// Checks the promises. `p99` is the limit for 99 of 100 pings.
     ///
     /// # Errors
-    /// What was broken.
+    /// The broken promise.
     pub fn verdict(&self, p99: Duration) -> Result<(), String> {
         if self.ping(99) > p99 {
             return Err(format!("it answers late, p99 may be {p99:?}: {self}"));

@@ -1,6 +1,6 @@
-//! What `init --record FILE` wrote, put through the core once more: the same events at
-//! the same times must give the same actions, and what holds of every record ([`crate::law`]) holds. Lines are JSON objects
-//! `{"now":…,"event":…,"actions":[…],"refused":…}`.
+//! Feeds the output of `init --record FILE` to the core again: the same events at the same times
+//! must give the same actions, and the invariants of [`crate::law`] must hold. Lines are JSON
+//! objects `{"now":…,"event":…,"actions":[…],"refused":…}`.
 
 use crate::law::Book;
 use groundstate_units::machine::Machine;
@@ -9,14 +9,14 @@ use groundstate_units::text::time::Time;
 use serde_json::Value;
 use std::time::Duration;
 
-/// From the request to the kill of what remains, where the settings say nothing: in a
-/// container, on a machine. The record does not say which it was.
+/// The default shutdown deadlines of a container and of a machine. The record does not say which it
+/// was.
 const DEADLINES: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(90)];
 
-/// How many events there were.
+/// Returns the number of events.
 ///
 /// # Errors
-/// The first line that can not be read, or whose actions differ.
+/// The first line that cannot be read, or whose actions differ.
 pub fn replay(text: &str) -> Result<usize, String> {
     let [container, machine] = DEADLINES;
     replay_with(container, text).or_else(|first| replay_with(machine, text).map_err(|_| first))

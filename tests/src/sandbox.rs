@@ -1,5 +1,5 @@
-//! A directory of its own for one init: unit files, runtime dir, logs. Removed at the
-//! end unless the test failed, so that a failure can be looked at.
+//! A directory for one init: unit files, runtime directory, logs. Removed at the end unless the
+//! test failed, so that a failure can be examined.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A fresh, empty one that every uid may enter.
+    /// Makes an empty directory that every user may enter.
     pub fn new() -> Sandbox {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("groundstate-test.{}.{number}", std::process::id());
@@ -46,8 +46,8 @@ impl Sandbox {
         &self.dir
     }
 
-    /// Writes `units/NAME.yaml`. `DAEMON` in the text becomes the path of the stand-in, `LISTENER` that of the one for sockets,
-    /// `DIR` that of this directory.
+    /// Writes `units/NAME.yaml`. In the text `DAEMON` is replaced by the path of the stand-in
+    /// service, `LISTENER` by that of the stand-in for sockets, `DIR` by that of this directory.
     pub fn unit(&self, name: &str, text: &str) -> &Sandbox {
         let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
         let text = if text.contains("LISTENER") {
@@ -60,13 +60,13 @@ impl Sandbox {
         self.put(&format!("units/{name}.yaml"), &text)
     }
 
-    /// Takes `units/NAME.yaml` away.
+    /// Removes `units/NAME.yaml`.
     pub fn remove_unit(&self, name: &str) -> &Sandbox {
-        fs::remove_file(self.path(&format!("units/{name}.yaml"))).expect("the unit file is there");
+        fs::remove_file(self.path(&format!("units/{name}.yaml"))).expect("the unit file exists");
         self
     }
 
-    /// Writes a file as a whole: it is never seen half written.
+    /// Writes a file atomically.
     pub fn put(&self, name: &str, text: &str) -> &Sandbox {
         let fresh = self.path(&format!(".{}.new", name.replace('/', "_")));
         fs::write(&fresh, text).expect("write");
@@ -74,17 +74,17 @@ impl Sandbox {
         self
     }
 
-    /// What a file holds; nothing where there is none.
+    /// The contents of a file; empty if it does not exist.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The words a stand-in left in its trace file.
+    /// The lines of a stand-in's trace file.
     pub fn trace(&self, name: &str) -> Vec<String> {
         self.read(name).lines().map(str::to_owned).collect()
     }
 
-    /// Gives a stand-in an order over its control pipe.
+    /// Sends a stand-in an order over its control pipe.
     pub fn order(&self, fifo: &str, order: &str) {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -108,7 +108,7 @@ impl Drop for Sandbox {
         if std::thread::panicking() {
             eprintln!("left for you to look at: {}", self.dir.display());
         } else {
-            // Who still writes here, or has mounted something, is to be gone.
+            // Processes that write here or have mounted a file system must exit first.
             crate::deadline::until(&format!("{} is removed", self.dir.display()), || {
                 let removed = fs::remove_dir_all(&self.dir);
                 (removed.is_ok() || !self.dir.exists()).then_some(())
@@ -117,14 +117,14 @@ impl Drop for Sandbox {
     }
 }
 
-/// The path of one of the programs under test: from the environment variable, as
-/// `tests/run` sets it, else from the folder this test was built into.
+/// The path of a program under test: from the environment variable that `tests/run` sets, otherwise
+/// from the folder of this test program.
 pub fn program(variable: &str, name: &str) -> String {
     if let Ok(path) = std::env::var(variable) {
         assert!(Path::new(&path).is_file(), "{variable}={path}: not there");
         return path;
     }
-    let mut path = std::env::current_exe().expect("where this test is");
+    let mut path = std::env::current_exe().expect("the current directory");
     path.pop();
     if path.ends_with("deps") {
         path.pop();
@@ -136,9 +136,9 @@ pub fn program(variable: &str, name: &str) -> String {
 
 /// A copy of the binary under test, with these bytes replaced.
 pub fn copy_of_init(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>) -> String {
-    // In one that is optimized a constant need not be found in one piece.
+    // In an optimized binary a constant may not be contiguous.
     let which = if replace.is_some() { "GROUNDSTATE_DEBUG_INIT" } else { "GROUNDSTATE_INIT" };
-    let mut bytes = fs::read(program(which, "init")).expect("the binary is there");
+    let mut bytes = fs::read(program(which, "init")).expect("the binary can be read");
     if let Some((old, new)) = replace {
         let places: Vec<usize> = bytes
             .windows(old.len())
@@ -149,8 +149,8 @@ pub fn copy_of_init(files: &Sandbox, name: &str, replace: Option<(&[u8], &[u8])>
         assert!(!places.is_empty(), "the binary has these bytes");
         places.into_iter().for_each(|at| bytes[at..at + new.len()].copy_from_slice(new));
     }
-    // By a process of its own: what is open for writing can not be executed, and a fork of another
-    // test may hold what is open here.
+    // Copied by another process: a file that is open for writing cannot be executed, and a fork of
+    // another test may inherit a descriptor opened here.
     let (text, fresh) = (files.path(&format!(".{name}.bytes")), files.path(&format!(".{name}")));
     fs::write(&text, bytes).expect("write");
     fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");

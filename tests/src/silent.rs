@@ -1,6 +1,6 @@
-//! A file system that does not answer when a file of it is read, closed or (as is asked for) written,
-//! or looked for by the name `never`: fuse(4), as any user may have one. The kernel lets whoever does so wait until it
-//! is [`Silent`]'s end.
+//! A file system that does not answer when its file is read, closed or (optionally) written, or
+//! when the name `never` is looked up: fuse(4), which any user may mount. Processes block in the
+//! kernel until [`Silent`] is dropped.
 
 use crate::deadline::until;
 use crate::process::Process;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Requests, as linux/fuse.h numbers them.
+/// Request numbers of linux/fuse.h.
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
@@ -28,8 +28,8 @@ const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 
-/// The file system, with one file, `file`. Not to be opened here: what other tests start has a
-/// copy of whatever is open, and would wait too.
+/// The file system, with one file, `file`. Do not open it here: processes that other tests start
+/// would inherit the descriptor and block too.
 #[derive(Debug)]
 pub struct Silent {
     seen: Seen,
@@ -37,14 +37,14 @@ pub struct Silent {
     server: Option<JoinHandle<()>>,
 }
 
-/// Beside reads.
+/// The requests that are not answered, in addition to reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unanswered {
     Closes,
     Writes,
 }
 
-/// What was asked and is not answered.
+/// Counters of unanswered requests.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     closes: Arc<AtomicUsize>,
@@ -54,12 +54,13 @@ struct Seen {
 }
 
 impl Silent {
-    /// Mounts it where this process sees `dir`. None: this kernel, or this user, can not.
+    /// Mounts it where this process sees `dir`. Returns `None` if the kernel or the permissions do
+    /// not allow it.
     pub fn new(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Closes)
     }
 
-    /// The same, but that it is a write that is not answered, and not a close.
+    /// The same, with unanswered writes instead of closes.
     pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Writes)
     }
@@ -71,7 +72,7 @@ impl Silent {
         let (at, noted) = (dir.to_owned(), seen.clone());
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let there = File::open(format!("/proc/{}/ns/mnt", whose.0)).ok()?;
-        // A thread of its own may go there alone.
+        // setns(2) needs a thread of its own.
         let server = std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_FS).ok()?;
             setns(&there, CloneFlags::CLONE_NEWNS).ok()?;
@@ -83,38 +84,38 @@ impl Silent {
         Some(Silent { seen, stop: Some(stop), server: Some(server) })
     }
 
-    /// Waits until so many are waiting for their close.
+    /// Waits until this many closes are blocked.
     pub fn until_closing(&self, count: usize) {
-        until("somebody closes the file", || {
+        until("a process closes the file", || {
             (self.seen.closes.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
 
-    /// Waits until so many have wanted to read.
+    /// Waits until this many reads were requested.
     pub fn until_reading(&self, count: usize) {
-        until("somebody reads the file", || {
+        until("a process reads the file", || {
             (self.seen.reads.load(Ordering::SeqCst) >= count).then_some(())
         });
     }
 }
 
 impl Silent {
-    /// Waits until somebody looks for the name that is not answered.
+    /// Waits until the unanswered name was looked up.
     pub fn until_looking(&self) {
         let looks = || self.seen.looks.load(Ordering::SeqCst);
-        until("somebody looks for it", || (looks() > 0).then_some(()));
+        until("a process looks up the name", || (looks() > 0).then_some(()));
     }
 
-    /// Waits until somebody waits for what is written, or has written.
+    /// Waits until a write was requested.
     pub fn until_writing(&self) {
         let writes = || self.seen.writes.load(Ordering::SeqCst);
-        until("somebody writes the file", || (writes() > 0).then_some(()));
+        until("a process writes the file", || (writes() > 0).then_some(()));
     }
 }
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        // With the server's end the kernel answers for it.
+        // When the server ends, the kernel fails the requests.
         drop(self.stop.take());
         let _ = self.server.take().map(JoinHandle::join);
     }
@@ -153,24 +154,24 @@ fn serve(mut device: File, stopped: &PipeReader, seen: &Seen, unanswered: Unansw
                 if unanswered == Unanswered::Writes {
                     continue;
                 }
-                // All of it is taken, and nothing kept.
+                // Accepts all data and stores nothing.
                 Ok(numbers(&[word(56), 0]))
             }
             FORGET | BATCH_FORGET | INTERRUPT => continue,
             INIT => Ok(numbers(&[7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
-            // Whoever asks for it waits, and can not be killed.
+            // The requesting process blocks and cannot be killed.
             LOOKUP if request[40..length].starts_with(b"never\0") => {
                 seen.looks.fetch_add(1, Ordering::SeqCst);
                 continue;
             }
             LOOKUP => {
-                // Node, generation, how long they hold.
+                // Node, generation, validity times.
                 let mut entry = numbers(&[2, 0, 0, 0, 60, 0, 60, 0, 0, 0]);
                 entry.extend(attributes(2));
                 Ok(entry)
             }
             GETATTR => Ok([numbers(&[60, 0, 0, 0]), attributes(node)].concat()),
-            // Each read asks here, whatever the size (FOPEN_DIRECT_IO).
+            // Each read is a request, whatever the size (FOPEN_DIRECT_IO).
             OPEN => Ok(numbers(&[1, 0, 1, 0])),
             RELEASE => Ok(Vec::new()),
             _ => Err(nix::errno::Errno::ENOSYS as i32),
@@ -189,7 +190,7 @@ fn numbers(all: &[u32]) -> Vec<u8> {
     all.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Of the root, a directory, or of the one file.
+/// The attributes of the root directory or of the file.
 fn attributes(node: u32) -> Vec<u8> {
     let mode = if node == 1 { 0o40755 } else { 0o100_644 };
     let mut all = [0; 22];

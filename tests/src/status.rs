@@ -1,4 +1,4 @@
-//! What init says about itself: the JSON of `status`, by unit and target.
+//! The JSON of `status`, by unit and target.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 pub struct Status(pub Value);
 
 impl Status {
-    /// The object of a unit.
+    /// The object of a unit; null if there is no such unit.
     pub fn unit(&self, name: &str) -> &Value {
         let units = self.0["units"].as_array().expect("`units` is a list");
         units.iter().find(|unit| unit["unit"] == name).unwrap_or(&Value::Null)
@@ -19,12 +19,12 @@ impl Status {
         targets.iter().find(|target| target["target"] == name).unwrap_or(&Value::Null)
     }
 
-    /// The state word of a unit; empty when there is no such unit.
+    /// The state of a unit; empty if there is no such unit.
     pub fn state(&self, unit: &str) -> &str {
         self.unit(unit)["state"].as_str().unwrap_or_default()
     }
 
-    /// `reason.kind` of a unit; empty when there is none.
+    /// `reason.kind` of a unit; empty without a reason.
     pub fn reason(&self, unit: &str) -> &str {
         self.unit(unit)["reason"]["kind"].as_str().unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Status {
         flagged.filter_map(|unit| unit["unit"].as_str()).collect()
     }
 
-    /// Unit and state, a line each: for the message of a failed test.
+    /// Unit and state, one line each, for the message of a failed test.
     pub fn table(&self) -> String {
         let units = self.0["units"].as_array().cloned().unwrap_or_default();
         let line = |unit: &Value| {

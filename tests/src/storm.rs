@@ -1,7 +1,8 @@
-//! More than two hundred services of all types, or several times as many, half of them on their way up, down or to their next
-//! try, and crashes of init of five kinds among them, or upgrades: while messages are under way, lines are being written,
-//! callers are connected and a process has just ended. Nobody notices. How a crash is made:
-//! [`crate::crash`]; crashes at each system call: [`crate::sweep`].
+//! More than two hundred services of all types, or several times as many, half of them starting,
+//! stopping or between retries. Init crashes in five ways among them, or is upgraded, while
+//! messages are in flight, lines are written, clients are connected and a process has just exited.
+//! No service may be affected. [`crate::crash`] makes the crashes; [`crate::sweep`] crashes at each
+//! system call.
 
 use crate::boot::{Boot, Init};
 use crate::client::Client;
@@ -13,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Name, how many of them, their text, and where they are to be.
+/// Name, number, text, and expected state.
 const UNITS: [(&str, usize, &str, &str); 10] = [
     (
         "notified",
@@ -56,31 +57,32 @@ const UNITS: [(&str, usize, &str, &str); 10] = [
         "stopping",
     ),
 ];
-/// So many are stopped by a line that goes on over all crashes; one of them says something in each.
+/// The number of units whose stop command continues across all crashes; one of them writes a line
+/// in each.
 const LEAVING: usize = 4;
-/// Each of these says something in each crash.
+/// The number of units that write a line in each crash.
 const SPEAKERS: usize = 3;
-/// Open files init may have more than before the first crash.
+/// The open files that init may have in addition to those before the first crash.
 const SPARE_FILES: usize = 5;
 
 /// What happens to init in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
-    /// It crashes, each time in another way.
+    /// A crash, each time of another kind.
     Crash,
-    /// It goes on as another image, asked to.
+    /// An upgrade.
     Upgrade,
 }
 
-/// An init with all of that.
+/// An init with all of these services.
 #[derive(Debug)]
 pub struct Storm {
     init: Init,
-    /// So many times [`UNITS`].
+    /// The multiple of [`UNITS`].
     times: usize,
     follower: Client,
     before: Vec<Value>,
-    /// The last event told to who follows them.
+    /// The last event that the follower received.
     told: u64,
     files: usize,
     rounds: usize,
@@ -111,7 +113,7 @@ fn crashes(init: &Init) -> u64 {
 }
 
 impl Storm {
-    /// All at work, so many times that many.
+    /// Starts this multiple of the services.
     pub fn begin(times: usize) -> Storm {
         let files = Sandbox::new();
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -137,14 +139,14 @@ impl Storm {
         init.expect_crashes();
         init.when_state("victim", "running");
         init.tell("want", &json!({"target": "down"}));
-        until("all that is to go down is up", || {
+        until("all units that will stop are running", || {
             let status = init.status();
             down.iter().all(|name| status.state(name) == "running").then_some(())
         });
-        // Who listens to orders has said by then what it ignores.
+        // A unit that reads orders has set its ignored signals by then.
         down.iter().for_each(|name| init.sandbox.order(name, "say here"));
         init.tell("unwant", &json!({"target": "down"}));
-        init.when("all are where they are to be", |s| {
+        init.when("all units are in their expected states", |s| {
             s.state("victim") == "running"
                 && names(times).all(|(name, state)| s.state(&name) == state)
         });
@@ -162,14 +164,14 @@ impl Storm {
         words.iter().filter(|word| word.starts_with("start")).count()
     }
 
-    /// One crash or upgrade; gives how long init did not answer.
+    /// Makes one crash or upgrade. Returns how long init did not answer.
     pub fn round(&mut self, blow: Blow) -> Duration {
         let (init, number) = (&self.init, self.rounds);
         let fired = init.sandbox.trace("job.trace").len();
         until("the last crash is some time ago", || {
             (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
         });
-        // Who has connected since is turned away.
+        // A client that has connected since may be disconnected.
         is_committed(init);
         let (survived, begun, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
@@ -184,7 +186,7 @@ impl Storm {
             Blow::Crash => {
                 crash(init, FAULTS[number % FAULTS.len()]);
                 let crashed = Instant::now();
-                until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+                until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
                 crashed.elapsed()
             }
             Blow::Upgrade => {
@@ -196,7 +198,7 @@ impl Storm {
                 gap
             }
         };
-        let status = init.when("what was said is heard, and who ended is replaced", |s| {
+        let status = init.when("messages are received, and the victim is restarted", |s| {
             let heard = |at: &usize| s.unit(&format!("notified{at}"))["status"] == said.as_str();
             speakers.iter().all(heard)
                 && s.state("victim") == "running"
@@ -213,7 +215,7 @@ impl Storm {
         gap
     }
 
-    /// Who follows the events is told each of them, over all crashes.
+    /// Checks that the follower receives each event, across all crashes.
     fn follow(&mut self) {
         let last = self.init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
         while self.told < last {
@@ -224,7 +226,7 @@ impl Storm {
         }
     }
 
-    /// What it said in these rounds, and nothing else.
+    /// Checks that the unit's log has its lines of these rounds, and no others.
     fn has_logged(&self, unit: &str, rounds: impl Iterator<Item = usize>) {
         let expected: Vec<String> = rounds.map(|round| format!("round {round}")).collect();
         let log = || {
@@ -235,7 +237,7 @@ impl Storm {
         until("each line is in the log, once and in order", || (log() == expected).then_some(()));
     }
 
-    /// After all of it each line that was written is there once.
+    /// Checks at the end that each written line is in the log once.
     pub fn end(mut self) {
         for at in 0..20 {
             let turns = (0..self.rounds * SPEAKERS).filter(|turn| turn % 20 == at);

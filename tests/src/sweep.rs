@@ -1,7 +1,7 @@
-//! The same few events again and again, and each time a crash of a real init somewhere else among
-//! them: after its next system call, after the one behind that, and so on. What was asked is done
-//! once, or not at all and the caller knows of no answer; what a service said is heard, each program
-//! is started once: in the end it is as it is without a crash. How a crash is made: [`crate::crash`].
+//! A fixed script, repeated with a crash of a real init at another point each time: after the first
+//! system call, after the second, and so on. Requests are applied once, or not at all and without
+//! an answer; notifications are kept; each program starts once. The final state equals that without
+//! a crash. [`crate::crash`] makes the crashes.
 
 use crate::boot::{Boot, Init};
 use crate::crash::Steps;
@@ -11,10 +11,10 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// All is done after so many calls.
+/// The script is complete after this many calls.
 pub const CALLS: usize = 420;
 
-/// At work.
+/// Starts the init.
 pub fn begin() -> Init {
     let files = Sandbox::new();
     for (name, text) in [
@@ -47,7 +47,7 @@ fn starts(init: &Init) -> [usize; 4] {
     })
 }
 
-/// One main process, which is the only one there is.
+/// Checks that the unit has one main process and no other.
 fn is_alone(init: &Init, unit: &str) {
     init.when_state(unit, "running");
     until(&format!("{unit} has one process"), || {
@@ -63,7 +63,7 @@ fn crashes(init: &Init) -> u64 {
     })
 }
 
-/// A crash after that many calls; gives how long init did not answer.
+/// Crashes init after this many calls. Returns how long init did not answer.
 pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
@@ -74,7 +74,7 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     let mut asked = ["restart", "want"].map(|_| init.client().expect("it listens"));
     let mut steps = Steps::of(init);
     victim.signal(Signal::SIGKILL);
-    until("it has ended", || (!victim.is_alive()).then_some(()));
+    until("the process has exited", || (!victim.is_alive()).then_some(()));
     init.sandbox.order("talker", &format!("notify STATUS={status}"));
     asked[0].send("restart", &json!({"targets": ["replaced"]}));
     asked[1].send("want", &json!({"target": "wanted"}));
@@ -82,17 +82,17 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     steps.crash();
     drop(steps);
     let crashed = Instant::now();
-    until("it has survived", || (crashes(init) == survived + 1).then_some(()));
+    until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
     let gap = crashed.elapsed();
     until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
     is_alone(init, "killed");
     is_alone(init, "replaced");
-    init.when("what was said is heard", |s| s.unit("talker")["status"] == status.as_str());
+    init.when("the status is received", |s| s.unit("talker")["status"] == status.as_str());
     let answered = asked.map(|mut client| client.answer().is_some_and(|answer| answer.is_ok()));
     if answered[1] {
         init.when_state("wanted", "exited");
     }
-    // Refused where the wish was lost with the connection.
+    // Refused if the request was lost with its connection.
     let _ = init.ask("unwant", &json!({"target": "wanted"}));
     init.when_state("wanted", "disabled");
     is_alone(init, "replaced");

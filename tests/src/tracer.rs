@@ -1,5 +1,5 @@
-//! strace(1) on a process that runs: what it asks the kernel for, and system calls of it that
-//! fail because we say so. Ends, and lets go, with the value.
+//! strace(1) on a running process: shows its system calls, and makes some of them fail. Detaches
+//! when dropped.
 
 use crate::deadline::until;
 use crate::process::Process;
@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// One that is attached.
+/// An attached strace.
 #[derive(Debug)]
 pub struct Tracer {
     child: Child,
@@ -16,8 +16,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Attaches to this process alone; `output` gets a line for each call. `arguments` say which
-    /// calls are looked at, and which fail: `-e trace=…`, `-e inject=…`.
+    /// Attaches to this process alone; `output` gets a line for each call. `arguments` select the
+    /// calls that are shown and that fail: `-e trace=…`, `-e inject=…`.
     pub fn attach(process: Process, output: &Path, arguments: &[&str]) -> Tracer {
         let child = Command::new("strace")
             .args(["-qq", "-p", &process.0.to_string(), "-o"])
@@ -35,7 +35,7 @@ impl Tracer {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Lets go; gives all lines.
+    /// Detaches and returns all lines.
     pub fn detach(mut self) -> Vec<String> {
         self.end();
         self.lines()
@@ -43,7 +43,7 @@ impl Tracer {
 
     fn end(&mut self) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
-        // Not by SIGKILL: it would leave the process stopped.
+        // SIGKILL would leave the traced process stopped.
         let _ = kill(pid, Signal::SIGTERM);
         let _ = self.child.wait();
     }
@@ -57,7 +57,7 @@ impl Drop for Tracer {
     }
 }
 
-/// How many of these calls failed because we said so.
+/// The number of these calls that strace made fail.
 pub fn injected(lines: &[String]) -> usize {
     lines.iter().filter(|line| line.contains("INJECTED")).count()
 }

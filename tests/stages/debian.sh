@@ -1,5 +1,5 @@
-# A Debian system whose PID 1 is the real init, in namespaces of its own; sourced. Nothing but
-# the loopback interface is there while it runs: packages are downloaded before.
+# A Debian system whose PID 1 is the real init, in namespaces of its own; sourced. Only
+# the loopback interface exists while it runs: packages are downloaded before.
 DEBIAN=$PWD/tests/.work/chroot
 BASE=$DEBIAN/base
 ARCHIVES=$DEBIAN/archives
@@ -21,7 +21,7 @@ debian_base() { # a minimal system, made once
     { rm -rf "$BASE" && debootstrap --variant=minbase --include=ca-certificates "$SUITE" "$BASE" \
       >"$DEBIAN/debootstrap.log" 2>&1; } || return 1
   printf 'APT::Install-Recommends "false";\nAPT::Sandbox::User "root";\n' >"$BASE/etc/apt/apt.conf.d/90tests"
-  # What a unit file needs is what is tested, not what a package reads from the terminal.
+  # The tests are about unit files, not about prompts of packages.
   printf 'force-unsafe-io\n' >"$BASE/etc/dpkg/dpkg.cfg.d/90tests"
   cp /etc/resolv.conf "$BASE/etc/resolv.conf"
   chroot "$BASE" sh -c 'apt-get update -q && apt-get install -y -q systemd-standalone-tmpfiles procps' \

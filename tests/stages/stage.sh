@@ -1,23 +1,23 @@
-# What the stages share; sourced. The working directory is the top of the repository.
+# Shared code of the stages; sourced. The working directory is the top of the repository.
 WORK=tests/.work
 mkdir -p "$WORK"
 RESULTS=$WORK/results.tsv
 AGAIN=$WORK/again
-# Tests that found nothing to test with, each with why; see src/not_run.rs.
+# Tests that could not run, each with the reason; see src/not_run.rs.
 NOT_RUN=$WORK/not-run
 export GROUNDSTATE_NOT_RUN=$PWD/$NOT_RUN
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 STATIC=target/$HOST/release
-# Where the tests' own programs are: the stand-in, the simulators, the demo's tour …
+# The directory of the tests' own programs: the stand-in, the simulators, the demo's tour …
 export GROUNDSTATE_PROGRAMS=$PWD/target/$HOST/test-fast
 STAND_IN=$GROUNDSTATE_PROGRAMS/daemon
 export CARGO_TERM_COLOR=never RUST_BACKTRACE=0
-# Where the tests of the real binaries find them.
+# The paths of the real binaries for their tests.
 export GROUNDSTATE_INIT=$PWD/$STATIC/init GROUNDSTATE_INITCTL=$PWD/$STATIC/initctl
 export GROUNDSTATE_DAEMON=$STAND_IN
 
-# What is compiled depends on all that is selected. So each profile is always asked for in the same
-# words, and nothing is compiled twice.
+# Cargo rebuilds when the selection of crates and features changes. So each profile always uses the
+# same options, and nothing is compiled twice.
 TESTS=(--workspace --features groundstate-tests/real,groundstate-cluster/real)
 PROGRAMS=(--workspace --features groundstate-cluster/sim --profile test-fast --target "$HOST")
 
@@ -49,7 +49,7 @@ check() { # NAME COMMAND…: one test, its output shown when it fails
 }
 
 # Runs `cargo test` with the arguments given and reports each test it ran as
-# PROGRAM::NAME. A test that is ignored has failed: nobody looked whether it passes.
+# PROGRAM::NAME. An ignored test is a failure, because its result is unknown.
 cargo_tests() { # LABEL ARGUMENT…
   local label=$1 log before status cargo arguments=() argument
   shift
@@ -80,7 +80,7 @@ cargo_tests() { # LABEL ARGUMENT…
   return 1
 }
 
-# What `cargo test` prints, as results.
+# Converts the output of `cargo test` to results.
 take_results() {
   local line name program= pending=
   while IFS= read -r line; do
@@ -94,14 +94,14 @@ take_results() {
         program=${line##* }
         program=doc::${program#groundstate_}
         ;;
-      # A program that logs writes its words before, behind and between these.
+      # The log of a program may be before, after and between these words.
       *"test "*" ... ok"*)
         name=${line#*test } && name=$program::${name%% ... *}
         if grep -qF "$name"$'\t' "$NOT_RUN" 2>/dev/null; then not_run "$name"; else ok "$name"; fi
         ;;
       *"test "*" ... FAILED"*) name=${line#*test } && fail "$program::${name%% ... *}" ;;
       "test "*" ... ignored"*) name=${line#test } && fail "$program::${name% ... ignored*}" ignored ;;
-      # Its log came between the name and the result, which begins a line.
+      # Its log came between the name and the result, which starts a line.
       *"test "*" ... "*) pending=${line#*test } && pending=${pending%% ... *} ;;
       ok | ok[A-Z]* | FAILED*)
         [ -z "$pending" ] || case $line in
@@ -115,7 +115,7 @@ take_results() {
   done
 }
 
-# A test program that has said nothing for so many seconds hangs: each test gives up long before.
+# A test program without output for this many seconds hangs: each test has a shorter timeout.
 SILENCE=600
 ENDED="== ended:"
 end_the_silent() { # CARGO LOG: while that cargo lives
@@ -134,10 +134,9 @@ end_the_silent() { # CARGO LOG: while that cargo lives
   done
 }
 
-# As cargo_tests, for tests of real processes that run beside others on a machine that may be
-# slow: up to twenty-four that failed, or were never heard of again, are run once more, each by
-# itself. A fault of ours comes again and has failed; one that does not was the machine's or the
-# test's, and is listed at the end.
+# Like cargo_tests, for tests of real processes on a machine that may be slow. Up to twenty-four
+# tests that failed or did not finish are repeated, one by one. A fault of ours recurs and counts as
+# failed; a test that passes then is listed at the end.
 real_tests() { # LABEL ARGUMENT…
   local label=$1 name argument arguments=() status=0 log failed
   cargo_tests "$@" && return 0
@@ -146,7 +145,7 @@ real_tests() { # LABEL ARGUMENT…
     [ "$argument" != -- ] || break
     arguments+=("$argument")
   done
-  # From the list at each program's end: what is logged may stand within the line of a result.
+  # From the list at the end of each program, because log lines may be mixed with result lines.
   mapfile -t failed < <({
     awk '/^failures:$/ { n = 0 } /^    [a-z0-9_:]+$/ { name[n++] = $1 }
       /^test result: FAILED/ { while (n) print name[--n] }' "$WORK/$label.log"
@@ -168,7 +167,7 @@ real_tests() { # LABEL ARGUMENT…
   return $status
 }
 
-# Tests of which the log of LABEL has no result, because their program was ended.
+# Tests without a result in the log of LABEL, because their program was killed.
 unheard() { # LABEL ARGUMENT…
   local log=$WORK/$1.log
   shift
@@ -187,11 +186,11 @@ take_back() { # NAME: it had failed, and is well
     END { exit !seen }' "$RESULTS" >"$RESULTS.new"
   local seen=$?
   mv "$RESULTS.new" "$RESULTS"
-  # Never told of before: its program was ended.
+  # Not reported before: its program was killed.
   [ $seen -eq 0 ] || [ "$1" = said_nothing_any_more ] || ok "again::$1"
 }
 
-# As check, for what runs real processes: once more when it failed.
+# Like check, for real processes: repeated once after a failure.
 check_again() { # NAME COMMAND…
   check "$@" && return 0
   check "$@" || return 1
@@ -199,7 +198,7 @@ check_again() { # NAME COMMAND…
   echo "again $1: failed, passed when run once more" | tee -a "$AGAIN"
 }
 
-# Takes over the `ok NAME` and `FAIL NAME` lines of one of our own programs.
+# Records the `ok NAME` and `FAIL NAME` lines of one of our own programs.
 own_program() { # LABEL PROGRAM ARGUMENT…
   local label=$1 program=$2 log before status
   shift 2

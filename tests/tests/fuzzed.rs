@@ -1,5 +1,5 @@
-//! The corpora of the fuzz targets, fed to the same functions: what was found once stays mended
-//! where nobody has a fuzzer.
+//! Feeds the corpora of the fuzz targets to the same functions, so that past findings stay fixed
+//! without a fuzzer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -69,14 +69,14 @@ const TARGETS: &[(&str, Target)] = targets!(
     unit_folder
 );
 
-/// The names in a folder, without their ends.
+/// The names in a folder, without their suffixes.
 fn names(of: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(folder(of)).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
-fn each_corpus_goes_through_its_target_and_a_fifth_of_it_past_the_parser() {
+fn each_corpus_passes_through_its_target_and_a_fifth_of_it_past_the_parser() {
     for (target, run) in TARGETS {
         println!("{target}");
         let files = files(target);
@@ -95,13 +95,13 @@ fn cuts_and_flipped_bits_of_each_corpus_are_survived() {
     }
 }
 
-/// What only init reads; `init/src/fuzzed.rs` goes through their corpora.
+/// Targets of init; `init/src/fuzzed.rs` runs their corpora.
 const OF_INIT: [&str; 4] = ["inbox", "state_records", "notification", "parcel"];
-/// What only the cluster reads; `cluster/tests/fleet/fuzzed.rs` goes through theirs.
+/// Targets of the cluster; `cluster/tests/fleet/fuzzed.rs` runs their corpora.
 const OF_CLUSTER: [&str; 2] = ["api_request", "stored_value"];
 
 #[test]
-fn no_target_of_the_fuzzer_is_without_a_corpus_that_the_tests_go_through() {
+fn each_fuzz_target_has_a_corpus_that_the_tests_run() {
     let ours = TARGETS.iter().map(|(name, _)| *name).chain(OF_INIT).chain(OF_CLUSTER);
     let ours: BTreeSet<String> = ours.map(str::to_string).collect();
     assert_eq!(names("fuzz_targets"), ours);
@@ -116,19 +116,19 @@ fn no_target_of_the_fuzzer_is_without_a_corpus_that_the_tests_go_through() {
 }
 
 #[test]
-fn the_fuzzer_takes_in_every_file_of_init() {
+fn fuzzer_includes_every_file_of_init() {
     let modules = |file: &str| -> BTreeSet<String> {
         let text = fs::read_to_string(folder(file)).unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
         names.map(str::to_string).collect()
     };
     let mut init = modules("../../init/src/main.rs");
-    // These are of its own tests.
+    // These belong to init's own tests.
     assert!(init.remove("fuzzed") && init.remove("not_run") && init.len() > 15, "{init:?}");
     assert_eq!(modules("src/lib.rs"), init);
 }
 
-/// What a manifest asks for in that table: the features of each.
+/// The features of each dependency in that table of a manifest.
 fn asked(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(folder(manifest)).unwrap();
     let lines = text.lines().skip_while(|line| *line != table).skip(1);
@@ -144,7 +144,7 @@ fn asked(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn the_fuzzer_has_all_that_the_files_of_init_need() {
+fn fuzzer_has_all_dependencies_of_the_files_of_init() {
     let here = asked("Cargo.toml", "[dependencies]");
     let everywhere = asked("../../Cargo.toml", "[workspace.dependencies]");
     let init = asked("../../init/Cargo.toml", "[dependencies]");
@@ -158,7 +158,7 @@ fn the_fuzzer_has_all_that_the_files_of_init_need() {
 }
 
 #[test]
-fn every_file_of_the_importers_corpus_is_imported_and_read_back() {
+fn every_file_of_the_importer_corpus_is_imported_and_read_back() {
     let files = files("import");
     assert!(files.len() >= 20, "{}", files.len());
     for bytes in &files {
@@ -167,7 +167,7 @@ fn every_file_of_the_importers_corpus_is_imported_and_read_back() {
 }
 
 #[test]
-fn the_corpus_has_units_of_each_kind() {
+fn corpus_has_units_of_each_kind() {
     let names: Vec<String> = files("import").iter().map(|bytes| import::name(bytes[0])).collect();
     for suffix in ["service", "socket", "timer", "path", "target", "mount", "automount", "swap"] {
         assert!(names.iter().any(|name| name.ends_with(suffix)), "{suffix}");

@@ -1,5 +1,5 @@
-//! What PID 1 is made of: the crates that are linked into it and its unsafe lines. The numbers
-//! stand in the README; here they are counted again. `contrib/sbom` lists the crates.
+//! The crates and the unsafe lines that make up PID 1. The README states the numbers, and this
+//! counts them. `contrib/sbom` lists the crates.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crates that PID 1 names itself, beside our own.
+/// The crates that PID 1 depends on directly, without our own.
 const DIRECT: usize = 10;
 /// Lines of unsafe blocks and functions.
 const UNSAFE_LINES: usize = 900;
@@ -16,7 +16,7 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_owned()
 }
 
-/// What `init` is linked from as cargo sees it, this far down: `name vVERSION …` each.
+/// The dependencies of `init` according to cargo, to this depth: `name vVERSION …` each.
 fn tree(depth: &[&str]) -> Vec<String> {
     tree_of("normal,no-proc-macro", depth)
 }
@@ -35,21 +35,21 @@ fn tree_of(edges: &str, depth: &[&str]) -> Vec<String> {
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// The names of those that are not ours.
+/// The names of foreign crates.
 fn crates(depth: &[&str]) -> BTreeSet<String> {
     let lines = tree(depth);
     let names = lines.iter().filter_map(|line| line.split(' ').next());
     names.filter(|name| !name.starts_with("groundstate-")).map(str::to_owned).collect()
 }
 
-/// The same, each as often as there are versions of it.
+/// The same, once for each version.
 fn crates_with_versions() -> Vec<String> {
     let version = |line: &String| line.split(' ').take(2).map(str::to_owned).collect::<Vec<_>>();
     let each: BTreeSet<Vec<String>> = tree(&[]).iter().map(version).collect();
     each.into_iter().filter_map(|words| words.into_iter().next()).collect()
 }
 
-/// What `contrib/sbom` prints.
+/// The output of `contrib/sbom`.
 fn sbom() -> String {
     let output = Command::new("contrib/sbom").current_dir(top()).output().expect("contrib/sbom");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -70,7 +70,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines within `unsafe { … }` and `unsafe fn`, and blocks whose reason is not told above them.
+/// The number of lines within `unsafe { … }` and `unsafe fn`, and the blocks without a reason above
+/// them.
 fn unsafe_lines(text: &str) -> (usize, Vec<usize>) {
     let lines: Vec<&str> = text.lines().take_while(|line| *line != "#[cfg(test)]").collect();
     let (mut count, mut bare, mut until) = (0, Vec::new(), 0);
@@ -114,7 +115,7 @@ fn said(words: &str) -> usize {
 }
 
 #[test]
-fn pid_1_is_made_of_few_crates_and_the_readme_says_how_many() {
+fn readme_states_the_number_of_crates_of_pid_1() {
     let (direct, all) = (crates(&["--depth", "1"]), crates(&[]));
     assert!(direct.len() >= 5 && all.len() >= direct.len(), "{direct:?}");
     assert!(direct.len() <= DIRECT, "{direct:?}");
@@ -127,7 +128,7 @@ fn pid_1_is_made_of_few_crates_and_the_readme_says_how_many() {
 }
 
 #[test]
-fn pid_1_is_linked_with_no_library_of_c_but_its_own() {
+fn pid_1_links_no_c_library_except_libc() {
     let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--offline", "--locked", "--format-version", "1"])
@@ -145,14 +146,14 @@ fn pid_1_is_linked_with_no_library_of_c_but_its_own() {
     assert!(all.contains("libc") && all.iter().all(|name| !name.ends_with("-sys")), "{all:?}");
     assert!(packages.iter().any(|package| !package["links"].is_null()), "ring has some");
     assert_eq!(all.iter().filter(|name| linked(name)).collect::<Vec<_>>(), [""; 0]);
-    // Of two versions of one crate each that is there is told why in init/deny.toml.
+    // init/deny.toml says why a crate is present in two versions.
     let names = crates_with_versions();
     let twice = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0]);
     assert_eq!(twice.collect::<Vec<_>>(), ["hashbrown"]);
 }
 
 #[test]
-fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
+fn sbom_names_exactly_the_crates_linked_into_pid_1() {
     let text = sbom();
     assert_eq!(text, sbom(), "the same sources give the same bytes");
     let bom: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -166,7 +167,8 @@ fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
         assert!(!word(&part["licenses"][0]["expression"]).is_empty(), "{part}");
         // The standard library comes with the compiler.
         if part["type"] == "framework" {
-            let toolchain = fs::read_to_string(top().join("rust-toolchain.toml")).expect("there");
+            let toolchain =
+                fs::read_to_string(top().join("rust-toolchain.toml")).expect("the file exists");
             assert!(name == "rust-std" && toolchain.contains(&format!("\"{version}\"")), "{part}");
             continue;
         }
@@ -185,7 +187,8 @@ fn the_sbom_names_exactly_what_is_linked_into_pid_1() {
     assert_eq!(named, linked.iter().map(first_two).collect());
 }
 
-/// What stands in `tests/supply-chain/FILE` of crates, under `[[SORT.NAME]]` each: `NAME vVERSION`, and all of it.
+/// The entries of `tests/supply-chain/FILE`, under `[[SORT.NAME]]` each: `NAME vVERSION`, and the
+/// whole text.
 fn entries<'a>(text: &'a str, sort: &str) -> Vec<(String, &'a str)> {
     let heads = format!("\n[[{sort}.");
     let entry = |part: &'a str| {
@@ -198,11 +201,11 @@ fn entries<'a>(text: &'a str, sort: &str) -> Vec<(String, &'a str)> {
 }
 
 #[test]
-fn all_that_goes_into_pid_1_was_looked_at_in_the_version_that_is_locked() {
+fn each_crate_of_pid_1_is_audited_in_its_locked_version() {
     let supply =
         |file| fs::read_to_string(top().join("tests/supply-chain").join(file)).expect(file);
     let (audits, config) = (supply("audits.toml"), supply("config.toml"));
-    // What only runs while it is built is in what comes of that, too.
+    // Code that runs only at build time also affects the result.
     let lines = tree_of("normal,build", &["--target", "x86_64-unknown-linux-gnu"]);
     let first_two = |line: &String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let foreign = lines.iter().filter(|line| !line.starts_with("groundstate-"));
@@ -210,21 +213,21 @@ fn all_that_goes_into_pid_1_was_looked_at_in_the_version_that_is_locked() {
     let audited = entries(&audits, "audits");
     for (name, entry) in &audited {
         let (_, notes) = entry.split_once("notes = \"\"\"\n").expect("notes");
-        assert!(entry.contains("who = \"") && notes.len() > 60, "{name} says what was looked at");
+        assert!(entry.contains("who = \"") && notes.len() > 60, "the audit of {name} has notes");
         assert!(entry.contains("looked-over"), "{name}: what init asks for in config.toml");
     }
-    // One that is there no more, or was updated, stands for nothing.
+    // An entry for a removed or updated crate is an error.
     assert_eq!(audited.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), linked);
     let exempted = entries(&config, "exemptions");
-    assert!(exempted.len() > 100, "the cluster's stand there");
+    assert!(exempted.len() > 100, "the entries of the cluster exist");
     for (name, _) in exempted {
-        assert!(!linked.contains(&name), "{name} is exempted, and goes into PID 1");
+        assert!(!linked.contains(&name), "{name} is exempted, but is part of PID 1");
     }
     assert!(config.contains("[policy.groundstate-init]\n"), "it has a word of its own");
 }
 
 #[test]
-fn unsafe_lines_are_few_told_why_and_counted_in_the_readme() {
+fn unsafe_lines_are_few_justified_and_counted_in_the_readme() {
     let (mut count, mut bare) = (0, Vec::new());
     let folder = top().join("init/src/sys");
     let files = files(&folder);
@@ -243,7 +246,7 @@ fn unsafe_lines_are_few_told_why_and_counted_in_the_readme() {
 }
 
 #[test]
-fn the_count_sees_blocks_functions_and_what_lacks_its_reason() {
+fn count_includes_blocks_and_functions_and_finds_missing_reasons() {
     let text = "// SAFETY: so\nunsafe { a() };\nlet x = unsafe {\n    b()\n};\n\n\n\n\n\n\n\n\nunsafe fn f() {\n    c();\n}\n";
     assert_eq!(unsafe_lines(text), (7, vec![]));
     assert_eq!(unsafe_lines("\nunsafe { a() };\n"), (1, vec![2]));

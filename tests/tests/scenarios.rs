@@ -34,7 +34,7 @@ fn every_scenario_passes() {
 }
 
 #[test]
-fn a_wrong_expectation_is_told_with_its_step() {
+fn wrong_expectation_is_reported_with_its_step() {
     let text = "
 - case: wrong
   units: [{unit: web, exec-start: /web}]
@@ -49,7 +49,7 @@ fn a_wrong_expectation_is_told_with_its_step() {
 }
 
 #[test]
-fn a_misspelt_key_is_an_error() {
+fn misspelt_key_is_an_error() {
     for bad in
         ["stepz: []", "steps: [{at: 0, event: boot a, deedz: []}]", "steps: [{at: x, event: tick}]"]
     {

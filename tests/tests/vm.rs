@@ -1,5 +1,6 @@
-//! The real init as PID 1 of a virtual machine: it boots, heals, limits its services and goes
-//! off. What it makes of what the kernel hands it: `vm_first.rs`; how it ends in trouble: `vm_end.rs`, `vm_hung.rs`.
+//! The real init as PID 1 of a virtual machine: it boots, restarts services, limits them and shuts
+//! down. Its use of what the kernel passes is in `vm_first.rs`; difficult shutdowns are in
+//! `vm_end.rs` and `vm_hung.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,8 +16,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Sleeps for longer than the time-outs of what is starting and of what is stopping. Asleep only
-/// CLOCK_BOOTTIME goes on, which is what /proc/uptime shows.
+/// Sleeps for longer than the timeouts of a start and of a stop. During sleep only CLOCK_BOOTTIME
+/// advances, which /proc/uptime shows.
 const SLEEP: &str = r#"
 up() { read now rest </proc/uptime; echo "${now%.*}"; }
 is() { initctl status "$1" | grep -q "$1 .*$2"; }
@@ -39,7 +40,7 @@ say both have timed out
 "#;
 
 #[test]
-fn time_asleep_is_nobodys_time_out() {
+fn time_asleep_counts_for_no_timeout() {
     let sandbox = Sandbox::new();
     let seconds = turns(36, 360) as u64;
     let sleep = SLEEP.replace("SECONDS", &seconds.to_string());
@@ -59,12 +60,12 @@ fn time_asleep_is_nobodys_time_out() {
     machine.goes_off();
     let console = machine.console();
     let slept = console.lines().find_map(|line| line.split_once("PROBE slept "));
-    let slept: u64 = slept.expect("it says how long it slept").1.trim().parse().unwrap();
+    let slept: u64 = slept.expect("the script reports how long it slept").1.trim().parse().unwrap();
     assert!(slept >= seconds - 1, "{console}");
 }
 
 #[test]
-fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
+fn disk_is_clean_after_a_shutdown_and_boots_again() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "initctl reboot");
     let image = disk(&sandbox, &root);
@@ -78,7 +79,7 @@ fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
     assert_eq!(check.status.code(), Some(0), "{said}\n{}", machine.console());
     let features = Command::new("/sbin/dumpe2fs").args(["-h", &image]).output().unwrap();
     let features = String::from_utf8_lossy(&features.stdout);
-    assert!(!features.contains("needs_recovery"), "the journal was closed:\n{features}");
+    assert!(!features.contains("needs_recovery"), "the journal must be closed:\n{features}");
     let proof = Command::new("/sbin/debugfs").args(["-R", "cat /var/lib/proof", &image]).output();
     assert_eq!(proof.unwrap().stdout, b"written\n");
     machine.again();
@@ -87,7 +88,7 @@ fn a_disk_is_clean_after_a_shutdown_and_boots_again() {
 }
 
 #[test]
-fn three_fingers_start_the_machine_anew() {
+fn ctrl_alt_del_reboots_the_machine() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     let initrd = archive(&sandbox, &root);
@@ -95,11 +96,11 @@ fn three_fingers_start_the_machine_anew() {
     machine.says("PROBE healed");
     machine.three_fingers();
     machine.goes_off();
-    // qemu goes off for both: the kernel's last word tells them apart.
+    // qemu exits for a reboot and a power-off: the kernel's last message tells them apart.
     machine.says("reboot: Restarting system");
 }
 
-/// What the services below do, by their first word; each says what it finds itself in.
+/// The work of the services below, by their first argument; each reports what it sees.
 const LIMITS: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 took() { read before rest </proc/uptime; "$@" 2>/dev/null; read after rest </proc/uptime; echo $((${after%.*} - ${before%.*})); }
@@ -141,7 +142,7 @@ case $1 in
 esac
 "#;
 
-/// What became of those that ate; whom the kernel would choose where there is no memory at all.
+/// The results of the services that used memory, and the OOM scores.
 const SCORES: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 score() { cat /proc/$1/oom_score_adj; }
@@ -164,7 +165,7 @@ say lowered $(cat /run/low/lowered)
 initctl poweroff
 "#;
 
-/// Its services' files are systemd's own.
+/// The unit files of the services are systemd's own.
 fn limited(root: &Path) {
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
     write("limits", LIMITS);
@@ -206,7 +207,7 @@ fn limited(root: &Path) {
     );
     fs::create_dir(root.join("sup")).unwrap();
     write("sup/one.yaml", "unit: one\nexec-start: /bin/sh /one\n");
-    // Who has given up all rights may not have what init has.
+    // A process without capabilities may not have init's score.
     write(
         "sup/lower.yaml",
         "unit: lower\ntype: oneshot\nuser: 65534\nexec-start: /bin/sh /lower\n",
@@ -220,7 +221,7 @@ fn limited(root: &Path) {
 }
 
 #[test]
-fn limits_of_an_imported_service_are_felt_from_inside() {
+fn limits_of_an_imported_service_are_effective() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     limited(&root);
@@ -264,20 +265,20 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     assert!(console.contains("PROBE delegated"), "{console}");
     let crowd = said("crowd");
     assert!(number(&crowd[0]) <= 5 && number(&crowd[2]) >= 1, "{crowd:?}");
-    // A fifth of the four seconds or less, and held back.
+    // At most a fifth of the four seconds, and throttled.
     let cpu = said("cpu");
     assert!(number(&cpu[1]) < 1_500_000 && number(&cpu[3]) >= 5, "{cpu:?}");
-    // Four megabytes at one a second.
+    // Four megabytes at one per second.
     let disk = said("disk");
     assert!(number(&disk[1]) >= 3 && number(&disk[3]) >= 3, "{disk:?}");
-    // Sixteen reads and writes, four a second.
+    // Sixteen reads and writes, four per second.
     let count = said("count");
     assert!(number(&count[1]) >= 3 && number(&count[3]) >= 3, "{count:?}");
     assert_eq!(said("survive-alone"), ["has", "survived"]);
     assert!(!console.contains("PROBE survive-together"), "{console}");
     let scores: Vec<i32> = said("scores").iter().map(|word| word.parse().unwrap()).collect();
     assert_eq!(scores, [0, -1000, 0], "init, its logger, a service");
-    // A supervisor and its logger, and what they start: as it was started, also after an upgrade.
+    // A supervisor, its logger, and their children: the initial score, also after an upgrade.
     assert_eq!(said("supervised"), ["-1000", "-1000", "300", "300", "300"]);
     assert_eq!(said("lowered"), ["300"]);
     for unit in ["eat.service", "survive-together.service"] {
@@ -286,7 +287,7 @@ fn limits_of_an_imported_service_are_felt_from_inside() {
     }
 }
 
-/// An init that is not the machine's, so the kernel may end it for want of memory as any other process.
+/// An init that is not the machine's PID 1, so the kernel may kill it when memory runs out.
 const INNER: &str = r#"
 inner() { initctl --socket /run/inner/control.sock status tiny 2>/dev/null | grep -q failed; }
 initctl want inner >/dev/null
@@ -297,7 +298,7 @@ main=$(initctl --json status inner | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p')
 say it has made way: $(sed -n 's/^0:://p' /proc/$main/cgroup)
 initctl poweroff"#;
 
-/// What is said of the unit by an init with these words.
+/// Checks the reason that an init with these arguments reports for the unit.
 fn outlives(words: &str, reason: &str) {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, INNER);
@@ -313,22 +314,23 @@ fn outlives(words: &str, reason: &str) {
     machine.goes_off();
     let console = machine.console();
     assert!(console.contains("PROBE the inner init lives"), "{console}");
-    // Where others below it have a controller it may not be: it goes by itself.
+    // A cgroup with controllers for its children may hold no process: init moves into a child
+    // cgroup.
     let aside = |line: &str| line.contains("made way: /") && line.ends_with("/groundstate/init");
     assert!(console.lines().any(aside), "{console}");
     assert!(console.contains(reason), "{console}");
 }
 
 #[test]
-fn an_init_outlives_that_a_start_finds_no_memory() {
+fn init_survives_a_start_without_memory() {
     outlives("--oom-score keep", "cannot run /bin/sleep (fork): killed before it was run");
-    // Nobody in that cgroup has init's score, by which the kernel would kill nobody.
+    // No process in that cgroup has init's score, at which the kernel would kill none of them.
     outlives("", "the kernel killed it for want of memory");
 }
 
-/// As of a machine that starts from a medium nobody can write to.
+/// Like a machine that boots from a read-only medium.
 #[test]
-fn a_machine_whose_root_is_read_only_boots_heals_and_keeps_what_is_said_in_memory() {
+fn machine_with_a_read_only_root_boots_restarts_services_and_keeps_logs_in_memory() {
     let sandbox = Sandbox::new();
     let look = "touch /var/lib/x 2>/dev/null || say nothing can be written\n\
                 until initctl logs web | grep -q listening; do :; done\nsay it is kept in memory\n";

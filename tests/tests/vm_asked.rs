@@ -1,5 +1,5 @@
-//! What somebody asks of a machine without its socket: its keys, which do what the settings say, and
-//! the signals that ask for an end, of which the last one counts.
+//! Requests to a machine without its socket: keys, which act as configured, and signals for a
+//! shutdown, of which the last one counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{Machine, archive, system, unit};
@@ -7,15 +7,15 @@ use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::path::Path;
 
-/// What a unit says, and then does.
+/// A unit that prints its name and then runs this command.
 fn does(root: &Path, name: &str, rest: &str) {
     let line = format!("echo \"PROBE $0\" >/dev/console; {rest}");
     unit(root, name, &format!("type: oneshot\nexec-start: /bin/sh -c '{line}' 'this is {name}'"));
 }
 
-/// The keymap that the kernel has of its own has no KeyboardSignal (0x212), as those of distributions
-/// have it on Alt-Up: keycode 103 of the table of Alt, the seventh of those that dumpkmap knows. Then, once
-/// somebody types a line, PID 1 hears of the power key.
+/// The kernel's built-in keymap has no KeyboardSignal (0x212), which distributions have on Alt-Up:
+/// keycode 103 in the table of Alt, the seventh that dumpkmap knows. Once the test types a line,
+/// the script sends PID 1 the signal of the power key.
 const KEYS: &str = r"dumpkmap </dev/tty0 >/tmp/keys
 printf '\022\002' | dd of=/tmp/keys bs=1 seek=$((7 + 256 + 6 * 256 + 103 * 2)) conv=notrunc 2>/dev/null
 loadkmap </tmp/keys && say keys
@@ -31,7 +31,7 @@ fn machine(settings: &str, units: impl Fn(&Path)) -> Machine {
 }
 
 #[test]
-fn each_key_of_a_machine_does_what_is_configured() {
+fn each_key_of_a_machine_acts_as_configured() {
     let settings = "ctrl-alt-del: fingers\nkeyboard-request: request\npower-key: button\n";
     let mut machine = machine(settings, |root| {
         does(root, "fingers", "");
@@ -40,7 +40,7 @@ fn each_key_of_a_machine_does_what_is_configured() {
     });
     machine.says("PROBE keys");
     machine.three_fingers();
-    // Another goal, and no end.
+    // Another goal, and no shutdown.
     machine.says("PROBE this is fingers");
     machine.says("Ctrl-Alt-Del: setting the goal to fingers");
     machine.order("sendkey alt-up");
@@ -52,7 +52,7 @@ fn each_key_of_a_machine_does_what_is_configured() {
 }
 
 #[test]
-fn a_key_does_nothing_where_it_is_to_do_nothing_and_tells_of_a_target_nobody_provides() {
+fn disabled_key_does_nothing_and_a_key_with_an_unknown_target_is_reported() {
     let settings = "ctrl-alt-del: none\nkeyboard-request: nowhere\n";
     let mut machine = machine(settings, |_| {});
     machine.says("keyboard-request nowhere: no unit provides it, so the key has no effect");
@@ -62,19 +62,19 @@ fn a_key_does_nothing_where_it_is_to_do_nothing_and_tells_of_a_target_nobody_pro
     machine.order("sendkey alt-up");
     machine.says("Alt-Up: setting the goal to nowhere");
     machine.says("Alt-Up: no unit provides");
-    // What nobody has set is as ever.
+    // A key without a setting has its default.
     machine.types("go");
     machine.goes_off();
     machine.says("reboot: Power down");
 }
 
-/// Deaf until there is a file, so that its stop lasts as long as the test likes.
+/// Ignores SIGTERM until a file exists, so that the test decides how long its stop lasts.
 const DEAF: &str = "stop-timeout: 10min\nexec-start: /bin/sh -c 'trap \"\" TERM; until [ -e /tmp/go ]; do sleep 1; done'";
 
 #[test]
-fn an_end_asked_for_by_signals_in_the_emergency_shell_comes_and_the_last_one_counts() {
+fn last_end_signal_counts_in_the_emergency_shell() {
     let mut machine = machine("", |root| {
-        // Neither the goal nor the emergency target can be had.
+        // Neither the goal nor the emergency target exists.
         fs::remove_file(root.join("etc/groundstate/units/test.yaml")).unwrap();
         unit(root, "deaf", DEAF);
     });
@@ -82,7 +82,7 @@ fn an_end_asked_for_by_signals_in_the_emergency_shell_comes_and_the_last_one_cou
     machine.says("/ # ");
     machine.types("initctl want deaf; until initctl status deaf | grep -q running; do :; done; echo UP-$((40 + 2))");
     machine.says("UP-42");
-    // RTMIN+5 is a reboot, RTMIN+4 switches off; see signal(7) for where RTMIN is.
+    // RTMIN+5 reboots, RTMIN+4 powers off; see signal(7) for RTMIN.
     machine.types("kill -39 1");
     machine.says("rebooting");
     machine.types("kill -38 1");

@@ -1,4 +1,4 @@
-//! A machine whose console is a serial line that takes nothing: its boot, its services and its end.
+//! A machine whose serial console accepts no output: its boot, its services and its shutdown.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{Machine, archive, system};
@@ -8,12 +8,12 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
-/// More than the line, its device and the kernel hold is written before anything else may start; a
-/// writer that was still held back after three seconds has met a line that stands still. What is to
-/// be told goes over another line.
+/// Fills the line, its device and the kernel's buffers before anything else starts. A writer that
+/// is still blocked after three seconds shows that the line is stuck. Results are written to
+/// another line.
 const FILL: &str = "timeout -s KILL 3 dd if=/dev/zero of=/dev/console bs=1k count=512 || echo PROBE stalled >/dev/ttyS1";
 
-/// Everything but the console is as ever.
+/// Everything else works as usual.
 const CHECK: &str = r#"
 say() { echo "PROBE $*" >/dev/ttyS1; }
 pid() { initctl --json status web | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
@@ -30,7 +30,7 @@ until initctl logs talker -n 1 | grep -q talk; do :; done
 "#;
 
 #[test]
-fn a_serial_console_that_stands_still_holds_up_neither_boot_nor_services_nor_the_end() {
+fn stuck_serial_console_blocks_neither_boot_nor_services_nor_shutdown() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     let write = |name: &str, text: &str| {
@@ -47,7 +47,7 @@ fn a_serial_console_that_stands_still_holds_up_neither_boot_nor_services_nor_the
     );
     fs::write(root.join("check"), CHECK).unwrap();
     let initrd = archive(&sandbox, &root);
-    // Nobody ever reads what comes out of it. Opened here, so that what it held is still there in the end.
+    // No process reads its output. Opened here, so that its content is still there at the end.
     let mute = sandbox.at("mute");
     for end in ["in", "out"] {
         assert!(Command::new("mkfifo").arg(format!("{mute}.{end}")).status().unwrap().success());

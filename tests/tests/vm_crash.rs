@@ -1,14 +1,14 @@
-//! A machine whose PID 1 crashes and has nothing to go back to: what is left is a shell on its console.
+//! A machine whose PID 1 crashes without a state to restore: it opens a shell on its console.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{Machine, archive, system};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 
-/// The code PID 1 is about to go on with is replaced by an instruction that is none (the memory is its own, and the next
-/// image has its own), and what it has kept is emptied: it crashes as soon as something wakes it, and has nothing to go back
-/// to, unless it has kept that anew. `232` and `281` of proc_pid_syscall(5) are waits of its loop, `128` is the wait of an init
-/// that has given up.
+/// Replaces the next code of PID 1 by an invalid instruction (the memory is private, and the next
+/// image has its own) and empties its saved state. PID 1 crashes when it wakes up, and cannot
+/// restore its state unless it has committed it again. `232` and `281` of proc_pid_syscall(5) are
+/// waits of its event loop, `128` is the wait of a caretaker.
 const CRASHES: &str = r#"
 printf '\017\013' >/none
 while :; do
@@ -24,7 +24,7 @@ done
 say given up
 "#;
 
-/// Typed at the console. What is echoed is not what is said.
+/// Typed at the console. The output differs from the echo.
 const TYPED: [&str; 4] = [
     "echo SHELL-$((40 + 2)) of $PPID.",
     "web=$(pidof daemon); set -- $web; echo RUN-$# on",
@@ -47,12 +47,12 @@ fn checked(check: &str, command_line: &str) -> Machine {
 }
 
 #[test]
-fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
+fn init_that_cannot_restore_its_state_opens_a_shell_and_keeps_services() {
     let mut machine = crashing("groundstate.shell=open");
     machine.says("PROBE given up");
     machine.says("init crashed and cannot restore its state");
     machine.says("/ # ");
-    // The shell is PID 1's child.
+    // The shell is a child of PID 1.
     for (line, answer) in TYPED.into_iter().zip(["SHELL-42 of 1.", "RUN-2 on", "REAPED-2", ""]) {
         machine.types(line);
         machine.says(answer);
@@ -61,7 +61,7 @@ fn an_init_that_can_not_go_on_leaves_a_shell_and_all_that_runs() {
 }
 
 #[test]
-fn without_a_password_to_ask_for_there_is_no_shell_and_its_key_ends_the_machine() {
+fn no_shell_opens_without_sulogin_and_ctrl_alt_del_ends_the_machine() {
     let mut machine = crashing("");
     machine.says("PROBE given up");
     machine.says("cannot start a shell on the console: no sulogin is installed");
@@ -70,7 +70,7 @@ fn without_a_password_to_ask_for_there_is_no_shell_and_its_key_ends_the_machine(
 }
 
 #[test]
-fn an_init_that_can_not_go_on_is_asked_by_a_signal_where_its_socket_is_dead() {
+fn init_that_cannot_restore_its_state_is_ended_by_a_signal_from_initctl() {
     let mut machine = crashing("groundstate.shell=open");
     machine.says("PROBE given up");
     machine.says("/ # ");

@@ -1,5 +1,6 @@
-//! The end of a machine in trouble: power that goes off at any moment, a kernel that refuses, a loop that is stuck.
-//! What does not answer, an init whose own file is gone: `vm_hung.rs`.
+//! Difficult shutdowns of a machine: at any moment with much dirty data, with a kernel that refuses
+//! reboot(2), with a stuck event loop. Unresponsive devices and a removed binary are in
+//! `vm_hung.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
@@ -10,10 +11,11 @@ use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Boots in which the power goes off at some moment; more of them where GROUNDSTATE_POWER_OFFS says so.
+/// The number of boots, each with a power-off; GROUNDSTATE_POWER_OFFS sets a larger one.
 const ROUNDS: u32 = 5;
 
-/// One writes to an ext4 and one to an xfs, as much as memory takes: it is written when it has to be.
+/// One service writes to an ext4 and one to an xfs, as much as memory allows, so that most data is
+/// still dirty.
 const WRITTEN: &str = r#"
 echo 80 >/proc/sys/vm/dirty_background_ratio
 echo 90 >/proc/sys/vm/dirty_ratio
@@ -21,7 +23,7 @@ for module in libcrc32c xfs; do insmod /modules/$module.ko; done
 mount -t xfs /dev/nvme1n1 /data
 "#;
 
-/// At some moment.
+/// After a random time.
 const OFF: &str = r#"
 say round
 usleep $(($(head -c 1 /dev/urandom | od -An -tu1) * 4000))
@@ -29,9 +31,9 @@ say dirty $(sed -n 's/^Dirty: *\([0-9]*\) kB/\1/p' /proc/meminfo)
 initctl poweroff
 "#;
 
-/// At some moment, the power goes off; every boot finds clean disks and leaves them.
+/// Powers off at a random moment; every boot finds clean disks and leaves them clean.
 #[test]
-fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
+fn power_off_at_any_moment_leaves_no_journal_to_replay() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     does(&root, OFF);
@@ -77,7 +79,7 @@ fn the_power_goes_off_at_any_moment_and_no_journal_is_replayed() {
     assert!(most >= if rounds > ROUNDS { 100 } else { 20 } * 1024, "{most} KiB");
 }
 
-/// A machine whose kernel refuses reboot(2), as far as PID 1 can tell, which these words start.
+/// A machine, started through these words, on which reboot(2) fails for PID 1.
 fn is_refused(words: &str, error: &str) {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
@@ -96,24 +98,24 @@ fn is_refused(words: &str, error: &str) {
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "rdinit=/first");
     machine.says("PROBE ready");
     machine.says(&format!("reboot(2) failed: {error}"));
-    // Whatever it was started with, on a machine it and its services weigh nothing.
+    // On a machine init and its services have score 0, whatever it was started with.
     assert!(machine.console().contains("PROBE weight 0 0 0\n"), "{}", machine.console());
     machine.goes_off();
 }
 
 #[test]
-fn a_kernel_that_refuses_is_told_by_its_other_door() {
+fn refused_reboot_falls_back_to_sysrq() {
     is_refused("setpriv --bounding-set=-sys_boot", "EPERM");
 }
 
-/// Who injects the error is spared to the last by its name, and is not PID 1's child to be missed.
+/// strace, which injects the error, is spared to the end by its name, and is not a child of PID 1.
 #[test]
-fn a_kernel_without_reboot_is_told_by_its_other_door() {
+fn missing_reboot_system_call_falls_back_to_sysrq() {
     is_refused("@strace -D -qq -o /trace -e trace=reboot -e inject=reboot:error=ENOSYS", "ENOSYS");
 }
 
-/// Nothing but init may run, and init is kept from running: what is never fed any more bites. Until
-/// then the loop turns, and nothing happens for longer than it has to be fed in.
+/// Only init may run, and it is kept from running, so the watchdog expires. Before that the loop
+/// runs, with no event for longer than the watchdog's timeout.
 const STARVED: &str = r#"
 read now rest </proc/uptime
 end=$((${now%.*} + 9))
@@ -124,7 +126,7 @@ say hog
 exec chrt -f 99 sh -c 'while :; do :; done'
 "#;
 
-/// A machine in which that is done, with this kernel, driver and options of qemu, until it is off.
+/// Runs that machine, with this kernel, driver and options of qemu, until it is off.
 fn starves(kernel: Kernel, driver: &str, options: &[&str]) -> Machine {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
@@ -149,23 +151,23 @@ fn starves(kernel: Kernel, driver: &str, options: &[&str]) -> Machine {
 }
 
 #[test]
-fn a_loop_that_is_stuck_is_ended_by_the_watchdog() {
+fn stuck_event_loop_is_ended_by_the_software_watchdog() {
     let console = starves(Kernel::Cloud, "softdog", &[]).console();
     assert!(console.contains("Initiating system reboot"), "the watchdog did it:\n{console}");
 }
 
-/// The device is the machine's own, and the kernel is not asked.
+/// A device of the machine, without the kernel's help.
 #[test]
-fn a_loop_that_is_stuck_is_ended_by_the_hardware() {
+fn stuck_event_loop_is_ended_by_the_hardware_watchdog() {
     let options = ["-device", "i6300esb", "-action", "watchdog=reset"];
     let console = starves(Kernel::Full, "i6300esb", &options).console();
-    assert!(!console.contains("reboot: "), "no kernel did it:\n{console}");
+    assert!(!console.contains("reboot: "), "the kernel did not reboot:\n{console}");
     assert!(!console.contains("no watchdog"), "{console}");
 }
 
-/// What an initramfs left takes the machine apart.
+/// The shutdown program of the initramfs dismantles the machine.
 #[test]
-fn the_initramfs_gets_the_machine_back() {
+fn shutdown_returns_to_the_initramfs() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     does(

@@ -1,13 +1,14 @@
-//! The first thing a kernel starts, in a virtual machine: it reaches its goal whatever words the kernel
-//! hands it, passes none of them on, and its clocks stand still for nobody. More of what a machine does
-//! is in `vm.rs`.
+//! The first process of a kernel, in a virtual machine: it reaches its goal whatever arguments the
+//! kernel passes, passes none of them on, and its timeouts are not affected by clock changes. Other
+//! tests of a machine are in `vm.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{Machine, archive, system};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 
-/// The wall clock jumps about (no earlier than the machine is up, says Linux) while a service starts and another waits for its next try.
+/// Changes the wall clock (Linux allows no time before the boot) while a service starts and another
+/// waits for its retry.
 const JUMPS: &str = r#"
 up() { read now rest </proc/uptime; echo "${now%.*}"; }
 begin=$(up)
@@ -24,7 +25,7 @@ say late took $(($(up) - begin))
 initctl --json events | tail -n 1 | sed 's/^/PROBE event /' >/dev/console
 "#;
 
-/// What is to be told of the jumps.
+/// Checks the results of the clock changes.
 fn told_of_jumps(console: &str) {
     let said = |start: &str| {
         let line = console.lines().find_map(|line| line.split_once(&format!("PROBE {start} ")));
@@ -34,7 +35,7 @@ fn told_of_jumps(console: &str) {
         assert!(console.contains(&format!("PROBE clock {year}")), "{year}:\n{console}");
     }
     assert!(console.contains("PROBE healed again"), "{console}");
-    // Not before its time-out of six seconds, each of which may have been cut in two.
+    // Not before its timeout of six seconds, both values rounded down.
     assert!(said("late took").parse::<u64>().unwrap() >= 5, "{console}");
     let event: serde_json::Value = serde_json::from_str(said("event")).unwrap();
     assert!(
@@ -47,7 +48,7 @@ fn told_of_jumps(console: &str) {
     );
 }
 
-/// What PID 1, a service and one that asks for a variable find in their environment.
+/// The environments of PID 1, of a service, and of one that asks for a variable.
 const ENVIRONMENTS: &str = r#"
 names() { tr '\0' '\n' <"/proc/$1/environ" | sed "s/^/PROBE of $2: /" >/dev/console; }
 names 1 init
@@ -57,7 +58,7 @@ until initctl status asks | grep -q running; do :; done
 names "$(cat /tmp/asks)" asks
 "#;
 
-/// Nothing of what the kernel handed to PID 1 is a service's that has not asked for it.
+/// Checks that services get no variable from the kernel command line unless they ask for it.
 fn told_of_environments(console: &str) {
     let of = |whom: &str| {
         let start = format!("PROBE of {whom}: ");
@@ -78,11 +79,11 @@ fn told_of_environments(console: &str) {
             assert!(own.contains(&name) || is_a_shells || may == Some(name), "{whom} has {name}");
         }
     }
-    assert!(of("asks").contains(&"foo=bar"), "what it asks for it gets");
+    assert!(of("asks").contains(&"foo=bar"), "a service gets the variable it asks for");
 }
 
 #[test]
-fn the_first_thing_a_kernel_starts_reaches_its_goal_and_switches_off() {
+fn first_process_of_a_kernel_reaches_its_goal_and_powers_off() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, &format!("{JUMPS}{ENVIRONMENTS}initctl poweroff"));
     let unit = |name: &str, text: &str| {
@@ -97,7 +98,7 @@ fn the_first_thing_a_kernel_starts_reaches_its_goal_and_switches_off() {
     unit("asks", &format!("env-pass: [foo]\nready-wait: 1s\nexec-start: /bin/sh -c '{line}'"));
     unit("multi-user", "type: virtual\nwaits-for: web, loopback, asks");
     let initrd = archive(&sandbox, &root);
-    // Kernels hand words they do not know to PID 1 as arguments and environment.
+    // The kernel passes unknown words to PID 1 as arguments and environment.
     let mut machine =
         Machine::boot(sandbox, &["-initrd", &initrd], "5 foo=bar SECRET=of-the-boot-loader");
     machine.says("PROBE goal reached");

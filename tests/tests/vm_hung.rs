@@ -1,5 +1,5 @@
-//! The end of a machine on which something does not answer: a server that is gone, a disk, a frozen file
-//! system, with all that is mounted upon it. Until then it holds up who asks it alone.
+//! The shutdown of a machine with unresponsive parts: a lost server, a disk, a frozen file system,
+//! and everything mounted on them. Before that only processes that use them block.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For a disk of virtio, in the order in which they need each other.
+/// Modules for a virtio disk, in the order of their dependencies.
 const VIRTIO: [&str; 6] = [
     "virtio_ring",
     "virtio",
@@ -21,9 +21,9 @@ const VIRTIO: [&str; 6] = [
     "virtio_blk",
 ];
 
-/// Mounts upon mounts, swap, loop and mapped devices, an overlay, a frozen file system with a process that waits for it, a
-/// file system whose server is to be spared and answers nobody, with one that asks it, a disk that stands still with one
-/// that writes there, much that is not written.
+/// Nested mounts, swap, loop and mapped devices, an overlay, a frozen file system with a blocked
+/// process, a file system with an unresponsive server and a client, a hung disk with a writer, and
+/// much dirty data.
 const STACKED: &str = r#"
 for module in loop overlay dm-mod fuse $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 cd /var
@@ -64,7 +64,7 @@ initctl poweroff
 "#;
 
 #[test]
-fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() {
+fn machine_with_any_stack_of_mounts_powers_off_with_a_clean_disk() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     modules(&root, &["loop", "overlay", "dm-mod", "fuse"]);
@@ -75,13 +75,13 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     fs::copy("/usr/sbin/dmsetup", root.join("bin/dmsetup")).unwrap();
     fs::copy(root.join("bin/daemon"), root.join("bin/@mute")).unwrap();
     does(&root, STACKED);
-    // Waits for the frozen one, can not be killed, and writes to the first disk too.
+    // Blocks on the frozen file system, cannot be killed, and writes to the first disk too.
     unit(
         &root,
         "stuck",
         "stop-timeout: 1s\nexec-start: /bin/sh -c 'exec 3>/var/stuck; until grep -q frozen /proc/mounts; do sleep 0.1; done; while echo x >>/var/frozen/x; do sleep 0.1; done'",
     );
-    // As much as it can, until it is ended.
+    // Writes as much as it can until it is ended.
     unit(
         &root,
         "writer",
@@ -93,7 +93,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
         "setup",
         "type: oneshot\nexec-start: [/bin/insmod /modules/watchdog.ko, /bin/insmod /modules/softdog.ko nowayout=1]",
     );
-    // The end takes longer than it is patient: it is fed to the last.
+    // The shutdown takes longer than the watchdog's timeout, so init must feed it to the end.
     let init = "shutdown-deadline: 6s\nwatchdog: 5s\n";
     fs::write(root.join("etc/groundstate/init.yaml"), init).unwrap();
     let image = disk(&sandbox, &root);
@@ -106,7 +106,7 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     for said in ["watchdog", "swap", "mapped", "stacked", "frozen", "mounted", "mute"] {
         machine.says(&format!("PROBE {said}"));
     }
-    // One byte a second: whoever waits for it waits for ever.
+    // One byte per second: a process that waits for it never continues.
     machine.order("block_set_io_throttle still 1 0 0 0 0 0");
     machine.types("go");
     machine.says("PROBE still");
@@ -118,13 +118,13 @@ fn whatever_is_mounted_on_whatever_the_machine_goes_off_and_its_disk_is_clean() 
     assert!(!console.contains("PROBE no "), "{console}");
     assert!(!console.contains("Initiating system reboot"), "its watchdog did it:\n{console}");
     for left in ["/var/frozen", "/var/mute", "/var/still"] {
-        assert!(console.contains(left), "what is left is named:\n{console}");
+        assert!(console.contains(left), "remaining mounts are named:\n{console}");
     }
     is_clean(&image, &console);
 }
 
-/// What an xfs has in its journal alone it writes when it is taken away, and no sync does: here that is much, and the
-/// disk is slow.
+/// An xfs writes its journal at the unmount, not at a sync. Here that is much data, and the disk is
+/// slow.
 const SLOW: &str = r#"
 for module in libcrc32c xfs $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 echo 720000 >/proc/sys/fs/xfs/xfssyncd_centisecs
@@ -140,7 +140,7 @@ initctl poweroff
 "#;
 
 #[test]
-fn a_disk_that_is_slow_is_waited_for_at_the_end_as_long_as_it_goes_on() {
+fn slow_disk_is_waited_for_at_the_shutdown_while_it_makes_progress() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     modules(&root, &["libcrc32c", "xfs"]);
@@ -152,7 +152,7 @@ fn a_disk_that_is_slow_is_waited_for_at_the_end_as_long_as_it_goes_on() {
     let options: Vec<&str> = drives.iter().flatten().map(String::as_str).collect();
     let mut machine = Machine::boot(sandbox, &options, "root=/dev/nvme0n1 rw init=/sbin/init");
     machine.says("PROBE written");
-    // So many bytes a second, of the writes.
+    // Bytes per second, for writes.
     machine.order("block_set_io_throttle slow 0 0 200000 0 0 0");
     machine.types("go");
     machine.says("PROBE ready");
@@ -165,7 +165,7 @@ fn a_disk_that_is_slow_is_waited_for_at_the_end_as_long_as_it_goes_on() {
     is_clean_xfs(&slow, &console);
 }
 
-/// For NFS, in the order in which they need each other.
+/// Modules for NFS, in the order of their dependencies.
 const NFS: [&str; 11] = [
     "netfs",
     "fscache",
@@ -180,10 +180,10 @@ const NFS: [&str; 11] = [
     "nfsd",
 ];
 
-/// The kernel's own server, told as exportfs(8) and rpc.nfsd(8) would: no version that wants a portmapper,
-/// nobody who had locks before it, one export, which is the root of all (0x2412 of linux/nfsd/export.h: fsid, no
-/// subtree check, asynchronous, any port). Then it is cut off from one that waits for what it has written there, and
-/// has files open for writing on both disks.
+/// The kernel's own server, configured as by exportfs(8) and rpc.nfsd(8): no version that needs a
+/// portmapper, no previous clients with locks, one export, which is the root (0x2412 of
+/// linux/nfsd/export.h: fsid, no subtree check, asynchronous, any port). Then it is cut off from a
+/// client that waits for its writes and has files open for writing on both disks.
 const SERVED: &str = r#"
 for module in $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 mkdir -p /var/lib/nfs/v4recovery /export /far /data
@@ -207,8 +207,8 @@ until writer=$(pidof dd) && grep -q '^State:.D' /proc/$writer/status; do :; done
 say $(cat /proc/$writer/wchan)
 "#;
 
-/// Units of every kind that asks there. Each waits by itself, and init answers; also a load, which
-/// sees what they name.
+/// Units of every kind that use the server. Each blocks by itself, and init answers; a load that
+/// sees their paths works too.
 const ASKED: &str = r#"
 for unit in UNITS; do
   initctl want $unit >/dev/null && until initctl status $unit | grep -q starting; do :; done && say $unit waits
@@ -222,11 +222,11 @@ say ready
 initctl poweroff
 "#;
 
-/// What it does before it waits: it opens files, and is told that its server is away.
+/// Opens files before it blocks, and gets an order once its server is cut off.
 const WRITER: &str = "exec 3>/far/written 4>/var/held 5>/data/held; until [ -e /tmp/cut ]; do sleep 0.1; done; \
                       exec dd if=/dev/zero bs=64k count=16 conv=fsync >&3";
 
-/// What asks there, and how.
+/// The units that use the server, and how.
 const WAITING: [(&str, &str); 8] = [
     ("there", "working-dir: /far/none\nexec-start: /bin/true"),
     ("output", "stdout: append:/far/out\nexec-start: /bin/true"),
@@ -250,7 +250,7 @@ fn units(root: &Path) {
 }
 
 #[test]
-fn a_server_that_is_gone_holds_up_who_asks_it_alone_and_the_machine_goes_off_with_clean_disks() {
+fn lost_server_blocks_only_its_clients_and_the_machine_powers_off_with_clean_disks() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, "");
     modules(&root, &NFS);

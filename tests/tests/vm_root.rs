@@ -1,14 +1,14 @@
-//! A virtual machine from its initramfs to the root it leads to, and that root's end.
+//! A virtual machine from its initramfs to its real root, and the shutdown of that root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{Machine, archive, disk, empty_disk, is_clean, modules, system};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 
-/// Runs in both.
+/// Runs in both roots.
 const KEEPER: &str = "unit: keeper\nexec-start: /bin/daemon --name keeper\n";
 
-/// Below /run, which goes along: what the root is made of is to be taken apart at the end.
+/// Below /run, which is moved along: the real root must be dismantled at the end.
 const LEAD: &str = r#"
 pid() { initctl --json status "$1" | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
 insmod /modules/overlay.ko
@@ -38,7 +38,7 @@ dd if=/dev/zero of=/var/lib/much bs=64k count=160 2>/dev/null
 "#;
 
 #[test]
-fn an_initramfs_leads_into_another_root_and_its_disks_are_clean_at_the_end() {
+fn initramfs_switches_to_the_real_root_whose_disks_are_clean_at_the_end() {
     let sandbox = Sandbox::new();
     let root = system(&sandbox, &format!("{THERE}initctl poweroff"));
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
@@ -49,7 +49,7 @@ fn an_initramfs_leads_into_another_root_and_its_disks_are_clean_at_the_end() {
     unit("test", "type: virtual\nwaits-for: multi-user, keeper, probe");
     let lower = disk(&sandbox, &root);
     let upper = empty_disk(&sandbox, "upper");
-    // From here on it is the initramfs.
+    // From here on in the initramfs.
     modules(&root, &["overlay"]);
     write("etc/initrd-release", "ID=test\n");
     write("etc/groundstate/init.yaml", "default-target: lead-on\n");

@@ -1,3 +1,3 @@
-# Ours with the OOM score it was started with, so that its children share its memory until they are executed.
+# Ours with its initial OOM score, so that children share its memory until their exec.
 OOM=keep
 . "$HERE/adapters/groundstate.sh"

@@ -1,4 +1,4 @@
-//! Any texts as passwd(5) and group(5). What is held of them: `../src/accounts.rs`.
+//! Any texts as passwd(5) and group(5). The checks are in `../src/accounts.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any bytes on a connection to the cluster's API. What is held of them: `../src/api_request.rs`.
+//! Any bytes on a connection to the cluster's API. The checks are in `../src/api_request.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,5 @@
-//! Any text as a calendar expression, any bytes as a time zone. What is held of them: `../src/calendar.rs`.
+//! Any text as a calendar expression, any bytes as a time zone. The checks are in
+//! `../src/calendar.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(8);

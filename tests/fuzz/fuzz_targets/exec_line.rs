@@ -1,4 +1,5 @@
-//! Any text as an exec line, and any value of its variables. What is held of them: `../src/exec_line.rs`.
+//! Any text as an exec line, and any value of its variables. The checks are in
+//! `../src/exec_line.rs`.
 #![no_main]
 
 groundstate_fuzz::target!(exec_line, |line: &groundstate_units::spec::ExecLine| {

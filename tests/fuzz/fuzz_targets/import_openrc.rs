@@ -1,4 +1,4 @@
-//! Any bytes as a service script of OpenRC and its settings. What is held of them:
+//! Any bytes as a service script of OpenRC and its settings. The checks are in
 //! `../src/import_openrc.rs`.
 #![no_main]
 

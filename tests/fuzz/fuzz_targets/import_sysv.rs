@@ -1,4 +1,4 @@
-//! Any bytes as a script of /etc/init.d. What is held of them: `../src/import_sysv.rs`.
+//! Any bytes as a script of /etc/init.d. The checks are in `../src/import_sysv.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

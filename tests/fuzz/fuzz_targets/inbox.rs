@@ -1,4 +1,4 @@
-//! Any bytes as the inbox of a crashed init. What is held of them: `../src/inbox.rs`.
+//! Any bytes as the inbox of a crashed init. The checks are in `../src/inbox.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any bytes as a line of a log. What is held of them: `../src/log_line.rs`.
+//! Any bytes as a line of a log. The checks are in `../src/log_line.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

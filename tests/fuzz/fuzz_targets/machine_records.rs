@@ -1,4 +1,4 @@
-//! Any bytes as the records of a machine. What is held of them: `../src/machine_records.rs`.
+//! Any bytes as the records of a machine. The checks are in `../src/machine_records.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any text as a name, a pattern, a value. What is held of them: `../src/name.rs`.
+//! Any text as a name, a pattern, a value. The checks are in `../src/name.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any datagram of the notify socket. What is held of them: `../src/notification.rs`.
+//! Any datagram of the notify socket. The checks are in `../src/notification.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any bytes as what a loader hands to PID 1. What is held of them: `../src/parcel.rs`.
+//! Any bytes as what a loader hands to PID 1. The checks are in `../src/parcel.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any bytes as policy.yaml, and as the one laid over it. What is held of them: `../src/policy.rs`.
+//! Any bytes as policy.yaml, and as the one laid over it. The checks are in `../src/policy.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any line on the control socket and on log.sock. What is held of them: `../src/request.rs`.
+//! Any line on the control socket and on log.sock. The checks are in `../src/request.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

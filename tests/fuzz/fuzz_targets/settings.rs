@@ -1,4 +1,4 @@
-//! Any bytes as init.yaml. What is held of them: `../src/settings.rs`.
+//! Any bytes as init.yaml. The checks are in `../src/settings.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

@@ -1,4 +1,4 @@
-//! Any keys and values in the cluster's etcd. What is held of them: `../src/stored_value.rs`.
+//! Any keys and values in the cluster's etcd. The checks are in `../src/stored_value.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

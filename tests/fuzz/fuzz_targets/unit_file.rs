@@ -1,4 +1,4 @@
-//! Any bytes as a unit file. What is held of them: `../src/unit_file.rs`.
+//! Any bytes as a unit file. The checks are in `../src/unit_file.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

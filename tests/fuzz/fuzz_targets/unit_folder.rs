@@ -1,4 +1,4 @@
-//! Any files in the directories of a machine. What is held of them: `../src/unit_folder.rs`.
+//! Any files in the directories of a machine. The checks are in `../src/unit_folder.rs`.
 #![no_main]
 
 groundstate_fuzz::target!(unit_folder, |generation: &groundstate_units::unit::generation::Generation| {

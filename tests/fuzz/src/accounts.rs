@@ -1,15 +1,16 @@
-//! What the fuzz target `accounts` holds of any texts as passwd(5) and group(5) and of any
-//! `user` and `group` of a unit: whatever is resolved stands in the files or was written as a
-//! number, is never (uid_t) -1, and root only where somebody said so.
+//! Checks of the fuzz target `accounts` for any texts as passwd(5) and group(5) and any `user` and
+//! `group` of a unit: each resolved id is in the files or was written as a number, is never (uid_t)
+//! -1, and is root only if that was requested.
 //!
-//! Four parts, split at NUL: passwd, group, a user, a group. Behind a first byte above 127 the bytes
+//! Four parts, split at NUL: passwd, group, a user, a group. After a first byte above 127 the bytes
 //! choose lines and names of these.
 
 use super::composed::Composed;
 use groundstate_units::spec::Ids;
 use groundstate_units::unit::account::{Account, Accounts};
 
-/// The accounts, if there are any, and what the unit is to run as, if it can be told. Panics where one of the promises is broken.
+/// The accounts, if there are any, and the ids of the unit, if they can be resolved. Panics if a
+/// promise is broken.
 pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
     let text = match bytes.split_first() {
         Some((first, rest)) if *first > 127 => composed(rest),
@@ -52,7 +53,7 @@ const NOBODY: Ids = Ids { uid: None, gid: None, groups: None, user: None, home: 
 const NAMES: [&str; 8] = ["root", "www", "a", "b", "0", "7", "a-b", ""];
 const NUMBERS: [&str; 8] = ["0", "1", "7", "33", "1000", "65534", "4294967295", "-1"];
 
-/// Few names and numbers, so that lines meet.
+/// Uses few names and numbers, so that lines refer to each other.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let mut text = String::new();

@@ -1,10 +1,10 @@
-//! What the fuzz target `api_request` holds of any bytes on a connection to the cluster's API: each
-//! request is answered, or the connection ends; no answer is a 5xx but 503; JSON is JSON; who may
-//! only read changes nothing, and who may touch some units no others; nothing is written that can
-//! not be read; a body without end is not read on; and the next one who comes is answered.
+//! Checks of the fuzz target `api_request` for any bytes on a connection to the cluster's API: each
+//! request is answered, or the connection ends; no answer is a 5xx except 503; JSON is JSON; a
+//! read-only caller changes nothing, and a caller limited to some units changes no others; nothing
+//! unreadable is written; an endless body is not read on; and the next client is answered.
 //!
 //! The server is the real one from the first byte on ([`wire`]); its registry is in memory. The
-//! first byte says who calls; behind one above 127 the bytes choose requests.
+//! first byte chooses the caller; after one above 127 the bytes choose requests.
 
 use super::composed::Composed;
 use super::fleet::{MACHINES, UNITS, entries, keys};
@@ -24,20 +24,21 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What is read of a connection that has no end: the largest head and body, and what was on its way.
+/// The limit of bytes read from an endless connection: the largest head and body, and data in
+/// flight.
 const MOST_TAKEN: usize = 2 * LARGEST_BODY;
-/// The one name that the server goes by over TCP.
+/// The server's only name over TCP.
 const NAME: &str = "node.example";
-/// What one of the callers may touch begins so.
+/// The prefix of the units that one of the callers may touch.
 const PREFIX: &str = "a";
 
-/// What was answered.
+/// The answers.
 pub struct Answers {
     /// In order.
     pub statuses: Vec<u16>,
 }
 
-/// What was answered, if any of it was no refusal. Panics where one of the promises is broken.
+/// The answers, if one of them was not a refusal. Panics if a promise is broken.
 pub fn api_request(bytes: &[u8]) -> Option<Answers> {
     let (first, rest) = bytes.split_first()?;
     let sent = match *first < 128 {
@@ -85,14 +86,14 @@ pub fn api_request(bytes: &[u8]) -> Option<Answers> {
     statuses.iter().any(|status| *status < 400).then_some(Answers { statuses })
 }
 
-/// Timers are made with it, and never ring: what is sent is all there is.
+/// Timers are created with it, but never fire: the input is complete at once.
 fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     let make = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     RUNTIME.get_or_init(|| make().expect("a runtime"))
 }
 
-/// A moment that lasts.
+/// A clock that does not advance.
 struct Still;
 
 impl Time for Still {
@@ -108,7 +109,7 @@ impl Time for Still {
     }
 }
 
-/// What the store in memory answers without waiting.
+/// The immediate answer of the store in memory.
 fn now<T>(work: impl Future<Output = T>) -> T {
     at_once(work).expect("nobody waits")
 }
@@ -122,7 +123,7 @@ fn bad_unit() -> (String, Vec<u8>) {
     (format!("{}unit/bad.service", keys().root()), b"{".to_vec())
 }
 
-/// Who calls, and what the server is called by them; `None`: over the unix socket.
+/// The caller, and the server's name for it; `None`: over the unix socket.
 fn caller(first: u8) -> (Caller, Option<Arc<Vec<String>>>) {
     let names = Some(Arc::new(vec![NAME.to_string()]));
     let of = |role, prefixes| Caller { role, prefixes };
@@ -136,7 +137,7 @@ fn caller(first: u8) -> (Caller, Option<Arc<Vec<String>>>) {
     }
 }
 
-/// They may have made that change.
+/// Returns true if the caller may have made that change.
 fn may(caller: &Caller, change: &Change) -> bool {
     let (Change::Put(cluster::transaction::Entry { key, .. }) | Change::Delete { key, .. }) =
         change;
@@ -157,7 +158,7 @@ fn may(caller: &Caller, change: &Change) -> bool {
     within && caller.role == Role::Operator
 }
 
-/// The status of each answer, one behind the other as HTTP/1 has them; the last may be cut off.
+/// The status of each answer, in order; the last one may be cut off.
 fn judged(answered: &[u8]) -> Vec<u16> {
     let mut statuses = Vec::new();
     let mut rest = answered;
@@ -176,11 +177,11 @@ fn judged(answered: &[u8]) -> Vec<u16> {
             line.unwrap_or_default()
         };
         let length = field("content-length").parse().unwrap_or(0);
-        // To a HEAD the length of a body is told that does not come.
+        // A HEAD answer states the length of a body that is not sent.
         let is_bare = matches!(status, 100..200 | 204 | 304) || body.starts_with(b"HTTP/1.");
         let length = if is_bare { 0 } else { length };
         if field("transfer-encoding") == "chunked" || body.len() < length {
-            // A stream of changes, the last thing there is; or it was cut off.
+            // A stream of changes, which comes last; or a truncated answer.
             break;
         }
         let (body, behind) = body.split_at(length);
@@ -240,7 +241,7 @@ const HEADERS: [&str; 12] = [
 ];
 const STATES: [&str; 6] = ["launched", "launched", "loaded", "inactive", "", "flying"];
 
-/// Up to six requests behind one another.
+/// Up to six consecutive requests.
 fn composed(bytes: &[u8]) -> Sent {
     let mut from = Composed::of(bytes);
     let mut sent = Sent { piece: usize::from(from.byte() % 64), ..Sent::default() };
@@ -274,7 +275,7 @@ fn composed(bytes: &[u8]) -> Sent {
     sent
 }
 
-/// A body, or a head, that has no end.
+/// An endless body or head.
 fn flood(from: &mut Composed<'_>, head: String, sent: Sent) -> Sent {
     let blanks = " ".repeat(0x10000);
     let (head, flood) = match from.byte() % 3 {
@@ -317,7 +318,7 @@ fn asked(from: &mut Composed<'_>) -> (String, String) {
     }
 }
 
-/// What a PUT of a unit says.
+/// The body of a PUT of a unit.
 fn wish(from: &mut Composed<'_>) -> String {
     let mut fields = vec![format!("\"desiredState\":\"{}\"", from.pick(&STATES))];
     if !from.one_in(4) {
@@ -337,7 +338,7 @@ fn wish(from: &mut Composed<'_>) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// What a PATCH of the machines says.
+/// The body of a PATCH of the machines.
 fn patch(from: &mut Composed<'_>) -> String {
     let mut all = Vec::new();
     for _ in 0..=from.byte() % 3 {

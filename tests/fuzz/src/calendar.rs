@@ -1,16 +1,16 @@
-//! What the fuzz target `calendar` holds of any text: as a calendar expression its normal form is
-//! read back the same; what comes next comes later, matches the expression, and nothing that
-//! matches is passed over (asked again from just before it, it is the same); as a zone, of a
-//! file or of a rule, a second that has a local time is found from it again.
+//! Checks of the fuzz target `calendar` for any text. As a calendar expression its normal form is
+//! read back unchanged; the next time is later, matches the expression, and no match is skipped (a
+//! query just before it gives the same). As a time zone of a file or a rule, a second with a local
+//! time is found again from it.
 //!
-//! The first eight bytes are the time asked from; a NUL ends the expression, behind it stands a
-//! zone. Where the expression would begin with a byte above 127, bytes choose its parts.
+//! The first eight bytes are the start time; a NUL ends the expression, and a zone follows. If the
+//! expression would start with a byte above 127, bytes choose its parts.
 
 use super::composed::Composed;
 use groundstate_units::trigger::calendar::{Calendar, parse};
 use groundstate_units::trigger::zone::Zone;
 
-/// The expression, if it is one. Panics where one of the promises is broken.
+/// The expression, if it is one. Panics if a promise is broken.
 pub fn calendar(bytes: &[u8]) -> Option<Calendar> {
     let (after, rest) = bytes.split_first_chunk::<8>()?;
     let after = i64::from_le_bytes(*after);
@@ -24,7 +24,7 @@ pub fn calendar(bytes: &[u8]) -> Option<Calendar> {
     let calendar = parse(&text).ok()?;
     let written = calendar.to_string();
     assert_eq!(parse(&written).as_ref(), Ok(&calendar), "{written}");
-    // What a clock can say; what it can not say only has to end.
+    // A time of a real clock; for other times the search only has to end.
     let sane = after.rem_euclid(4_102_444_800_000_000);
     let _ = calendar.next(after, &zone);
     for zone in [&zone, &Zone::utc()] {
@@ -35,7 +35,7 @@ pub fn calendar(bytes: &[u8]) -> Option<Calendar> {
     Some(calendar)
 }
 
-/// Weekdays, a date, a time, a zone, each perhaps; in one of eight something may be wrong.
+/// Weekdays, a date, a time, a zone, each optional; one in eight may have mistakes.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let (_, is_odd) = (from.byte(), from.one_in(8));
@@ -71,7 +71,7 @@ fn field(from: &mut Composed<'_>, is_odd: bool, range: (u32, u32), is_down: bool
     }
 }
 
-/// UTC where it is none.
+/// The zone, or UTC if the bytes are none.
 fn zone(bytes: &[u8], at: i64) -> Zone {
     let of_rule = || std::str::from_utf8(bytes).ok().and_then(Zone::of_rule);
     let Some(zone) = Zone::parse(bytes).or_else(of_rule) else { return Zone::utc() };
@@ -79,7 +79,7 @@ fn zone(bytes: &[u8], at: i64) -> Zone {
     let offset = zone.offset(utc);
     assert!(offset.abs() < 26 * 3_600, "{offset} s from UTC");
     let found = zone.instants(utc + offset);
-    // Where clocks are put back again and again it may be the third.
+    // If clocks are put back repeatedly it may be the third.
     assert!(found.contains(&Some(utc)) || found[1].is_some(), "{utc}: {found:?}");
     zone
 }

@@ -1,5 +1,5 @@
-//! Bytes read as instructions: what a fuzz target that knows the form of its input draws its
-//! choices from. It never ends: when the bytes are used up, everything drawn is the first.
+//! Reads bytes as instructions: a fuzz target that knows the form of its input draws its choices
+//! from them. When the bytes are used up, every draw returns the first choice.
 #![allow(dead_code, reason = "each target draws a part of it")]
 
 /// See the module.
@@ -30,12 +30,12 @@ impl<'a> Composed<'a> {
         from[at % from.len()]
     }
 
-    /// True in one of so many.
+    /// Returns true in one of this many cases.
     pub fn one_in(&mut self, many: u8) -> bool {
         self.byte() % many == many - 1
     }
 
-    /// Up to so many bytes as they are.
+    /// Up to this many bytes unchanged.
     pub fn raw(&mut self, most: u8) -> &'a [u8] {
         let length = (usize::from(self.byte()) % (usize::from(most) + 1)).min(self.0.len());
         let (raw, rest) = self.0.split_at(length);
@@ -43,12 +43,12 @@ impl<'a> Composed<'a> {
         raw
     }
 
-    /// The same as a text.
+    /// The same as text.
     pub fn text(&mut self, most: u8) -> String {
         String::from_utf8_lossy(self.raw(most)).into_owned()
     }
 
-    /// Up to so many of these bytes are others, one more or one less. Not of none.
+    /// Changes, adds or removes up to this many of the bytes, if there are any.
     pub fn damage(&mut self, bytes: &mut Vec<u8>, most: u8) {
         for _ in 0..self.byte() % (most + 1) {
             let at = usize::from(self.byte()) * 256 + usize::from(self.byte());

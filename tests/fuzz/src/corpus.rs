@@ -1,11 +1,11 @@
-//! The files of `corpus/` as the tests of the workspace feed them to the targets: as they are, and
-//! damaged. The fuzzer has no use for this; where it is fed: `tests/tests/fuzzed.rs`,
-//! `init/src/fuzzed.rs` for what only init reads, `cluster/tests/fleet/fuzzed.rs` for what the cluster does.
+//! Feeds the files of `corpus/` to the targets in the tests of the workspace: unchanged, and
+//! damaged. The fuzzer does not use this. Users: `tests/tests/fuzzed.rs`, `init/src/fuzzed.rs` for
+//! the targets of init, `cluster/tests/fleet/fuzzed.rs` for those of the cluster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether the input came past the parser.
+/// Returns whether the input passed the parser.
 pub type Target = fn(&[u8]) -> bool;
 
 /// Targets by name, of the modules of these names.
@@ -16,13 +16,13 @@ macro_rules! targets {
 }
 pub(crate) use targets;
 
-/// A folder of the fuzzer's.
+/// A folder of the fuzzer.
 pub fn folder(name: &str) -> PathBuf {
-    // Of the crate this is taken into.
+    // Relative to the crate that includes this file.
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz").join(name)
 }
 
-/// The files of a target's corpus, in order of their names: enough of them, and none too large.
+/// The files of a target's corpus, sorted by name: enough of them, and none too large.
 pub fn files(target: &str) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(folder("corpus").join(target)).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -33,13 +33,13 @@ pub fn files(target: &str) -> Vec<Vec<u8>> {
     files
 }
 
-/// They are of both sorts: a fifth of them came past the parser, and some were refused.
+/// Checks that the corpus is varied: a fifth passes the parser, and some files are refused.
 pub fn assert_varied(target: &str, past: usize, all: usize) {
     assert!(past * 5 >= all, "{target}: {past} of {all} past the parser");
     assert!(past < all || target == "graph", "{target}: nothing of it is refused");
 }
 
-/// The bytes cut off at sixteen places, and with a bit flipped at each of them.
+/// The bytes truncated at sixteen places, and with a bit flipped at each of them.
 pub fn damaged(bytes: &[u8]) -> Vec<Vec<u8>> {
     let step = bytes.len() / 16 + 1;
     let at = (0..bytes.len()).step_by(step);

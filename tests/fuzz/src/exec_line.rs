@@ -1,15 +1,14 @@
-//! What the fuzz target `exec_line` holds of any text: it is words or a mistake in words; the
-//! words, quoted and read again, are the same words; and what they become as arguments is within
-//! its limits, whatever the variables are.
+//! Checks of the fuzz target `exec_line` for any text: it is a list of words or an error message;
+//! the words, quoted and parsed again, are the same; and the resulting arguments are within their
+//! limits, whatever the variables are.
 //!
-//! What stands before the first NUL is the line, what stands behind it the value of every
-//! variable.
+//! The line comes before the first NUL, the value of every variable after it.
 
 use groundstate_units::limit;
 use groundstate_units::spec::{ExecLine, Piece, Prefixes};
 use groundstate_units::unit::exec_line::{expand, parse};
 
-/// The line, if it is one. Panics where one of the promises is broken.
+/// The line, if it is one. Panics if a promise is broken.
 pub fn exec_line(bytes: &[u8]) -> Option<ExecLine> {
     let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = std::str::from_utf8(bytes.get(..at)?).ok()?;
@@ -22,7 +21,7 @@ pub fn exec_line(bytes: &[u8]) -> Option<ExecLine> {
         }
     };
     let written = written(&line);
-    // Escapes take more room than what they stand for.
+    // Escapes are longer than the characters they stand for.
     if written.len() <= limit::EXEC_LINE {
         assert_eq!(parse(&written).map(|(line, _)| line), Ok(line.clone()), "{written}");
     }
@@ -38,7 +37,7 @@ pub fn exec_line(bytes: &[u8]) -> Option<ExecLine> {
     Some(line)
 }
 
-/// A line that says the same.
+/// An equivalent line.
 fn written(line: &ExecLine) -> String {
     let mut text = String::new();
     for (prefix, sign) in [
@@ -69,7 +68,7 @@ fn written(line: &ExecLine) -> String {
     text
 }
 
-/// A dollar of an argument is two.
+/// Quotes a character; a dollar becomes two.
 fn quote(c: char, word: usize, text: &mut String) {
     match c {
         '"' | '\\' => text.extend(['\\', c]),

@@ -1,5 +1,5 @@
-//! A small cluster at work, as etcd has it: what the fuzz targets of the cluster write garbage into,
-//! and send requests to. Two machines, units of each kind on them and on none.
+//! A small cluster as stored in etcd, into which the fuzz targets of the cluster write garbage and
+//! to which they send requests. Two machines, with units of each kind on them and on none.
 
 use cluster::desired::Desired;
 use cluster::key::{Keys, Subject};
@@ -11,7 +11,7 @@ use cluster::record::{
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 
-/// Its units and machines, for who composes keys and paths.
+/// Units and machines for composed keys and paths.
 pub const UNITS: [&str; 8] = [
     "a.service",
     "b@.service",
@@ -76,7 +76,7 @@ impl Entries {
         self.0.push((keys().of(&subject), encode(record)));
     }
 
-    /// Its hash.
+    /// Returns the hash of the unit.
     fn unit(&mut self, name: &str, asks: &str, desired: Desired, on: Option<&str>) -> String {
         let name = UnitName::new(name).expect("a name");
         let text = format!("[Service]\nExecStart=/bin/sleep 9\n\n[X-Fleet]\n{asks}\n");

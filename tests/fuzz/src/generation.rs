@@ -1,8 +1,8 @@
-//! What the fuzz target `generation` holds of any bytes that a loader might hand to PID 1: they
-//! are refused, or are a sound set of units that is written again the same, that the graph takes,
-//! and that a machine boots and ends with, without a panic.
+//! Checks of the fuzz target `generation` for any bytes from a loader to PID 1: they are refused,
+//! or are a valid set of units that is encoded again unchanged, that the graph accepts, and that a
+//! machine boots and stops with, without a panic.
 //!
-//! A first byte above 127: the rest changes a real generation, then damages its bytes.
+//! A first byte above 127: the rest changes a real generation and then damages its bytes.
 
 use super::composed::Composed;
 use groundstate_units::machine::Machine;
@@ -18,7 +18,7 @@ use groundstate_units::unit::settings::Settings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The generation, if it is one. Panics where one of the promises is broken.
+/// The generation, if it is one. Panics if a promise is broken.
 pub fn generation(bytes: &[u8]) -> Option<Generation> {
     let (_, rest) = bytes.split_first()?;
     let _ = (Run::decode(rest), Trigger::decode(rest));
@@ -31,13 +31,13 @@ pub fn generation(bytes: &[u8]) -> Option<Generation> {
     Some(generation)
 }
 
-/// The encoded generation an input stands for.
+/// The encoded generation of an input.
 pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = input.split_first()?;
     Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
 }
 
-/// A machine boots, reloads and ends with it.
+/// Boots, reloads and stops a machine with it.
 pub fn live(generation: &Arc<Generation>) {
     let mut machine = Machine::new(Duration::from_secs(90));
     let targets: Vec<Name> = generation.targets.iter().take(8).map(|it| it.name.clone()).collect();
@@ -66,7 +66,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Something else where a number, a list or a kind stands.
+/// Changes a number, a list or a kind.
 fn change(generation: &mut Generation, from: &mut Composed<'_>) {
     let target = TargetId(u32::from(from.byte() % 12));
     let count = generation.units.len();

@@ -1,7 +1,7 @@
-//! What the fuzz target `graph` holds of any units with any edges between them: the order they
-//! are given in changes nothing; the graph's order has each unit once and none before what it
-//! waits for, but for those it calls broken; a machine that boots with them, whatever facts it is
-//! told and whenever, keeps its books right and comes back from its kept bytes as it was.
+//! Checks of the fuzz target `graph` for any units with any edges: their input order changes
+//! nothing; the graph's order has each unit once and after its dependencies, except for broken
+//! units; a machine that boots with them, whatever events it gets, stays consistent and is restored
+//! unchanged from its records.
 //!
 //! The bytes choose up to twenty-four units, their edges, and then events.
 
@@ -30,7 +30,8 @@ const KINDS: [Kind; 6] = [
     Kind::BackgroundPidfile,
 ];
 
-/// How many units are not broken; None: all are. Panics where one of the promises is broken.
+/// The number of units that are not broken. Returns `None` if all are. Panics if a promise is
+/// broken.
 pub fn graph(bytes: &[u8]) -> Option<usize> {
     let mut from = Composed::of(bytes);
     let drafts = drafts(&mut from);
@@ -70,7 +71,7 @@ fn drafts(from: &mut Composed<'_>) -> Vec<Draft> {
         for _ in 0..from.byte() % 6 {
             let (kind, target) = (from.pick(&DependencyKind::ALL), name(from.byte()));
             let (optional, imported) = (from.one_in(4), from.one_in(4));
-            // On different lines, as in a file: which one gives way is a matter of lines.
+            // On different lines, as in a file: the line decides which edge gives way.
             let line = u32::try_from(draft.dependencies.len()).unwrap_or(0) + 2;
             draft.dependencies.push(Edge { kind, target, optional, imported, line });
         }
@@ -79,7 +80,7 @@ fn drafts(from: &mut Composed<'_>) -> Vec<Draft> {
     drafts
 }
 
-/// How many units are whole.
+/// The number of intact units.
 fn in_order(generation: &Generation, graph: &Graph) -> usize {
     let mut place = vec![None; generation.units.len()];
     for (at, unit) in graph.order().iter().enumerate() {
@@ -99,7 +100,7 @@ fn in_order(generation: &Generation, graph: &Graph) -> usize {
         .count()
 }
 
-/// A life of it.
+/// Runs a machine with it.
 fn live(generation: Generation, mut from: Composed<'_>) {
     let generation = Arc::new(generation);
     let mut machine = Machine::new(Duration::from_secs(90));

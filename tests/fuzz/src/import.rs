@@ -1,7 +1,7 @@
-//! What the fuzz target `import` holds of any bytes: as a systemd unit file they are imported,
-//! written in the native form, read back and meant, without a panic; every place that is
-//! told lies within the file; each assignment has its outcome, and one that is left out is told; and what
-//! was imported without a mistake is read back without one. The first byte chooses the kind of unit and of name.
+//! Checks of the fuzz target `import` for any bytes as a systemd unit file: they are imported,
+//! written in the native form, read back and interpreted, without a panic; every reported position
+//! is within the file; each assignment has an outcome, and an omission is reported; a file imported
+//! without a mistake is read back without one. The first byte chooses the kind of unit and of name.
 //!
 //! The tests of the workspace feed `corpus/import` to the same function.
 
@@ -17,14 +17,14 @@ use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::collections::BTreeSet;
 
-/// The name that the first byte stands for.
+/// The name for this first byte.
 pub fn name(first: u8) -> String {
     let suffix = Suffix::ALL[usize::from(first) % Suffix::ALL.len()];
     let stem = ["a", "a@", "a@b", "mnt-x"][usize::from(first / 16) % 4];
     format!("{stem}.{}", suffix.as_str())
 }
 
-/// The kind of unit, if it is one. Panics where one of the promises is broken.
+/// The kind of unit, if it is one. Panics if a promise is broken.
 pub fn import(bytes: &[u8]) -> Option<Kind> {
     let (first, text) = bytes.split_first()?;
     let name = name(*first);
@@ -46,12 +46,13 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     let outcomes: BTreeSet<u32> =
         imported.outcomes.iter().map(|directive| directive.at.line).collect();
     for (section, line) in assignments(text) {
-        // Of a section that is none, the section is told.
+        // For an unknown section, the section is reported.
         let is_told = found.contains(&line) || told.contains(&section);
         assert!(outcomes.contains(&line) || is_told, "line {line} is dropped in silence");
     }
     for directive in &imported.outcomes {
-        // Up to where the next one begins. All that only make it weaker are told together.
+        // Up to the start of the next assignment. Assignments that only weaken the unit are
+        // reported together.
         let end = outcomes.range(directive.at.line + 1..).next().copied().unwrap_or(u32::MAX);
         let is_left_out = matches!(directive.outcome, Outcome::Lost(_) | Outcome::Refused(_));
         let is_told = told.range(directive.at.line..end).next().is_some();
@@ -90,9 +91,8 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     Some(kind)
 }
 
-/// The lines on which an assignment and its section begin, as whoever looks for nothing else in a text sees them:
-/// within a section, but for those of `[X-…]` that are for others, no comment, and no continuation of
-/// the line before.
+/// The lines on which an assignment and its section start, by a simple scan of the text: within a
+/// section except foreign `[X-…]` ones, no comment, no continuation line.
 fn assignments(text: &[u8]) -> Vec<(u32, u32)> {
     let text = String::from_utf8_lossy(text);
     let (mut section, mut goes_on, mut lines) = (None, false, Vec::new());
@@ -113,8 +113,8 @@ fn assignments(text: &[u8]) -> Vec<(u32, u32)> {
     lines
 }
 
-/// As a run is stored, but for what tells an imported unit from a native one: a limit that can
-/// not be set fails only the latter.
+/// The stored run without the mark of an imported unit: a limit that cannot be set fails only a
+/// native one.
 pub(super) fn run(stored: &[u8]) -> Option<Run> {
     let mut run = Run::decode(stored)?;
     if let Some(particular) = &mut run.particular {

@@ -1,10 +1,10 @@
-//! What the fuzz target `import_openrc` holds of any bytes: as a service script of OpenRC they are
-//! converted, twice to the same; every place that is told lies within the file; each assignment
-//! at the top and each word of `depend()` has its outcome, and one that is left out is told; the
-//! unit is written in the native form, read back, and means the same.
+//! Checks of the fuzz target `import_openrc` for any bytes as an OpenRC service script: two
+//! conversions give the same; every reported position is within the file; each assignment at the
+//! top and each word of `depend()` has an outcome, and an omission is reported; the unit is written
+//! in the native form and read back unchanged.
 //!
-//! Up to the first NUL they are the settings, the rest is the script. Where they begin with a
-//! byte above 127, bytes choose the script's lines.
+//! The settings end at the first NUL, and the script follows. If they start with a byte above 127,
+//! bytes choose the script's lines.
 
 use super::composed::Composed;
 use groundstate_units::import::import_outcome::{Imported, Outcome};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 const SETTINGS: &str = "/etc/conf.d/net.a";
 
-/// The kind of unit, if anything the script says is in it. Panics where one of the promises is broken.
+/// The kind of unit, if it contains anything of the script. Panics if a promise is broken.
 pub fn import_openrc(bytes: &[u8]) -> Option<Kind> {
     let (text, told_of) = match bytes.first() {
         Some(first) if *first > 127 => composed(bytes.get(1..)?),
@@ -84,7 +84,7 @@ fn left_out(imported: &Imported) {
     }
 }
 
-/// What the unit is, and that it is the same when it is written and read.
+/// The kind of unit. Checks that it is unchanged when it is written and read.
 fn read_back(imported: &Imported) -> Option<Kind> {
     let written = yaml_writer::write(&imported.manifest);
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
@@ -116,7 +116,7 @@ fn read_back(imported: &Imported) -> Option<Kind> {
     Some(direct.kind)
 }
 
-/// As a run is stored, but for what tells an imported unit from a native one.
+/// The stored run without the mark of an imported unit.
 fn run(stored: &[u8]) -> Option<Run> {
     let mut run = Run::decode(stored)?;
     if let Some(particular) = &mut run.particular {
@@ -126,8 +126,8 @@ fn run(stored: &[u8]) -> Option<Run> {
     Some(run)
 }
 
-/// Lines that are an assignment to whoever knows nothing else of the shell, up to the first that
-/// may be more than that.
+/// Lines that are plain assignments without any knowledge of the shell, up to the first that may be
+/// more than that.
 fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_=/.-:+%".contains(byte);
     let is_plain = |line: &&[u8]| line.iter().all(plain) && !WORDS_OF_THE_SHELL.contains(line);
@@ -142,13 +142,13 @@ fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     ones.map(|(_, number)| number).collect()
 }
 
-/// Behind these no line is an assignment at the top for certain, or none is read any more.
+/// After these words no line is certainly an assignment at the top, or lines are no longer read.
 const WORDS_OF_THE_SHELL: [&[u8]; 12] = [
     b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"for", b"do", b"done", b"case",
     b"esac",
 ];
 
-/// Variables that mean something, and one that is the script's own.
+/// Variables with a meaning, and one of the script's own.
 const NAMES: [&str; 28] = [
     "command",
     "command_args",
@@ -257,7 +257,7 @@ const FUNCTIONS: [&str; 8] = [
     "healthcheck() { cat <<X\n} a='\nX\n}",
 ];
 
-/// A script, and the lines of it that have to be told of: those with an assignment or a verb.
+/// A script, and its lines that must be reported: those with an assignment or a verb.
 fn composed(bytes: &[u8]) -> (Vec<u8>, BTreeSet<u32>) {
     let mut from = Composed::of(bytes);
     let mut text = String::new();
@@ -267,7 +267,7 @@ fn composed(bytes: &[u8]) -> (Vec<u8>, BTreeSet<u32>) {
     let first = text.len();
     text.push_str("#!/sbin/openrc-run\ncommand=/bin/a\ncommand_background=yes\npidfile=/run/a\n");
     let mut told_of = BTreeSet::new();
-    // Where quotes may be open nobody knows what is what.
+    // With an open quote the meaning of later lines is uncertain.
     let mut is_sure = true;
     while !from.is_over() && text.len() < 8192 {
         let (name, value) = (from.pick(&NAMES), from.pick(&VALUES));
@@ -300,7 +300,7 @@ fn composed(bytes: &[u8]) -> (Vec<u8>, BTreeSet<u32>) {
     (text.into_bytes(), told_of)
 }
 
-/// One more line, or two that are one, which has to be told of.
+/// Adds a line, or two joined ones, that must be reported.
 fn line(text: &mut String, first: usize, line: &str, told_of: &mut BTreeSet<u32>) {
     let script = text.get(first..).unwrap_or_default();
     told_of.insert(u32::try_from(script.matches('\n').count() + 1).unwrap_or(u32::MAX));

@@ -1,10 +1,10 @@
-//! What the fuzz target `import_sysv` holds of any bytes: as a script of /etc/init.d they are imported, written
-//! in the native form, read back and meant, without a panic; every place that is told lies within the
-//! file; each line of the header has its outcome, one and no other, and one that is lost is told; and what was imported
-//! without a mistake is without one natively, and means the same when it is read back.
+//! Checks of the fuzz target `import_sysv` for any bytes as a script of /etc/init.d: they are
+//! imported, written in the native form, read back and interpreted, without a panic; every reported
+//! position is within the file; each line of the header has exactly one outcome, and a lost one is
+//! reported; a script imported without a mistake has none natively, and is read back unchanged.
 //!
-//! A first byte below 128: the rest is the script. Else the rest chooses lines of a header. It chooses the
-//! name in either case.
+//! A first byte below 128: the rest is the script. Otherwise the rest chooses lines of a header.
+//! The first byte chooses the name in either case.
 
 use super::composed::Composed;
 use super::import::run;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 const NAMES: [&str; 8] = ["a", "b.sh", "web", "web@1", "a", "b.sh", "web", "-x"];
 
-/// The kind of unit, if it is one. Panics where one of the promises is broken.
+/// The kind of unit, if it is one. Panics if a promise is broken.
 pub fn import_sysv(bytes: &[u8]) -> Option<Kind> {
     let (first, rest) = bytes.split_first()?;
     let text = if *first < 128 { rest.to_vec() } else { composed(rest).into_bytes() };
@@ -79,8 +79,8 @@ fn each_line_has_its_fate(imported: &Imported, text: &str) {
     );
 }
 
-/// The lines of a header, as whoever looks for nothing else in a text sees them: comments that say something
-/// between its two marks, or until there is something else.
+/// The lines of a header, by a simple scan of the text: non-empty comments between its two marks,
+/// or until another kind of line.
 fn lines_of_blocks(text: &str) -> Vec<u32> {
     let (mut inside, mut lines) = (false, Vec::new());
     for (line, number) in text.trim_start_matches('\u{feff}').split('\n').zip(1..) {
@@ -139,7 +139,7 @@ const WORDS: [&str; 20] = [
     "/run/a.pid",
 ];
 
-/// In one of four, lines that may be wrong.
+/// One in four has lines that may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let is_odd = from.one_in(4);

@@ -1,13 +1,13 @@
-//! What the fuzz target `inbox` holds of any bytes where the next image of init looks for the inputs that its
-//! state does not know: it finds no more than there is room for, the same each time, and nothing twice. A
-//! first byte above 127: the rest chooses entries, some of them broken.
+//! Checks of the fuzz target `inbox` for any bytes where the next image of init looks for inputs
+//! that its state does not have: it finds no more than the capacity, the same each time, and no
+//! duplicates. A first byte above 127: the rest chooses entries, some of them broken.
 
 use super::composed::Composed;
 use crate::sys::inbox::{
     BYTES, CONTROL, END, ENTRIES, ENTRY, Inbox, Input, LENGTH, MESSAGE, RING, TEXT, place,
 };
 
-/// How many inputs there are, if any. Panics where one of the promises is broken.
+/// The number of inputs, if there are any. Panics if a promise is broken.
 pub fn inbox(bytes: &[u8]) -> Option<usize> {
     let (memory, after) = meant(bytes)?;
     let found = Inbox::read(&memory, after);
@@ -18,12 +18,12 @@ pub fn inbox(bytes: &[u8]) -> Option<usize> {
         }
     }
     assert_eq!(Inbox::read(&memory, after).inputs, found.inputs);
-    // What the kernel had in hand is all there is behind the last.
+    // After the last entry there is only what the kernel was writing.
     assert!(Inbox::read(&memory, found.last).inputs.len() <= 2);
     (!found.inputs.is_empty()).then_some(found.inputs.len())
 }
 
-/// The memory an input stands for, and behind which entry it is read.
+/// The memory of an input, and the entry after which it is read.
 pub fn meant(input: &[u8]) -> Option<(Vec<u8>, u64)> {
     let (first, rest) = input.split_first()?;
     let mut memory = vec![0; BYTES];

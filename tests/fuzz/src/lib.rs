@@ -1,10 +1,8 @@
-//! The fuzz targets: what each holds of any bytes is a function of a module of its name; a fuzzer
-//! calls it through `fuzz_targets/`, the tests of the workspace feed `corpus/` to it. Beside
-//! them: how input becomes a choice ([`composed`]), how many inputs came past the parser
-//! ([`share`]).
+//! The fuzz targets: the checks of each are a function of a module with its name. A fuzzer calls it
+//! through `fuzz_targets/`, and the tests of the workspace feed `corpus/` to it. Also: how input
+//! becomes choices ([`composed`]), and how many inputs passed the parser ([`share`]).
 //!
-//! init is a program that nobody can depend on: what is held of its own readers is held of its
-//! files, which are taken in as they are.
+//! init is a program and cannot be a dependency, so this crate includes the files of its parsers.
 #![allow(dead_code, unused_imports, reason = "of init a few readers are called")]
 
 pub mod accounts;

@@ -1,14 +1,14 @@
-//! What the fuzz target `log_line` holds of any bytes: as a stored line of a log they are read
-//! and written again the same; as the text of a service they become one stored line whatever is
-//! in them, and nothing of them that a terminal acts on is shown. Behind a first byte above 127
-//! the bytes choose a time, a run and a text.
+//! Checks of the fuzz target `log_line` for any bytes: as a stored line of a log they are parsed
+//! and written again unchanged; as text of a service they become exactly one stored line, and no
+//! control sequence of them is shown. After a first byte above 127 the bytes choose a time, a run
+//! and a text.
 
 use super::composed::Composed;
 use groundstate_units::control::log_line::{LogLine, ShownLine, printable};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::wall_clock::WallTime;
 
-/// The time of the line, if it is a stored one. Panics where one of the promises is broken.
+/// The time of the line, if it is a stored one. Panics if a promise is broken.
 pub fn log_line(bytes: &[u8]) -> Option<WallTime> {
     let shown = printable(bytes);
     let acts = |c: char| (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}');
@@ -42,7 +42,7 @@ pub fn log_line(bytes: &[u8]) -> Option<WallTime> {
     Some(line.time)
 }
 
-/// The parts of a date are at times beyond what there is.
+/// The parts of a date are sometimes out of range.
 fn composed(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
     let mut up_to = |most: u16| u16::from(from.byte()) % (most + 1);

@@ -1,8 +1,9 @@
-//! What the fuzz target `machine_records` holds of any bytes as the records of a machine: they are refused, or are a machine that can be asked, told facts, given the
-//! time, and ended, without a panic and without work that has no end.
+//! Checks of the fuzz target `machine_records` for any bytes as the records of a machine: they are
+//! refused, or are a machine that can be queried, gets events and time, and stops, without a panic
+//! and without endless work.
 //!
-//! A first byte above 127: the bytes are those of a machine at work, which the rest tells facts
-//! and damages.
+//! A first byte above 127: the bytes are those of a running machine, which the rest changes by
+//! events and damages.
 
 use super::composed::Composed;
 use groundstate_units::machine::Machine;
@@ -18,7 +19,7 @@ use groundstate_units::unit::settings::Settings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The machine, if it is one. Panics where one of the promises is broken.
+/// The machine, if it is one. Panics if a promise is broken.
 pub fn machine_records(bytes: &[u8]) -> Option<Machine> {
     let machine = decoded(&meant(bytes)?)?;
     assert!(decoded(&encoded(&machine)).is_some(), "records of a machine are refused");
@@ -34,13 +35,13 @@ fn decoded(bytes: &[u8]) -> Option<Machine> {
     Machine::from_records(fields::decode(bytes).ok()?, at_work().0.clone()).ok()
 }
 
-/// The records an input stands for.
+/// The records of an input.
 pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = input.split_first()?;
     Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
 }
 
-/// It is asked, told facts, given the time, and ended.
+/// Queries the machine, sends it events and time, and stops it.
 pub fn live(mut machine: Machine) {
     let name = Name::new("u1").expect("a name");
     let _ = machine.next_deadline();
@@ -93,7 +94,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Eight units: some up, one starting, one in backoff, one told to stop; and their machine.
+/// A machine with eight units: some running, one starting, one in backoff, one stopping.
 pub fn at_work() -> &'static (Arc<Generation>, Machine) {
     static WORK: OnceLock<(Arc<Generation>, Machine)> = OnceLock::new();
     WORK.get_or_init(|| {

@@ -1,10 +1,10 @@
-//! What the fuzz target `name` holds of any text as the small things that names and values are
-//! made of: a name can not become a path or a flag; a name of systemd's is escaped and comes
-//! back; a pattern ends, and matches what it must; a value that is written in its plain form is
-//! read back; specifiers are replaced within their limit.
+//! Checks of the fuzz target `name` for any text as a part of names and values: a name cannot
+//! become a path or an option; a systemd name is escaped and unescaped unchanged; a pattern match
+//! ends and matches what it must; a value written in its plain form is read back; specifiers are
+//! replaced within their limit.
 //!
-//! What stands before the first NUL is the pattern, what stands behind it the name. Behind a first
-//! byte above 127 the bytes choose pieces of both.
+//! The pattern comes before the first NUL, the name after it. After a first byte above 127 the
+//! bytes choose pieces of both.
 
 use super::composed::Composed;
 use groundstate_units::import::systemd::UnitName;
@@ -18,7 +18,7 @@ use groundstate_units::text::specifier::{self, Facts};
 use groundstate_units::text::unit_name;
 use std::time::Duration;
 
-/// The name, if it is one. Panics where one of the promises is broken.
+/// The name, if it is one. Panics if a promise is broken.
 pub fn name(bytes: &[u8]) -> Option<Name> {
     let composed = bytes.split_first().filter(|(first, _)| **first > 127);
     let composed = composed.map(|(_, rest)| composed_of(rest));
@@ -39,7 +39,7 @@ pub fn name(bytes: &[u8]) -> Option<Name> {
 }
 
 fn patterns(pattern: &str, text: &str) {
-    // Costs the product of both.
+    // The cost is the product of both lengths.
     let (pattern, text) = (short(pattern), short(text));
     let matches = glob::matches(pattern, text);
     assert!(!glob::matches_file(pattern, text) || matches);
@@ -142,7 +142,7 @@ fn composed_of(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
     let mut text = String::new();
     for end in ["\0", ""] {
-        // Mostly such as a name may hold.
+        // Mostly characters that a name may have.
         let most = if from.one_in(2) { PIECES.len() } else { 13 };
         for _ in 0..=from.byte() % 6 {
             text.push_str(from.pick(PIECES.get(..most).unwrap_or(&PIECES)));

@@ -1,12 +1,12 @@
-//! What the fuzz target `notification` holds of any datagram of the notify socket: what it says is
-//! what its lines say, each for itself and in their order, and no text of it forges a line or
-//! drives a terminal. A first byte above 127 makes lines of the words of sd_notify(3).
+//! Checks of the fuzz target `notification` for any datagram of the notify socket: its meaning is
+//! that of its lines, separately and in order, and no text of it forges a line or controls a
+//! terminal. A first byte above 127 makes lines of the words of sd_notify(3).
 
 use super::composed::Composed;
 use crate::base::limit;
 use crate::notify::{Statement, statements};
 
-/// How much it says, if anything. Panics where one of the promises is broken.
+/// The number of its statements, if any. Panics if a promise is broken.
 pub fn notification(bytes: &[u8]) -> Option<usize> {
     let datagram = match bytes.split_first() {
         Some((first, rest)) if *first > 127 => composed(rest),

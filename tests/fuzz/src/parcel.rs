@@ -1,6 +1,6 @@
-//! What the fuzz target `parcel` holds of any bytes that come out of a loader, sealed: they are
-//! refused, or what is in them is sound and packed again the same. A first byte above 127: the
-//! bytes are those of a real delivery, damaged by the rest.
+//! Checks of the fuzz target `parcel` for any sealed bytes from a loader: they are refused, or
+//! their contents are valid and packed again unchanged. A first byte above 127: the bytes are those
+//! of a real delivery, damaged by the rest.
 
 use super::composed::Composed;
 use crate::loader::transfer::{LoadResult, Transport, unwrap};
@@ -15,17 +15,18 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-/// Whether more than single units is wrong, if it is one. Panics where one of the promises is broken.
+/// Whether more than single units is wrong, if it is a delivery. Panics if a promise is broken.
 pub fn parcel(bytes: &[u8]) -> Option<bool> {
     let delivery = unwrap(sealed(&meant(bytes)?)).ok()?;
     assert_eq!(delivery.generation.prove(), Ok(()));
     Some(packed_again(delivery))
 }
 
-/// Whether more than single units is wrong. What is packed again, as the loader does, is the same.
+/// Whether more than single units is wrong. Checks that packing it again, as the loader does, gives
+/// the same.
 pub(crate) fn packed_again(delivery: LoadResult) -> bool {
     let taken = delivery.generation.clone();
-    // The files are packed as it is taken.
+    // The files are packed when the delivery is taken.
     let delivery = LoadResult { generation: taken.unpacked(), ..delivery };
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
     assert_eq!(again.generation, taken);
@@ -33,7 +34,7 @@ pub(crate) fn packed_again(delivery: LoadResult) -> bool {
     delivery.refused
 }
 
-/// The delivery an input stands for.
+/// The delivery of an input.
 pub fn meant(input: &[u8]) -> Option<Vec<u8>> {
     let (first, rest) = input.split_first()?;
     Some(if *first < 128 { rest.to_vec() } else { damaged(rest) })
@@ -62,7 +63,7 @@ fn damaged(by: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Two units and a word about a host name.
+/// Two units and a message about a host name.
 fn real(refused: bool) -> Vec<u8> {
     let draft = |name: &str, kind| {
         let at = Place { file: "/etc/a.yaml".into(), line: 3, column: 1 };

@@ -1,13 +1,13 @@
-//! What the fuzz target `policy` holds of any bytes: as policy.yaml they are a policy with all
-//! that is wrong told within the file; a policy that is written is read back the same; and laid
-//! over another it still is. What stands before the first NUL is the one file, what stands
-//! behind it the one of the runtime directory. Behind a first byte above 127 the bytes choose lines.
+//! Checks of the fuzz target `policy` for any bytes as policy.yaml: they are a policy, and all
+//! mistakes are reported within the file; a written policy is read back unchanged, also merged with
+//! another. The base file comes before the first NUL, the one of the runtime directory after it.
+//! After a first byte above 127 the bytes choose lines.
 
 use super::composed::Composed;
 use groundstate_units::unit::policy::Policy;
 use groundstate_units::unit::policy_file::{read, render};
 
-/// The policy of both, if nothing is wrong. Panics where one of the promises is broken.
+/// The merged policy, if nothing is wrong. Panics if a promise is broken.
 pub fn policy(bytes: &[u8]) -> Option<Policy> {
     let composed = bytes.split_first().filter(|(first, _)| **first > 127);
     let composed = composed.map(|(_, rest)| composed_of(rest));
@@ -16,7 +16,7 @@ pub fn policy(bytes: &[u8]) -> Option<Policy> {
     let (base, base_is_fine) = one(bytes.get(..at)?);
     let (over, over_is_fine) = one(bytes.get(at + 1..).unwrap_or_default());
     let both = base.overlaid(&over);
-    // Of a file that enables and disables the same name nothing is taken back.
+    // A file that enables and disables the same name takes nothing back.
     if base_is_fine && over_is_fine {
         assert!(both.enable.is_disjoint(&both.disable), "{both:?}");
         assert_eq!(back(&both), both);
@@ -43,7 +43,7 @@ fn back(policy: &Policy) -> Policy {
     back
 }
 
-/// In one of four, values that may be wrong.
+/// One in four has values that may be wrong.
 fn composed_of(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
     let is_odd = from.one_in(4);

@@ -1,12 +1,12 @@
-//! What the fuzz target `request` holds of any line of the control socket and of log.sock: it is
-//! a request, or there is a word about what is wrong with it; and a request that is written and
-//! read again is the same. A first byte above 127 makes a line of the table of verbs.
+//! Checks of the fuzz target `request` for any line of the control socket and of log.sock: it is a
+//! request or gives an error message; a request that is written and parsed again is unchanged. A
+//! first byte above 127 makes a line from the table of verbs.
 
 use super::composed::Composed;
 use groundstate_units::control::log_query::LogQuery;
 use groundstate_units::control::request::{Request, TABLE};
 
-/// The request, if it is one. Panics where one of the promises is broken.
+/// The request, if it is one. Panics if a promise is broken.
 pub fn request(bytes: &[u8]) -> Option<Request> {
     let (first, rest) = bytes.split_first()?;
     let line = if *first < 128 { rest.to_vec() } else { composed(rest).into_bytes() };
@@ -27,7 +27,7 @@ pub fn request(bytes: &[u8]) -> Option<Request> {
     }
 }
 
-/// Fields of all verbs, each with a value that fits.
+/// Fields of all verbs, each with a valid value.
 const FIELDS: [(&str, &str); 17] = [
     ("target", "\"a\""),
     ("targets", "[\"a\",\"b\"]"),

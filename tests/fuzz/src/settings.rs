@@ -1,13 +1,13 @@
-//! What the fuzz target `settings` holds of any bytes: as init.yaml they are settings with all
-//! that is wrong told at places within the file, never a panic; whatever was wrong, what came
-//! of it can be handed to PID 1. A first byte above 127 makes a file of the table of settings.
+//! Checks of the fuzz target `settings` for any bytes as init.yaml: they are settings, all mistakes
+//! are reported within the file, and there is no panic; whatever was wrong, the result can be
+//! passed to PID 1. A first byte above 127 makes a file from the table of settings.
 
 use super::composed::Composed;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::settings_file::{SETTINGS, SettingKey, read};
 
-/// The settings, if nothing is wrong. Panics where one of the promises is broken.
+/// The settings, if nothing is wrong. Panics if a promise is broken.
 pub fn settings(bytes: &[u8]) -> Option<Settings> {
     let (first, rest) = bytes.split_first()?;
     let text = if *first < 128 { rest.to_vec() } else { composed(rest).into_bytes() };
@@ -57,7 +57,7 @@ const VALUES: [&str; 30] = [
     "disable",
 ];
 
-/// In one of four, lines that may be wrong.
+/// One in four has lines that may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let is_odd = from.one_in(4);
@@ -79,7 +79,7 @@ fn composed(bytes: &[u8]) -> String {
     text
 }
 
-/// A value that may stand there.
+/// A valid value.
 fn fitting(key: SettingKey, from: &mut Composed<'_>) -> &'static str {
     let begins = |with: &str| key.words.starts_with(with);
     match () {

@@ -1,10 +1,10 @@
-//! How many inputs there were, and how many of them came past the parser, said as it goes on:
-//! a fuzzer that only ever sees its input refused has looked at nothing.
+//! Counts the inputs and those that passed the parser, and prints the numbers regularly: a fuzzer
+//! whose input is always refused has tested nothing.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// From one line to the next.
+/// The interval of the lines.
 const PAUSE: Duration = Duration::from_secs(2);
 
 struct Count {
@@ -15,7 +15,7 @@ struct Count {
 
 static COUNT: Mutex<Count> = Mutex::new(Count { all: 0, past: 0, said: None });
 
-/// One input more.
+/// Counts an input.
 pub fn count(is_past: bool) {
     let Ok(mut count) = COUNT.lock() else { return };
     count.all += 1;
@@ -26,7 +26,7 @@ pub fn count(is_past: bool) {
     }
 }
 
-/// A target: the function of the module of that name, and what of its results stands for a
+/// Defines a target: the function of the module with that name, and the results that count as a
 /// planted bug (feature `planted-bug`).
 #[macro_export]
 macro_rules! target {
@@ -43,9 +43,9 @@ macro_rules! target {
     };
 }
 
-/// For a target that reads bytes as they are, but behind a byte above 127 at this place composes what
-/// it reads: of each four changes to an input one makes it such a one. Almost nothing of bytes as
-/// they are comes past a parser, and left alone the fuzzer would keep to these.
+/// For a target that composes its input after a byte above 127 at this position: one of four
+/// changes to an input makes it such a one. Almost no raw bytes pass a parser, and without this the
+/// fuzzer would keep to raw bytes.
 #[macro_export]
 macro_rules! composes_behind {
     ($place:expr) => {

@@ -1,7 +1,7 @@
-//! What the fuzz target `state_records` holds of any bytes as the records that an image of init
-//! has left: they are refused, or init can go on with them.
+//! Checks of the fuzz target `state_records` for any bytes as the records of an earlier image of
+//! init: they are refused, or init can continue with them.
 //!
-//! The input damages the records of a state that says as little as there is to say.
+//! The input damages the records of a minimal state.
 
 use super::composed::Composed;
 use crate::restore::records::Parts;
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The descriptors below this number are the target's own.
+/// The descriptors below this number belong to the target.
 const DESCRIPTORS: i32 = 64;
 
-/// The kinds of which there is one record, and one entry of each table that is part of a run.
+/// The kinds with a single record, and one entry of each table that is part of a run.
 const KINDS: [Kind; 18] = [
     Kind::Head,
     Kind::Machine,
@@ -40,14 +40,14 @@ const KINDS: [Kind; 18] = [
     Kind::LastEvent,
 ];
 
-/// Whether all records can be read. Panics where one of the promises is broken.
+/// Whether all records can be read. Panics if a promise is broken.
 pub fn state_records(bytes: &[u8]) -> Option<()> {
     let mut parts = read(&composed(bytes)).ok()?;
     let notify = parts.notify.take();
     // Refused or built, without a panic.
     let _ = parts.machine();
     if let Some(notify) = notify {
-        // Dropped, it would unlink the file that it names.
+        // Its drop would unlink the file that it names.
         std::mem::forget(notify);
         for number in 3..DESCRIPTORS {
             let _ = nix::unistd::close(number);
@@ -58,7 +58,7 @@ pub fn state_records(bytes: &[u8]) -> Option<()> {
 
 fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     let mut store = Store::new().map_err(|error| error.to_string())?;
-    // A component that is missing has no record.
+    // A missing component has no record.
     for (kind, body) in KINDS.into_iter().zip(bodies).filter(|(_, body)| !body.is_empty()) {
         let is_entry = [Kind::Tracked, Kind::ProcessTree, Kind::LastEvent].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };

@@ -1,9 +1,9 @@
-//! What the fuzz target `stored_value` holds of any keys and values that somebody writes to the
-//! cluster's etcd: a key is one of ours or is passed over; a value is a record that comes back as
-//! it was, or is set aside, and what it stood for before stays; all else is as it was. Values that
-//! nobody can read take no unit from its machine, and engine, agent and API go on.
+//! Checks of the fuzz target `stored_value` for any keys and values written to the cluster's etcd:
+//! a key is one of ours or is ignored; a value is a record that is encoded again unchanged, or is
+//! set aside while the previous one stays; everything else is unchanged. Unreadable values take no
+//! unit from its machine, and engine, agent and API continue.
 //!
-//! How bytes become keys and values is [`written`]'s; a first byte above 127 composes them.
+//! [`written`] turns bytes into keys and values; a first byte above 127 composes them.
 
 use super::fleet::{entries, keys, machine};
 use super::written;
@@ -33,18 +33,18 @@ use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Keys that one input writes, at most.
+/// The maximum number of keys that one input writes.
 const MOST_WRITES: usize = 8;
 
-/// What came of the writes.
+/// The results of the writes.
 pub struct Found {
-    /// The cluster as it is read anew.
+    /// The cluster, read again.
     pub snapshot: Snapshot,
-    /// Records that were read.
+    /// The readable records.
     pub read: Vec<Subject>,
 }
 
-/// What came of them, if one was a record. Panics where one of the promises is broken.
+/// The results, if one of the values was a record. Panics if a promise is broken.
 pub fn stored_value(bytes: &[u8]) -> Option<Found> {
     let (first, rest) = bytes.split_first()?;
     let writes = if *first < 128 { written::plain(rest) } else { written::composed(rest) };
@@ -52,7 +52,7 @@ pub fn stored_value(bytes: &[u8]) -> Option<Found> {
     let mut store = work.store.clone();
     let mut touched: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for (key, value) in writes.into_iter().take(MOST_WRITES) {
-        // Once each: what a value stood for before is what the cluster at work says.
+        // Each key once: the previous value is then that of the running cluster.
         if touched.contains_key(&key) {
             continue;
         }
@@ -78,7 +78,7 @@ pub fn stored_value(bytes: &[u8]) -> Option<Found> {
     (!read.is_empty()).then_some(Found { snapshot: anew, read })
 }
 
-/// The records among what was written; each snapshot has taken them in, and nothing else.
+/// The records among the written values. Checks that each snapshot contains them and nothing else.
 fn judged(touched: &BTreeMap<String, Vec<u8>>, snapshots: [&Snapshot; 2]) -> Vec<Subject> {
     let mut read = Vec::new();
     for (key, value) in touched {
@@ -95,7 +95,7 @@ fn judged(touched: &BTreeMap<String, Vec<u8>>, snapshots: [&Snapshot; 2]) -> Vec
     for snapshot in snapshots {
         assert!(snapshot.set_aside.keys().all(|key| touched.contains_key(key)));
         let now = facts(snapshot);
-        // A claim is there whatever it says.
+        // A claim exists whatever its value.
         let is_claim = |key: &String| matches!(keys().subject(key), Some(Subject::Claim(..)));
         let stays = |key: &String| {
             !touched.contains_key(key) || (snapshot.set_aside.contains_key(key) && !is_claim(key))
@@ -109,7 +109,7 @@ fn judged(touched: &BTreeMap<String, Vec<u8>>, snapshots: [&Snapshot; 2]) -> Vec
     read
 }
 
-/// The engine that comes upon this goes on; what nobody can read moves no unit from its machine.
+/// Runs the engine on it; unreadable values move no unit from its machine.
 fn led(store: &MemoryStore, is_garbage: bool) {
     let reading = store.read(keys().root());
     let mut engine = Engine::new(keys(), &reading, Duration::ZERO, Duration::ZERO);
@@ -122,7 +122,7 @@ fn led(store: &MemoryStore, is_garbage: bool) {
     }
 }
 
-/// The API answers whatever it is asked, and what it writes it can read.
+/// Checks that the API answers any request, and can read what it writes.
 fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: &[Change]) {
     for change in changes {
         change_stream::told(&keys(), change);
@@ -169,12 +169,12 @@ fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: 
     }
 }
 
-/// The cluster before anything was written to it.
+/// The cluster before the writes.
 struct Work {
     snapshot: Snapshot,
     store: MemoryStore,
     facts: BTreeMap<String, String>,
-    /// What is to run on its second machine.
+    /// The goal of its second machine.
     goal: Goal,
 }
 
@@ -197,7 +197,7 @@ fn at_work() -> &'static Work {
     })
 }
 
-/// A value as each of the records: it comes back as it was, or is none.
+/// Parses the value as each kind of record: it is encoded again unchanged, or is none.
 fn every_record(value: &[u8]) {
     comes_back::<ClusterRecord>(value);
     comes_back::<Leader>(value);
@@ -216,12 +216,13 @@ fn every_record(value: &[u8]) {
 fn comes_back<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &[u8]) {
     let Ok(record) = record::decode::<T>(value) else { return };
     let written = record::encode(&record);
-    // What is written as `\n` may have been a byte, and is no record of ours once it has grown.
+    // A byte may be written as `
+    // `, and the value may have grown too large.
     let again = record::decode::<T>(&written);
     assert!(written.len() > LARGEST || again.as_ref() == Ok(&record), "{record:?}: {again:?}");
 }
 
-/// It is what that key is to have.
+/// Returns true if the value is a record for that key.
 fn is_record(subject: &Subject, value: &[u8]) -> bool {
     match subject {
         Subject::Cluster => record::decode::<ClusterRecord>(value).is_ok(),
@@ -238,13 +239,13 @@ fn is_record(subject: &Subject, value: &[u8]) -> bool {
         Subject::Claim(..) => record::decode::<ClaimRecord>(value).is_ok(),
         Subject::Machine(_) => record::decode::<MachineRecord>(value).is_ok(),
         Subject::Metadata(..) => record::decode::<MetadataRecord>(value).is_ok(),
-        // The key alone says it.
+        // The key alone has the information.
         Subject::Drain(_) => true,
         Subject::State(..) => record::decode::<StateRecord>(value).is_ok(),
     }
 }
 
-/// What a snapshot says, by the key that says it.
+/// The facts of a snapshot by their keys.
 fn facts(snapshot: &Snapshot) -> BTreeMap<String, String> {
     fn said<T: Debug>(kept: &Kept<T>) -> String {
         format!("{:?} {} {}", kept.record, kept.created, kept.modified)

@@ -1,8 +1,8 @@
-//! What the fuzz target `unit_file` holds of any bytes: as a unit file they are read and meant
-//! without a panic; every place that is told lies within the file; and a unit without a mistake
-//! means the same when it is written and read back.
+//! Checks of the fuzz target `unit_file` for any bytes as a unit file: they are parsed and
+//! interpreted without a panic; every reported position is within the file; a unit without a
+//! mistake is unchanged when it is written and read back.
 //!
-//! A first byte below 128: the rest is the text. Else the rest chooses keys and values of the
+//! A first byte below 128: the rest is the text. Otherwise the rest chooses keys and values of the
 //! table of keys.
 
 use super::composed::Composed;
@@ -19,7 +19,7 @@ use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::yaml_writer;
 use std::sync::Arc;
 
-/// Values of all forms, right and nearly right.
+/// Values of all forms, valid and nearly valid.
 const VALUES: [&str; 66] = [
     "a",
     "b",
@@ -89,7 +89,7 @@ const VALUES: [&str; 66] = [
     "*",
 ];
 
-/// The unit, if it is one without a mistake. Panics where one of the promises is broken.
+/// The unit, if it has no mistake. Panics if a promise is broken.
 pub fn unit_file(bytes: &[u8]) -> Option<Draft> {
     let (first, rest) = bytes.split_first()?;
     let text = if *first < 128 { rest.to_vec() } else { composed(rest).into_bytes() };
@@ -124,7 +124,7 @@ pub fn unit_file(bytes: &[u8]) -> Option<Draft> {
     fine
 }
 
-/// What was written, read back.
+/// Parses the written text.
 fn again(written: &str) -> Draft {
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let documents = yaml::parse("a.yaml", written.as_bytes(), &limits);
@@ -135,20 +135,20 @@ fn again(written: &str) -> Draft {
     places_apart(draft)
 }
 
-/// All of it but in which line, and in which order of keys, it stands.
+/// The draft without its line and the order of keys.
 fn places_apart(mut draft: Draft) -> Draft {
     (draft.at.line, draft.at.column) = (0, 0);
     draft.dependencies.iter_mut().for_each(|edge| edge.line = 0);
     draft.dependencies.sort_by_key(|edge| (edge.kind.as_str(), edge.target.clone()));
     if draft.kind.is_trigger() {
-        // What is listened on and watched is kept as it was written.
+        // Listen addresses and watched paths are kept as written.
         (draft.run_hash, draft.run) = (0, Arc::default());
     }
     draft
 }
 
-/// A unit of some type with keys of it, each once, as the table of keys shows them; in one of
-/// four, lines that may be wrong.
+/// A unit of some type with keys of it, each once, as in the table of keys; one in four has lines
+/// that may be wrong.
 fn composed(bytes: &[u8]) -> String {
     let mut from = Composed::of(bytes);
     let is_odd = from.one_in(4);
@@ -171,7 +171,7 @@ fn composed(bytes: &[u8]) -> String {
     text
 }
 
-/// A line that may be wrong in any way.
+/// A line with any kind of mistake.
 fn odd(from: &mut Composed<'_>, key: Key) -> String {
     let value = value(from, key.shape);
     let shown = match from.byte() % 8 {
@@ -186,7 +186,7 @@ fn odd(from: &mut Composed<'_>, key: Key) -> String {
     format!("{}: {shown}\n{}", key.name, from.pick(&more))
 }
 
-/// Mostly one that may stand there.
+/// Mostly a valid value.
 fn value(from: &mut Composed<'_>, shape: Shape) -> String {
     let count = |least: u32, most: u32, byte: u8| match byte {
         0 => most.to_string(),

@@ -1,9 +1,9 @@
-//! What the fuzz target `unit_folder` holds of any files in the directories of a machine: they are
-//! loaded without a panic; the order in which a directory lists its names changes neither the
-//! generation nor what a machine would do with it; loaded again over itself nothing is another.
+//! Checks of the fuzz target `unit_folder` for any files in the directories of a machine: they are
+//! loaded without a panic; the order of directory entries changes neither the generation nor its
+//! first plan; a second load gives the same.
 //!
-//! The bytes choose files and what is in them: lines with names of few letters, so that units
-//! meet, or any text.
+//! The bytes choose files and their contents: lines with short names, so that units refer to each
+//! other, or any text.
 
 use super::composed::Composed;
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was loaded, if nothing is wrong. Panics where one of the promises is broken.
+/// The loaded generation, if nothing is wrong. Panics if a promise is broken.
 pub fn unit_folder(bytes: &[u8]) -> Option<Generation> {
     let mut folder = Folder::composed(bytes);
     let options = Options { sources: None, ..Options::system(0) };
@@ -33,7 +33,7 @@ pub fn unit_folder(bytes: &[u8]) -> Option<Generation> {
     (!loaded.refused && fine).then_some(loaded.generation)
 }
 
-/// What a boot orders, in words.
+/// The orders of a boot, as text.
 fn first_plan(generation: &Generation) -> String {
     let mut machine = Machine::new(Duration::from_secs(90));
     let boot = Event::Boot { generation: Arc::new(generation.clone()), targets: Vec::new() };
@@ -101,7 +101,7 @@ const POLICY: [&str; 5] = ["mask: [a]", "mask: b", "prefer: {x: b}", "enable: [c
 const SETTINGS: [&str; 4] =
     ["import-dirs: systemd", "default-target: a", "max-starting: 1", "default-policy: disable"];
 
-/// The lines of a file, mostly such as may stand there.
+/// The lines of a file, mostly valid.
 fn lines(path: &str, from: &mut Composed<'_>) -> Vec<u8> {
     let all: &[&str] = match path {
         path if path.ends_with(".service") => &FOREIGN,

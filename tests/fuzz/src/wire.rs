@@ -1,6 +1,6 @@
-//! A connection in memory between a fuzz target and the API: the server reads what was put in, in
-//! pieces, and perhaps a last piece again and again; what it writes is kept. Nobody waits: where the
-//! server has nothing more to do the other side is gone.
+//! A connection in memory between a fuzz target and the API: the server reads the input in pieces,
+//! and perhaps a last piece repeatedly; its output is kept. There is no waiting: when the server
+//! has nothing to do, the other side closes.
 
 use cluster::api::listener::{Origin, attend};
 use cluster::api::server::ApiState;
@@ -13,24 +13,24 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-/// Bytes that are answered to one connection, at most.
+/// The maximum number of bytes answered to one connection.
 const MOST_ANSWERED: usize = 64 * 1024 * 1024;
-/// Looks at one connection, at most.
+/// The maximum number of polls of one connection.
 const MOST_POLLS: u32 = 1_000_000;
 
-/// What the other side sends.
+/// The input of the other side.
 #[derive(Default)]
 pub struct Sent {
     pub bytes: Vec<u8>,
-    /// Bytes that come at once; 0: all.
+    /// Bytes per piece; 0: all.
     pub piece: usize,
-    /// What comes behind them, again and again.
+    /// Repeated after the input.
     pub flood: Vec<u8>,
-    /// So often.
+    /// The number of repetitions.
     pub times: usize,
 }
 
-/// What was seen of it.
+/// The result.
 #[derive(Default)]
 pub struct Seen {
     pub answered: Vec<u8>,
@@ -43,7 +43,7 @@ struct Line {
     sent: Sent,
     seen: Seen,
     is_gone: bool,
-    /// What is written to it fails.
+    /// True if writes to it fail.
     is_deaf: bool,
     reader: Option<Waker>,
 }
@@ -107,7 +107,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// Tells whether anything woke the one task there is.
+/// Records whether anything woke the task.
 struct Bell(AtomicBool);
 
 impl Wake for Bell {
@@ -116,7 +116,7 @@ impl Wake for Bell {
     }
 }
 
-/// Polls both until the first ends, or nothing wakes them: then `idle` is asked whether to go on.
+/// Polls both until the first ends or nothing wakes them: then `idle` decides whether to continue.
 pub fn turn<A>(
     first: Pin<&mut dyn Future<Output = A>>,
     mut second: Pin<&mut dyn Future<Output = ()>>,
@@ -139,9 +139,8 @@ pub fn turn<A>(
     panic!("it is awake for ever")
 }
 
-/// The whole of a connection. `follow` is what keeps the API's snapshot up to date. Where requests are
-/// left behind a stream of changes nobody sees that the other side is gone until there is a change:
-/// `news` makes one.
+/// Runs a whole connection. `follow` updates the API's snapshot. If requests follow a stream of
+/// changes, the server notices the closed connection only at a change, which `news` makes.
 pub fn converse(
     state: &ApiState,
     from: Origin,

@@ -1,11 +1,11 @@
-//! Bytes as keys and values that somebody writes to the cluster's etcd: as they are, or as choices
-//! among keys, fields and values of all records. What is held of them is `stored_value`'s.
+//! Turns bytes into keys and values written to the cluster's etcd: unchanged, or as choices among
+//! keys, fields and values of all records. The checks are in `stored_value`.
 
 use super::composed::Composed;
 use super::fleet::{MACHINES, UNITS, keys};
 use cluster::record::LARGEST;
 
-/// Pieces between two NULs in a row: a key below the root, a NUL, a value.
+/// Writes separated by two NULs: a key below the root, a NUL, a value.
 pub fn plain(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut writes = Vec::new();
     let mut rest = bytes;
@@ -21,7 +21,7 @@ pub fn plain(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     writes
 }
 
-/// A value that fits, by field.
+/// Valid values by field.
 const FITTING: [(&str, &[&str]); 21] = [
     ("id", &["\"c1\"", "\"c2\""]),
     ("machine", &["\"m1\"", "\"m2\"", "\"m3\""]),
@@ -45,7 +45,7 @@ const FITTING: [(&str, &[&str]); 21] = [
     ("sub", &["\"running\"", "\"dead\""]),
     ("reached", &["\"launched\"", "\"inactive\""]),
 ];
-/// The kinds of keys, and the fields their records have.
+/// The kinds of keys, and the fields of their records.
 const KINDS: [(&str, &[&str]); 13] = [
     ("unit", &["options", "signature"]),
     ("desired", &["desired"]),
@@ -100,7 +100,7 @@ const ASKED: [&str; 10] = [
     "b@*.service",
 ];
 
-/// Up to four of them.
+/// Up to four composed writes.
 pub fn composed(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut from = Composed::of(bytes);
     let mut writes = Vec::new();

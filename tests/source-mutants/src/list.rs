@@ -1,9 +1,8 @@
-//! The list that `cargo mutants --list --json` prints. Knows what a mutant is called, not what
-//! becomes of it.
+//! Parses the output of `cargo mutants --list --json`.
 
 use serde_json::Value;
 
-/// What kind of change it is, as cargo-mutants names it.
+/// The kind of change, as named by cargo-mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Genre {
     /// A body replaced by a value.
@@ -12,32 +11,32 @@ pub enum Genre {
     BinaryOperator,
     /// `!` left out.
     UnaryOperator,
-    /// An arm left out.
+    /// A removed arm.
     MatchArm,
-    /// A guard that is always true, or never.
+    /// A guard that is always true or always false.
     MatchArmGuard,
-    /// A field that the base stands in for.
+    /// A field taken from the base.
     StructField,
 }
 
-/// One line of the list.
+/// An entry of the list.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     /// 1, 2, …
     pub number: u32,
-    /// Its file, from the top of the repository.
+    /// The file, relative to the repository.
     pub file: String,
-    /// `FILE:LINE:COLUMN: what is changed`.
+    /// `FILE:LINE:COLUMN: change`.
     pub name: String,
     /// See [`Genre`].
     pub genre: Genre,
     /// Line and column of its first character, from 1.
     pub start: (usize, usize),
-    /// What stands there then.
+    /// The replacement text.
     pub replacement: String,
 }
 
-/// All of the list; what can not be read is an error.
+/// Parses the list; an unreadable entry is an error.
 pub fn read(text: &str) -> Result<Vec<Mutant>, String> {
     let list: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let entries = list.as_array().ok_or("the list is no array")?;
@@ -70,7 +69,7 @@ fn mutant(at: usize, entry: &Value) -> Option<Mutant> {
 }
 
 impl Mutant {
-    /// Its name without the place, which moves with each edit.
+    /// The name without the position, which moves with each edit.
     pub fn title(&self) -> String {
         let what = self.name.split_once(": ").map_or(self.name.as_str(), |(_, what)| what);
         format!("{}: {what}", self.file)

@@ -1,12 +1,13 @@
-//! Every mutant that cargo-mutants lists for some files of the core, judged by the scenarios,
-//! the simulator and the core's own tests. cargo-mutants would build the core once for each; here
-//! it is built once with all of them in it ([`weave`], [`tree`]), and run once for each.
+//! Judges every mutant that cargo-mutants lists for some files of the core by the scenarios, the
+//! simulator and the core's own tests. cargo-mutants would build the core once for each; this
+//! program builds it once with all of them ([`weave`], [`tree`]), and runs it once for each.
 //!
-//! `source-mutants LIST LEDGER ANSWERS WORK [JOBS]`, from the top of the repository. LIST is what
-//! `cargo mutants --list --json` printed. LEDGER gets a line for each mutant and is gone on with;
-//! ANSWERS has a line for each survivor that is well: its name without the place, and why. Prints
-//! the survivors without an answer and exits 1 when there are any. An operator is replaced in the
-//! syntax tree, so `a && b && c` becomes `(a || b) && c` where text would become `a || (b && c)`.
+//! `source-mutants LIST LEDGER ANSWERS WORK [JOBS]`, from the top of the repository. LIST is the
+//! output of `cargo mutants --list --json`. LEDGER gets a line for each mutant, and a later run
+//! continues it. ANSWERS has a line for each harmless survivor: its name without the position, and
+//! the reason. Prints the survivors without an answer and exits with 1 if there are any. An
+//! operator is replaced in the syntax tree, so `a && b && c` becomes `(a || b) && c` where a text
+//! replacement would give `a || (b && c)`.
 
 mod list;
 mod tree;
@@ -21,10 +22,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tree::Tree;
 
-/// Schedules that a mutant has to get through, and the first's seed.
+/// The schedules for a mutant, and the seed of the first.
 const SCHEDULES: &str = "500";
 const SEED: &str = "1";
-/// Seconds of a processor, and KiB of memory, after which a mutant counts as hanging.
+/// The seconds of processor time and KiB of memory after which a mutant counts as hanging.
 const LIMITS: &str = "ulimit -t 40; ulimit -v 8000000; exec \"$0\" \"$@\"";
 
 const SURVIVED: &str = "SURVIVED";
@@ -67,7 +68,8 @@ fn run(list: &str, ledger: &Path, answers: &str, work: &Path, jobs: usize) -> Re
     Ok(report(&list, &known, &answers))
 }
 
-/// What a ledger says of the mutants of this list. A survivor without an answer is judged anew.
+/// The results of a ledger for the mutants of this list. A survivor without an answer is judged
+/// again.
 fn done(ledger: &str, list: &[Mutant], answers: &str) -> BTreeMap<String, String> {
     let lines = ledger.lines().filter_map(|line| line.split_once('\t'));
     let known: BTreeMap<&str, &str> = lines.collect();
@@ -82,7 +84,7 @@ fn is_answered(mutant: &Mutant, answers: &str) -> bool {
     names.any(|(name, _)| name == title)
 }
 
-/// The core's own tests, for what has survived everything else.
+/// Runs the core's own tests for a mutant that has survived everything else.
 fn test_all(
     tree: &Tree,
     list: &[Mutant],
@@ -123,7 +125,7 @@ fn judge_all(
                 None => judge(tree, mutant.number, top).unwrap_or(SURVIVED.to_string()),
             };
             let Ok(mut book) = book.lock() else { return };
-            // Written at once: whoever is interrupted goes on from here.
+            // Written at once, so that an interrupted run continues from here.
             _ = writeln!(book.0, "{}\t{what}", mutant.name);
             book.1.insert(mutant.name.clone(), what);
         }
@@ -136,7 +138,7 @@ fn judge_all(
     Ok(())
 }
 
-/// What scenarios and simulator object to a mutant, if anything. 0: none is at work.
+/// The objection of scenarios and simulator to a mutant, if any. Number 0 is no mutant.
 fn judge(tree: &Tree, number: u32, top: &Path) -> Option<String> {
     let scenarios = top.join("tests/scenarios").display().to_string();
     objection(&tree.judge, &[&scenarios, SEED, SCHEDULES], number)
@@ -160,14 +162,14 @@ fn objection(program: &Path, words: &[&str], number: u32) -> Option<String> {
     Some(said.map_or("hangs or falls".to_string(), str::to_string))
 }
 
-/// The ledger, in the order of the list.
+/// Writes the ledger in the order of the list.
 fn keep(ledger: &Path, list: &[Mutant], known: &BTreeMap<String, String>) -> Result<(), String> {
     let lines =
         list.iter().filter_map(|it| Some(format!("{}\t{}\n", it.name, known.get(&it.name)?)));
     std::fs::write(ledger, lines.collect::<String>()).map_err(|error| error.to_string())
 }
 
-/// Prints what is to be known; whether every survivor is answered.
+/// Prints the report. Returns true if every survivor has an answer.
 fn report(list: &[Mutant], known: &BTreeMap<String, String>, answers: &str) -> bool {
     let what = |mutant: &Mutant| known.get(&mutant.name).map_or("", String::as_str);
     let count = |is: &dyn Fn(&str) -> bool| list.iter().filter(|it| is(what(it))).count();

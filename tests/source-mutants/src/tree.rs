@@ -1,5 +1,5 @@
-//! A copy of the core with all mutants in it, and the programs built of that. A mutant at which
-//! the compiler objects is left out, and the copy made again, until it objects to none.
+//! A copy of the core with all mutants, and its programs. A mutant that does not compile is left
+//! out, and the copy is made again until it compiles.
 
 use crate::list::Mutant;
 use crate::weave::{Woven, weave};
@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How often the compiler is asked; type errors hide errors of borrowing.
+/// The maximum number of builds; type errors hide borrow errors.
 const ROUNDS: usize = 12;
 
-/// The copy, built.
+/// The built copy.
 pub struct Tree {
     copy: PathBuf,
     /// The program of `judge.txt`.
     pub judge: PathBuf,
-    /// Mutants that are not in it, and why.
+    /// Mutants that were left out, and why.
     pub left_out: BTreeMap<u32, &'static str>,
 }
 
-/// Copies, weaves, builds.
+/// Copies, weaves and builds.
 pub fn grow(top: &Path, copy: &Path, list: &[Mutant]) -> Result<Tree, String> {
     lay_out(top, copy).map_err(|error| format!("{}: {error}", copy.display()))?;
     let kept = copy.join("left-out");
@@ -53,7 +53,7 @@ pub fn grow(top: &Path, copy: &Path, list: &[Mutant]) -> Result<Tree, String> {
 const NO_SWITCH: &str = "no switch can be made of it";
 const NO_PROGRAM: &str = "does not compile behind a switch";
 
-/// What was left out the last time, so that the same copy is made at once.
+/// The mutants left out the last time, so that the same copy is made at once.
 fn recall(text: &str, list: &[Mutant]) -> BTreeMap<u32, &'static str> {
     let names: BTreeSet<&str> = text.lines().collect();
     let here = list.iter().filter(|it| names.contains(it.name.as_str()));
@@ -66,7 +66,7 @@ fn note(left_out: &BTreeMap<u32, &'static str>, list: &[Mutant]) -> String {
 }
 
 impl Tree {
-    /// The core's own tests, built of the same copy.
+    /// The core's own tests, built from the same copy.
     pub fn tests(&self) -> Result<PathBuf, String> {
         let (errors, tests) = cargo(&self.copy, &["test", "--no-run", "--lib"])?;
         tests.ok_or_else(|| format!("the core's tests were not built: {errors:?}"))
@@ -104,7 +104,7 @@ fn folder(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is there already is not touched, so that it is not built again.
+/// Leaves an unchanged file alone, so that it is not built again.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
@@ -112,7 +112,8 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Writes each file of the list with what is not left out; what no switch can be made of is.
+/// Writes each file of the list without the left-out mutants. Mutants that cannot be woven are left
+/// out.
 fn weave_all(
     top: &Path,
     copy: &Path,
@@ -140,7 +141,7 @@ fn weave_all(
 
 type Errors = Vec<(String, usize)>;
 
-/// Where the compiler objects, and the program that it made.
+/// The compiler errors, and the built program.
 fn cargo(copy: &Path, words: &[&str]) -> Result<(Errors, Option<PathBuf>), String> {
     let output = Command::new("cargo")
         .args(words)

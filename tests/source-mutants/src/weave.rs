@@ -1,13 +1,13 @@
-//! All mutants of a file at once: each is woven into the text behind a switch that a number in
-//! the environment turns on. Where a mutant stands is found in the syntax tree; what is written
-//! is the old text with more in it, on the same lines. Does not know whether a mutant compiles.
+//! Weaves all mutants of a file into its text, each behind a switch that a number in the
+//! environment turns on. The syntax tree gives the positions; the result is the old text with
+//! additions, on the same lines. Whether a mutant compiles is not known here.
 
 use crate::list::{Genre, Mutant};
 use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// A place where something can be switched.
+/// A position that can be switched.
 struct Site {
     range: Range<usize>,
     kind: Kind,
@@ -18,13 +18,13 @@ enum Kind {
     Binary { left: Range<usize>, op: String, right: Range<usize>, others: Vec<(u32, String)> },
     /// An operator before its operand.
     Unary { op: String, operand: Range<usize>, without: u32 },
-    /// Of an arm: true, false.
+    /// The guard of an arm: true, false.
     Guard { fixed: Vec<(u32, String)> },
-    /// Where an arm without a guard could have one.
+    /// The position for a guard of an arm without one.
     Arm { without: u32 },
-    /// Fields that a base stands in for.
+    /// Fields that the base can provide.
     Struct { fields: Vec<(u32, Range<usize>)> },
-    /// Where a body begins, and what it could be instead.
+    /// The start of a body, and its possible values.
     Body { values: Vec<(u32, String)> },
 }
 
@@ -41,21 +41,21 @@ impl Kind {
     }
 }
 
-/// Where a mutant's own text came to stand in what was woven, or all that is switched with it.
+/// The range of a mutant's own text in the woven file, or of everything switched with it.
 pub struct Woven {
-    /// Of which mutant.
+    /// The number of the mutant.
     pub number: u32,
     /// In bytes.
     pub range: Range<usize>,
 }
 
-/// The file with all of `mutants`, and where each is. What is not among them can not be woven.
+/// The file with all of `mutants`, and their positions. Missing ones cannot be woven.
 pub fn weave(text: &str, mutants: &[&Mutant]) -> Result<(String, Vec<Woven>), syn::Error> {
     let file = syn::parse_file(text)?;
     let mut finder = Finder { mutants, sites: Vec::new() };
     finder.visit_file(&file);
     let mut sites = finder.sites;
-    // Outer ones first; a guard is around an operator of the same extent.
+    // Outer ones first; a guard surrounds an operator of the same extent.
     sites.sort_by_key(|site| {
         let inner = !matches!(site.kind, Kind::Guard { .. });
         (site.range.start, std::cmp::Reverse(site.range.end), inner)
@@ -71,7 +71,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// The mutants of this genre that begin here: their numbers and what they put there.
+    /// The mutants of this genre that start here: their numbers and replacements.
     fn at(&self, genre: Genre, span: proc_macro2::Span) -> Vec<(u32, String)> {
         let start = (span.start().line, span.start().column + 1);
         let here = self.mutants.iter().filter(|it| it.genre == genre && it.start == start);
@@ -83,7 +83,7 @@ impl Finder<'_> {
     }
 
     fn body(&mut self, signature: &syn::Signature, block: &syn::Block) {
-        // Two types can not be returned as one `impl Trait`.
+        // An `impl Trait` cannot have two types.
         let opaque = |kind: &syn::Type| matches!(kind, syn::Type::ImplTrait(_));
         if matches!(&signature.output, syn::ReturnType::Type(_, kind) if opaque(kind)) {
             return;
@@ -97,7 +97,7 @@ impl Finder<'_> {
     }
 }
 
-/// Half of an `if let … && …`: no operator but `&&` can stand there.
+/// Half of an `if let … && …`: only `&&` can be there.
 fn has_let(expr: &syn::Expr) -> bool {
     match expr {
         syn::Expr::Let(_) => true,
@@ -138,7 +138,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
     fn visit_expr_match(&mut self, it: &'ast syn::ExprMatch) {
         let is_rest = |arm: &&syn::Arm| matches!(arm.pat, syn::Pat::Wild(_)) && arm.guard.is_none();
-        // Without an arm for the rest none can be left out.
+        // Without a catch-all arm no arm can be removed.
         if it.arms.iter().any(|arm| is_rest(&arm)) {
             for arm in it.arms.iter().filter(|arm| arm.guard.is_none()) {
                 if let Some((without, _)) = self.at(Genre::MatchArm, arm.span()).pop() {
@@ -183,8 +183,7 @@ struct Loom<'a> {
 }
 
 impl Loom<'_> {
-    /// A piece of the text with all that is in it, as far as it comes after the site before
-    /// `from`.
+    /// A piece of the text with its mutants, as far as it comes after the site before `from`.
     fn cloth(&mut self, piece: Range<usize>, from: usize) {
         let sites = self.sites;
         let mut at = piece.start;
@@ -198,7 +197,7 @@ impl Loom<'_> {
             self.plain(at..site.range.start);
             let start = self.out.len();
             self.site(index, site);
-            // Where the compiler objects to the whole of it, all of it has to go.
+            // If the compiler rejects the whole, all of it must go.
             let whole = start..self.out.len();
             let numbers = site.kind.numbers().into_iter();
             self.woven.extend(numbers.map(|number| Woven { number, range: whole.clone() }));
@@ -211,7 +210,7 @@ impl Loom<'_> {
         self.out.push_str(self.text.get(piece).unwrap_or_default());
     }
 
-    /// What only the mutant `number` does.
+    /// The part that only mutant `number` executes.
     fn own(&mut self, number: u32, write: impl FnOnce(&mut Self)) {
         let start = self.out.len();
         write(self);
@@ -273,7 +272,7 @@ impl Loom<'_> {
         others: &[(u32, String)],
         next: usize,
     ) {
-        // A chain of && would be written twice for each link, so its mutants are made of one.
+        // A chain of && would be written twice for each link, so its mutants share one copy.
         if let ([(number, _)], "&&" | "||") = (others, op) {
             self.own(*number, |it| {
                 it.out.push_str("({ let l_: bool = ");
@@ -301,7 +300,8 @@ impl Loom<'_> {
         if assigns {
             return self.assignment(left, op, right, others, next);
         }
-        // Both sides are written once, however many mutants there are: chains would grow like powers.
+        // Both sides are written once, whatever the number of mutants: chains would grow
+        // exponentially.
         let by = if compares { "&" } else { "" };
         self.out.push_str(&format!("(match ({by}("));
         self.cloth(left.clone(), next);

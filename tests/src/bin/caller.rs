@@ -1,5 +1,5 @@
-//! A stand-in for a caller at the control socket that is somebody else: run it as another
-//! user, in other namespaces. What it can do stands in [`HELP`].
+//! A stand-in for a client of the control socket with another identity: run it as another user or
+//! in other namespaces. [`HELP`] lists what it can do.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -58,7 +58,8 @@ fn flood(socket: &str, count: usize, times: usize, line: &str) {
     let mut streams: Vec<UnixStream> = (0..count)
         .map(|_| {
             let mut stream = UnixStream::connect(socket).expect("it listens");
-            // There is room for that. One that is turned away may be closed already.
+            // The socket buffer has room for it. A connection that was turned away may be closed
+            // already.
             let _ = stream.write_all(text.as_bytes());
             stream.set_nonblocking(true).expect("it can be set");
             stream
@@ -68,7 +69,7 @@ fn flood(socket: &str, count: usize, times: usize, line: &str) {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     let mut came = Vec::new();
     for stream in &mut streams {
-        // Up to where nothing more is there just now.
+        // Reads everything that has arrived so far.
         let _ = stream.read_to_end(&mut came);
     }
     println!("{}", came.iter().filter(|byte| **byte == b'\n').count());
@@ -79,7 +80,7 @@ fn storm(socket: &str, line: &str) {
     let line = format!("{line}\n");
     println!("0");
     while !is_over.is_finished() {
-        // One that is turned away may be closed already.
+        // A connection that was turned away may be closed already.
         let _ = UnixStream::connect(socket).and_then(|mut it| it.write_all(line.as_bytes()));
     }
 }
@@ -90,7 +91,7 @@ fn hold(socket: &str, count: usize, asks: bool) {
     for _ in 0..count {
         let mut stream = UnixStream::connect(socket).expect("it listens");
         if asks {
-            // One that is turned away may be closed already.
+            // A connection that was turned away may be closed already.
             let _ = stream.write_all(PING);
         }
         let mut stream = BufReader::new(stream);
@@ -99,7 +100,7 @@ fn hold(socket: &str, count: usize, asks: bool) {
         held.push(stream);
     }
     println!("{answered}");
-    std::io::stdout().flush().expect("somebody reads");
+    std::io::stdout().flush().expect("stdout has a reader");
     let _ = std::io::stdin().read(&mut [0]);
     drop(held);
 }

@@ -1,10 +1,10 @@
-//! Reads the unit files of Debian packages, as `tests/corpus` laid them out, through the
-//! importer: `initctl convert --json` for each, so that what is measured is what is shipped.
-//! With `--oracle` the arguments, the environment and the implicit dependencies of each
-//! service are compared with what `systemd --test` says of the same files. `--tricky FOLDER`
-//! looks closely at a few of the packages below that folder, and at texts of our own.
+//! Converts the unit files of Debian packages, as `tests/corpus` laid them out, with `initctl
+//! convert --json`, so that the shipped program is measured. With `--oracle` the arguments, the
+//! environment and the implicit dependencies of each service are compared with the result of
+//! `systemd --test` for the same files. `--tricky FOLDER` checks a few of the packages below that
+//! folder in detail, and texts of our own.
 //!
-//! What is printed: a line for each file, the sums, and `ok` or `FAIL` for each aim.
+//! Prints a line for each file, the sums, and `ok` or `FAIL` for each aim.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a tool")]
 
 use groundstate_tests::corpus::{oracle, report, sample, tricky};

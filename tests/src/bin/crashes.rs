@@ -1,9 +1,9 @@
-//! `tests/soak crashes`: crashes of a real init, after each system call of the same few events
-//! ([`groundstate_tests::sweep`]), or beside two hundred services
-//! ([`groundstate_tests::storm`]), or a thousand, and as many upgrades beside those.
+//! `tests/soak crashes`: crashes of a real init after each system call of a fixed script
+//! ([`groundstate_tests::sweep`]), or beside two hundred or a thousand services
+//! ([`groundstate_tests::storm`]), or upgrades beside those.
 //!
-//! `crashes calls|crowd|thousand|upgrades [ROUNDS [FIRST]]` (default 1000, from the first) prints a line for each that
-//! fails, then the gap in which init did not answer, then `N passed, N failed`.
+//! `crashes calls|crowd|thousand|upgrades [ROUNDS [FIRST]]` (default 1000, from the first) prints a
+//! line for each failure, then the time in which init did not answer, then `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 #[cfg(target_arch = "x86_64")]
@@ -14,10 +14,10 @@ mod kinds {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 
-    /// The gaps, and how many failed.
+    /// The gaps without an answer, and the number of failures.
     type Counted = (Vec<Duration>, usize);
 
-    /// Many rounds with one `Init`; one that fails is left behind, and the next begins with a new one.
+    /// Runs many rounds with one `Init`. After a failure the next round starts a new one.
     fn rounds<Init>(
         numbers: impl Iterator<Item = usize>,
         begin: impl Fn() -> Init,
@@ -54,7 +54,7 @@ mod kinds {
         rounds(numbers, sweep::begin, round, drop)
     }
 
-    /// So many times two hundred services.
+    /// Rounds with this many times two hundred services.
     pub(crate) fn crowd(numbers: impl Iterator<Item = usize>, blow: Blow, times: usize) -> Counted {
         rounds(
             numbers,

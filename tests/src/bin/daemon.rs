@@ -1,4 +1,4 @@
-//! The stand-in for a service as a program; all of it is [`groundstate_tests::daemon`].
+//! The stand-in service as a program; the code is in [`groundstate_tests::daemon`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its work")]
 
 use groundstate_tests::daemon::{flags, life};

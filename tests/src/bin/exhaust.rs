@@ -1,14 +1,14 @@
-//! The small world, completely: no rng.
+//! Searches small worlds exhaustively, without randomness.
 //!
-//! - `exhaust --commit C`: every graph of up to three units over depends-on, depends-ms,
-//!   waits-for and after × {foreground-supervised, oneshot, virtual}, every graph of
-//!   two units over the other kinds, and every graph of up to two of which some report what they are at, with all
-//!   they can say and at every moment in which something is due; every sequence of events to the depth, which is
-//!   `--depth` (5) for up to two units and `--depth3` (3) for three. Machine and oracle
-//!   are compared after every event. `--part K/N` takes each N-th graph from the K-th on.
+//! - `exhaust --commit C`: every graph of up to three units over depends-on, depends-ms, waits-for
+//!   and after × {foreground-supervised, oneshot, virtual}, every graph of two units over the other
+//!   kinds, and every graph of up to two units that report their progress, with all reports and at
+//!   every due time. Runs every sequence of events to a depth of `--depth` (5) for up to two units
+//!   and `--depth3` (3) for three. Machine and oracle are compared after every event. `--part K/N`
+//!   takes each N-th graph from the K-th on.
 //!
-//! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`.
-//! What is searched: [`groundstate_units::simulator::exhaust`].
+//! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`. The search is
+//! in [`groundstate_units::simulator::exhaust`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::simulator::exhaust::{self, Counts, ORDERING, OTHERS, SPEAKING, TYPES};
@@ -20,13 +20,13 @@ use std::time::Instant;
 struct Options {
     depth: usize,
     depth3: usize,
-    /// Which of how many parts, from 0 on.
+    /// The part, from 0, and the number of parts.
     part: (usize, usize),
     commit: String,
 }
 
 impl Options {
-    /// Errors with the words that are no option.
+    /// Returns the invalid words as an error.
     fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options =
             Options { depth: 5, depth3: 3, part: (0, 1), commit: "unknown".to_string() };
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let mut whole = Counts::default();
     let mut failed = 0;
-    // Of two that speak there are nearly as many events as of three that do not.
+    // Two units that report have nearly as many events as three that do not.
     for (name, units, kinds, types, depth) in [
         ("one unit", 1, &ORDERING, &TYPES[..], depth),
         ("one unit that speaks", 1, &ORDERING, &SPEAKING[..], depth),
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Every world, on all cores.
+/// Checks every world, on all cores.
 fn all(worlds: &[UnitModel], depth: usize) -> (Counts, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {

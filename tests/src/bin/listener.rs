@@ -1,5 +1,5 @@
-//! A stand-in for a service that is handed sockets (sd_listen_fds(3)): it answers each
-//! line with who it is, one thread a socket. How it is told to end stands in [`HELP`].
+//! A stand-in for a service with passed sockets (sd_listen_fds(3)). It answers each line with its
+//! identity, one thread for each socket. [`HELP`] lists how to end it.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::exit, reason = "a program")]
 
 use groundstate_tests::listener::{Flags, serve};

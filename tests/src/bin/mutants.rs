@@ -1,13 +1,13 @@
-//! Does the simulator find anything at all? One rule of the machine after the other
-//! is broken on purpose (`units/src/machine/mutant.rs`), and each time the simulator
-//! must notice within a bounded number of schedules.
+//! Checks that the simulator finds mistakes. Each rule of the machine in turn is broken on purpose
+//! (`units/src/machine/mutant.rs`), and the simulator must notice within a bounded number of
+//! schedules.
 //!
-//! Then the invariants, one at a time and with the comparison beside the oracle switched
-//! off: each must kill the mutant that is its witness by itself.
+//! Then each invariant must kill its witness mutant alone, with the comparison with the oracle
+//! switched off.
 //!
-//! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table
-//! mutant → killed by what, at which seed, and exits 1 when one survives. Build with
-//! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
+//! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table of mutants with
+//! what killed each at which seed. It exits with 1 when a mutant survives. Build with `cargo run
+//! --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::machine::mutant::Mutant;
@@ -27,7 +27,7 @@ struct Options {
     threads: usize,
 }
 
-/// What found a mutant, and how many schedules it took.
+/// What found a mutant, at which seed, and after how many schedules.
 struct Kill {
     seed: u64,
     schedules: u64,
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     if killed == ALL.len() && blind == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Whether each invariant finds its witness; how many do not.
+/// Checks that each invariant finds its witness. Returns the number that do not.
 fn invariants(options: &Options) -> usize {
     let number = |name: &str| name.split(' ').next().unwrap_or_default().to_string();
     let mut blind = 0;

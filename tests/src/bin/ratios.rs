@@ -1,5 +1,5 @@
-//! `ratios DIR [--all-must-start]`: the tables of `tests/bench/run`. Reads the JSON lines
-//! pbench wrote and prints medians, each beside its ratio to the physical floor (`floorn`).
+//! `ratios DIR [--all-must-start]`: prints the tables of `tests/bench/run`. Reads the JSON lines of
+//! pbench and prints medians with their ratios to the physical floor (`floorn`).
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -67,13 +67,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The JSON lines of a file; none where it is not there.
+/// The JSON lines of a file; empty if the file is missing.
 fn rows(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Milliseconds until all services had started, if all did.
+/// Milliseconds until all services had started. Returns `None` if one did not start.
 fn started(row: &Value) -> Option<f64> {
     row["all_ms"].as_f64().filter(|ms| *ms >= 0.0 && row["got"] == row["n"])
 }
@@ -106,7 +106,7 @@ fn table(title: &str, rows: &[Value], figure: impl Fn(&Value) -> Option<f64>) {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -123,13 +123,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_is_the_middle_value() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }
 
     #[test]
-    fn a_boot_that_lacks_a_service_has_no_time() {
+    fn boot_without_all_services_has_no_time() {
         let row = serde_json::json!({"n": 2, "got": 1, "all_ms": -1});
         assert_eq!(started(&row), None);
     }

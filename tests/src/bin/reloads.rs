@@ -1,14 +1,14 @@
-//! `tests/soak reload`: a storm of reloads (`groundstate_tests::reloads`) on a real init.
+//! `tests/soak reload`: many reloads (`groundstate_tests::reloads`) of a real init.
 //!
-//! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 2000, 1000) prints what was seen, then
-//! `N passed, N failed`. 99 of 100 pings have to be answered within a quarter of a second.
+//! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 2000, 1000) prints what was seen, then `N
+//! passed, N failed`. 99 of 100 pings must be answered within a quarter of a second.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 use groundstate_tests::reloads::{Size, storm};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What is promised of a ping while this goes on.
+/// The promised answer time of 99 of 100 pings during the reloads.
 const PING_P99: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {

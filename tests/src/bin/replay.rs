@@ -1,5 +1,5 @@
-//! `replay FILE…`: puts what `init --record FILE` wrote through the core again and
-//! compares. What is compared: [`groundstate_tests::replay`].
+//! `replay FILE…`: feeds the records of `init --record FILE` to the core again and compares the
+//! actions. The comparison is in [`groundstate_tests::replay`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its work")]
 
 use groundstate_tests::replay::replay;

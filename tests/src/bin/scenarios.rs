@@ -1,8 +1,6 @@
-//! `scenarios [--each] FILE…`: replays scenario files through the core, prints the first
-//! difference of each case that has one, and ends with the count. Exit status 1
-//! when a case differs or a file can not be read. `--each` names the cases that pass, too.
-//! The form of the files:
-//! `tests/scenarios/README.md`.
+//! `scenarios [--each] FILE…`: replays scenario files through the core. Prints the first difference
+//! of each failed case and the totals. Exits with 1 when a case differs or a file cannot be read.
+//! `--each` also names the cases that pass. `tests/scenarios/README.md` describes the files.
 
 use groundstate_units::scenario;
 use std::process::ExitCode;

@@ -1,15 +1,14 @@
-//! Drawn schedules, many of them: the machine beside the oracle under every fault.
+//! Random schedules: the machine is compared with the oracle under every fault.
 //!
-//! - `simulate --schedules 50000 --seed S --commit C`: seeds S, S+1, … over all cores;
-//!   prints the coverage table, enforces its floors, exits 1 on a failure or below a floor.
-//! - `simulate --replay SEED`: one schedule; when it fails, made small and printed whole.
-//! - `simulate --schedules 1000000 --ledger FILE`: one line for every block of seeds done;
-//!   called again it goes on where the file ends.
+//! - `simulate --schedules 50000 --seed S --commit C`: seeds S, S+1, … over all cores; prints the
+//!   coverage table, enforces its floors, exits with 1 on a failure or below a floor.
+//! - `simulate --replay SEED`: one schedule; if it fails, it is minimised and printed.
+//! - `simulate --schedules 1000000 --ledger FILE`: one line for every finished block of seeds; a
+//!   second call continues where the file ends.
 //!
-//! Build with `cargo run --profile test-fast -p groundstate-tests --bin simulate --`.
-//! The default seed is fixed: whoever wants another each time passes one, for example
-//! the first digits of the commit as a number (`--seed 0x$(git rev-parse --short=8 HEAD)`).
-//! What is checked: [`groundstate_units::simulator`].
+//! Build with `cargo run --profile test-fast -p groundstate-tests --bin simulate --`. The default
+//! seed is fixed. To vary it, pass for example the first digits of the commit:
+//! `--seed 0x$(git rev-parse --short=8 HEAD)`. The checks are in [`groundstate_units::simulator`].
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::simulator::coverage::Coverage;
@@ -23,9 +22,9 @@ use std::time::Instant;
 
 /// Seeds of one line in the ledger.
 const BLOCK: u64 = 10_000;
-/// Schedules from which on the floors of the coverage hold.
+/// The number of schedules from which the coverage floors apply.
 const FLOORS_FROM: u64 = 50_000;
-/// The least count of every cell then.
+/// The minimum count of every cell.
 const FLOOR: u64 = 50;
 
 struct Options {
@@ -88,7 +87,7 @@ fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text} is no number"))
 }
 
-/// One seed; the message says all that a report needs.
+/// Runs one seed; the error message has all that a report needs.
 fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let (world, schedule) = (shape::draw(seed), schedule::draw(seed));
     let subject = Subject::default();
@@ -101,7 +100,7 @@ fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     }
 }
 
-/// Seeds from, from+1, … on all threads: what was reached, and what failed.
+/// Runs the seeds from, from+1, … on all threads. Returns the coverage and the failures.
 fn many(from: u64, count: u64, threads: u64) -> (Coverage, Vec<String>) {
     let next = AtomicU64::new(0);
     let work = || {
@@ -198,7 +197,7 @@ fn replay(seed: u64, commit: &str) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Block after block, from where the file ends.
+/// Runs block after block, from where the file ends.
 fn ledger(file: &str, options: &Options) -> ExitCode {
     let done: u64 = std::fs::read_to_string(file)
         .unwrap_or_default()

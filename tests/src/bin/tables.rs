@@ -1,6 +1,6 @@
-//! `tables RESULTS FILE…`: tables in documents may name tests; each one named must have
-//! run and passed. RESULTS is what `tests/run` wrote: NAME, tab, `ok` or `FAIL`, a line.
-//! Which words are names [`groundstate_tests::named`] says. One may be written without what leads to it:
+//! `tables RESULTS FILE…`: checks that each test that a document's table names has run and passed.
+//! RESULTS comes from `tests/run`: NAME, tab, `ok` or `FAIL`, one per line.
+//! [`groundstate_tests::named`] finds the names. A name may omit its leading modules:
 //! `a_ring_is_refused` for `units::load::tests::a_ring_is_refused`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its work")]
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Each name, whole and by its last parts, with whether all that bear it passed.
+/// Each name, in full and by its last parts, with whether all tests with that name passed.
 fn outcomes(results: &str) -> BTreeMap<&str, bool> {
     let mut passed = BTreeMap::new();
     for line in results.lines() {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_by_its_end_and_fails_when_one_of_its_bearers_failed() {
+    fn name_is_found_by_its_end_and_fails_if_one_of_its_tests_failed() {
         let passed = outcomes("a::b::c\tok\nd::c\tFAIL\n");
         assert_eq!(passed.get("b::c"), Some(&true));
         assert_eq!(passed.get("c"), Some(&false));

@@ -1,6 +1,6 @@
 //! `tour UNITS [-i] [--keep]`: the demonstration behind `contrib/demo`. Boots the real init on the
-//! unit files in UNITS, shows each step as a user would see it, and checks each against
-//! what init says in JSON. Ends with 1 and the differences when something is not as told.
+//! unit files in UNITS, shows each step as a user would see it, and checks it against init's JSON
+//! output. Exits with 1 and the differences if a step is not as described.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole tour; the number of things that were not as told. `stay`: a shell instead of the steps;
-/// `keep`: a shell behind them.
+/// Runs the tour and returns the number of differences. `stay`: opens a shell instead of the steps;
+/// `keep`: opens a shell after them.
 fn tour(units: &str, stay: bool, keep: bool) -> usize {
     let way = Way::best();
     println!(
@@ -73,7 +73,7 @@ fn tour(units: &str, stay: bool, keep: bool) -> usize {
     tour.shutdown()
 }
 
-/// The unit files, with the stand-in and the directory filled in.
+/// Copies the unit files, with the stand-in and the directory filled in.
 fn copy_units(units: &str, files: &Sandbox) {
     let stand_in = program("GROUNDSTATE_DAEMON", "daemon");
     let directory = files.dir().to_str().expect("a plain path");
@@ -209,7 +209,7 @@ impl Tour {
         self.differences
     }
 
-    /// Runs initctl as a user would, its output on our own; gives its exit code.
+    /// Runs initctl as a user would, with its output on our own, and returns its exit code.
     fn show(&self, words: &[&str]) -> Option<i32> {
         println!("\n{}", bold(&format!("$ initctl {}", words.join(" "))));
         let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));

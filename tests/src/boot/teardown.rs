@@ -1,7 +1,6 @@
-//! What holds after every test of a real init, whatever was tested: it is there and has not
-//! crashed, it answers, leaves no zombie, no open file, no memory and no process of a unit that is
-//! down; its events explain each state; and what was recorded gives the same actions once more.
-//! Extends [`crate::boot::Init`].
+//! Invariants after every test of a real init: it has not crashed, answers, leaves no zombie, open
+//! file, memory or process of a stopped unit, its events explain each state, and its record replays
+//! to the same actions. Extends [`crate::boot::Init`].
 
 use crate::boot::Init;
 use crate::deadline::{until, within};
@@ -14,22 +13,22 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Open files PID 1 may have more at the end than after its boot.
+/// The open files that PID 1 may have in addition to those after its boot.
 pub(crate) const SPARE_FILES: usize = 5;
-/// Starts that PID 1 need not have heard of yet, each with a pipe: while units are started without end, and who is
-/// started waits for a processor, there always are some.
+/// Starts that PID 1 may not have finished, each with a pipe. While units start all the time and
+/// wait for a processor, there always are some.
 const STARTS_UNDER_WAY: usize = 16;
-/// KiB of memory PID 1 may have more at the end than after its boot.
+/// KiB of memory that PID 1 may have in addition to that after its boot.
 const SPARE_MEMORY: u64 = 2 * 1024;
-/// How long what is to pass may take to pass.
+/// The time in which temporary states must pass.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A ping is answered in this …
+/// A ping is answered within this time …
 const AT_ONCE: Duration = Duration::from_millis(250);
-/// … as soon as this has passed since the test was over.
+/// … once this time has passed since the end of the test.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// What PID 1 had once it answered.
+/// The resources of PID 1 once it answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Baseline {
     files: usize,
@@ -37,27 +36,26 @@ pub struct Baseline {
 }
 
 impl Default for Baseline {
-    /// Nothing is known, so nothing is too much.
+    /// A baseline that allows everything.
     fn default() -> Baseline {
         Baseline { files: usize::MAX, memory: u64::MAX }
     }
 }
 
 impl Baseline {
-    /// Of this process, now.
+    /// The baseline of this process, now.
     pub fn of(process: Process) -> Baseline {
         Baseline { files: process.files().len(), memory: process.memory() }
     }
 }
 
 impl Init {
-    /// Checks what holds after every test, stops init, expects exit status 0, and that
-    /// what was recorded gives the same actions once more.
+    /// Checks the invariants, stops init, expects exit status 0, and replays the record.
     pub fn finish(self) {
         self.finish_and_keep();
     }
 
-    /// The same; gives the files it was at work on to the next.
+    /// The same; returns the sandbox for further use.
     pub fn finish_and_keep(self) -> Sandbox {
         let recorded = self.recorded;
         let left = self.finish_after_crash_and_keep();
@@ -70,12 +68,12 @@ impl Init {
         left
     }
 
-    /// The same of one that has crashed: its record may tell something twice.
+    /// The same for an init that has crashed: its record may contain duplicates.
     pub fn finish_after_crash(self) {
         self.finish_after_crash_and_keep();
     }
 
-    /// And the files.
+    /// The same; returns the sandbox.
     pub fn finish_after_crash_and_keep(mut self) -> Sandbox {
         self.check_at_rest();
         self.tell("exit", &json!({}));
@@ -84,18 +82,18 @@ impl Init {
         std::mem::take(&mut self.sandbox)
     }
 
-    /// What holds once what the test did is over.
+    /// Checks the invariants that hold once the test is over.
     pub fn check_at_rest(&self) {
         self.check();
         self.check_memory();
     }
 
-    /// What holds at every time.
+    /// Checks the invariants that hold at any time.
     pub fn check(&self) {
         self.check_with(SPARE_FILES);
     }
 
-    /// The same while units are started without end.
+    /// The same while units start all the time.
     pub(crate) fn check_amid_starts(&self) {
         self.check_with(SPARE_FILES + STARTS_UNDER_WAY);
     }
@@ -115,13 +113,13 @@ impl Init {
 
     pub(crate) fn check_files(&self, spare: usize) {
         let files = || self.first.files();
-        assert!(!files().is_empty(), "its open files can not be looked at");
+        assert!(!files().is_empty(), "its open files can be read");
         let most = self.baseline.files.saturating_add(spare);
         let close = within(SOON, || (files().len() <= most).then_some(()));
         assert!(close.is_some(), "{} files, at most {most}: {:?}", files().len(), files());
     }
 
-    /// A second after what the test did is over, it answers in a quarter of one.
+    /// Within a second after the test, init answers in a quarter of a second.
     fn check_answers(&self) {
         let (late, begin) = (Lateness::of(self.first), Instant::now());
         loop {
@@ -136,15 +134,15 @@ impl Init {
         }
     }
 
-    /// What it has now is not too much: the test gave it that much to keep.
+    /// Makes the current memory the baseline, because the test made init store that much.
     pub fn may_keep_this_much(&mut self) {
         self.baseline.memory = self.first.memory();
     }
 
-    /// Once what the test did is over.
+    /// Checks the memory once the test is over.
     fn check_memory(&self) {
         let most = self.baseline.memory.saturating_add(SPARE_MEMORY);
-        assert!(self.first.memory() > 0, "its memory can not be looked at");
+        assert!(self.first.memory() > 0, "its memory can be read");
         let close = within(SOON, || (self.first.memory() <= most).then_some(()));
         assert!(close.is_some(), "{} KiB, at most {most}", self.first.memory());
     }
@@ -165,8 +163,8 @@ impl Init {
         assert!(clean.is_some(), "{:?} is down and has a process", left());
     }
 
-    /// Every state follows from the one before, every cause lies before what it caused, and where
-    /// nothing happens meanwhile the last word of the events is what the status says.
+    /// Each state follows from the previous one, each cause precedes its effect, and without
+    /// further events the last event agrees with the status.
     fn check_events(&self) {
         let seq = || self.tell("ping", &json!({}))["seq"].clone();
         let mut wrong = None;
@@ -181,7 +179,8 @@ impl Init {
     }
 }
 
-/// Units to which its cgroups belong by their names, `UNIT.RUN`, whatever it has made of its environment.
+/// The units of the process's cgroups according to their names, `UNIT.RUN`, whatever its
+/// environment says.
 fn units_of_cgroups(process: Process) -> Vec<String> {
     let text = process.read("cgroup").unwrap_or_default();
     let unit = |part: &str| {

@@ -1,11 +1,10 @@
-//! The table `tests/directives.tsv`: a directive of systemd's counts as honoured only with a row
-//! there, which names a test that sees its effect from inside a process or by an event. That
-//! those tests ran and passed is looked at by the program `tables`.
+//! The table `tests/directives.tsv`: a systemd directive counts as honoured only with a row there
+//! that names a test of its effect. The program `tables` checks that those tests ran and passed.
 //!
-//! Columns: `Section.Directive`; the native key it becomes (`-`: several); the status, which is
-//! `honoured`, `partly: what is not honoured; and what else` or `refused: why`; the test.
-//! The texts of `partly` are those of the importer's table, which import, check and convert print.
-//! `tests/promises.tsv` has the same texts, each with the promise that is not kept.
+//! Columns: `Section.Directive`; the native key (`-`: several); the status, which is `honoured`,
+//! `partly: the unsupported part` or `refused: why`; the test. The texts of `partly` are those of
+//! the importer's table, which import, check and convert print. `tests/promises.tsv` has the same
+//! texts, each with the promise that is not kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +17,7 @@ pub struct Honoured {
 }
 
 impl Honoured {
-    /// Of the table of this repository.
+    /// Reads the table of this repository.
     pub fn of_the_table() -> Honoured {
         Honoured::read(&table_of("directives.tsv"))
     }
@@ -31,7 +30,7 @@ impl Honoured {
         Honoured { names: text.lines().filter_map(name).collect() }
     }
 
-    /// The directive has a test. `section` as in the file.
+    /// Returns true if the directive has a test. `section` as in the file.
     pub fn has(&self, section: &str, name: &str) -> bool {
         self.names.contains(&format!("{section}.{name}"))
     }
@@ -58,7 +57,7 @@ mod tests {
         text.lines().map(row).collect()
     }
 
-    /// Each promise of promises.tsv that is not kept: directive, and how it differs.
+    /// Each promise of promises.tsv that is not kept: the directive and the difference.
     fn unkept(text: &str) -> Vec<(&str, &str)> {
         let mut found = Vec::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_a_directive_the_importer_knows_and_its_native_key() {
+    fn each_row_names_a_directive_of_the_importer_and_its_native_key() {
         let mut before = "";
         for [directive, native, status, test] in directives(&table_of("directives.tsv")) {
             assert!(directive > before, "{directive}: in order, and once");
@@ -85,15 +84,15 @@ mod tests {
             let row = table::find(section, name).unwrap_or_else(|| panic!("{directive}: unknown"));
             let known = native == "-" || key_table::find(native).is_some();
             assert!(known && !test.is_empty(), "{directive}");
-            // What has its own code may become another key than its row says.
+            // A directive with its own code may become another key than its row says.
             let refused = status.starts_with("refused: ");
             assert!(row.key == native || row.how == How::Special || refused, "{directive}");
         }
     }
 
-    /// Where it fails: the texts are in `units/src/import/systemd/table/partly.rs`.
+    /// If it fails: the texts are in `units/src/import/systemd/table/partly.rs`.
     #[test]
-    fn the_status_of_a_directive_is_what_the_importer_tells() {
+    fn status_of_a_directive_is_the_text_of_the_importer() {
         for [directive, _, status, _] in directives(&table_of("directives.tsv")) {
             let (section, name) = directive.split_once('.').unwrap();
             let gaps: Vec<&str> = table::gaps(section, name).map(|gap| gap.how).collect();
@@ -106,10 +105,11 @@ mod tests {
         }
     }
 
-    /// Where it fails: what is not kept needs a gap in `units/src/import/systemd/table/partly.rs`
-    /// with the same text, and that text in the directive's status in directives.tsv.
+    /// If it fails: a promise that is not kept needs a gap in
+    /// `units/src/import/systemd/table/partly.rs` with the same text, and that text in the
+    /// directive's status in directives.tsv.
     #[test]
-    fn a_promise_that_is_not_kept_is_told_by_the_importer() {
+    fn promise_that_is_not_kept_is_reported_by_the_importer() {
         let (text, promises) = (table_of("directives.tsv"), table_of("promises.tsv"));
         let statuses: BTreeMap<&str, &str> =
             directives(&text).into_iter().map(|[name, _, status, _]| (name, status)).collect();
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Beginnings of the names of directives whose promises have been listed.
+    /// Prefixes of the names of directives whose promises are listed.
     const AUDITED: [&str; 22] = [
         "Service.EnvironmentFile",
         "Service.Exec",
@@ -152,10 +152,10 @@ mod tests {
         "Unit.StartLimit",
     ];
 
-    /// Where it fails: read what the manual page promises of the directive, and write a row of
-    /// promises.tsv for each of these sentences.
+    /// If it fails: read the promises of the directive's manual page, and add a row to promises.tsv
+    /// for each sentence.
     #[test]
-    fn a_directive_of_an_audited_family_has_its_promises_listed() {
+    fn each_directive_of_an_audited_family_has_its_promises_listed() {
         let (text, promises) = (table_of("directives.tsv"), table_of("promises.tsv"));
         let listed: BTreeSet<&str> =
             promises.lines().filter_map(|line| Some(line.split_once('\t')?.0)).collect();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stands_there_is_honoured() {
+    fn only_listed_directives_are_honoured() {
         let table = Honoured::read("Service.User\tuser\thonoured\ta_test\nA.B\t-\trefused: x\tb\n");
         assert!(table.has("Service", "User"));
         assert!(!table.has("Service", "Group") && !table.has("Unit", "User"));

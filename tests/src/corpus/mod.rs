@@ -1,6 +1,6 @@
-//! Unit files of Debian packages and what the importer makes of them. [`sample`] finds
-//! and converts them, [`report`] counts, [`honoured`] says what counts as
-//! honoured, [`tricky`] looks closely at a few, [`oracle`] asks systemd about the same files.
+//! Unit files of Debian packages and the importer's result for them. [`sample`] finds and converts
+//! them, [`report`] counts, [`honoured`] defines which directives count as honoured, [`tricky`]
+//! checks a few in detail, [`oracle`] compares with systemd.
 
 pub mod honoured;
 pub mod oracle;

@@ -1,6 +1,6 @@
-//! The same files read by systemd itself, offline: `systemd --test` loads a target that
-//! wants them all and dumps what it made of them. Compared are the words of each command,
-//! `Environment=` and `EnvironmentFile=`, and the dependencies nobody wrote down.
+//! The same files read by systemd itself, offline: `systemd --test` loads a target that wants them
+//! all and dumps the result. Compared are the words of each command, `Environment=` and
+//! `EnvironmentFile=`, and implicit dependencies.
 
 use super::sample::Sample;
 use groundstate_units::import::systemd::{Surroundings, UnitName, convert, unit_text};
@@ -13,23 +13,23 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where Debian has it.
+/// The path of systemd in Debian.
 const SYSTEMD: &str = "/lib/systemd/systemd";
-/// Fewer than this prove nothing.
+/// Fewer services than this prove nothing.
 const LEAST: usize = 200;
 
-/// What either side says of one service.
+/// The result of one side for one service.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
-    /// Of each command, in order, which list it is in and its words.
+    /// Each command, in order: its list and its words.
     commands: Vec<Vec<String>>,
     environment: BTreeSet<String>,
     files: BTreeSet<String>,
-    /// Implicit dependencies: ordering or requirement, and on what.
+    /// Implicit dependencies: ordering or requirement, and the target.
     implied: BTreeSet<String>,
 }
 
-/// Prints what differs; true when nothing does.
+/// Prints the differences. Returns true if there are none.
 pub fn compare(files: &[Sample]) -> bool {
     let mut services: BTreeMap<&str, &Sample> = BTreeMap::new();
     for file in
@@ -63,7 +63,7 @@ pub fn compare(files: &[Sample]) -> bool {
     good
 }
 
-/// Loads all of them at once, as nobody, in a directory of their own.
+/// Loads all of them at once, as user nobody, in a directory of their own.
 fn dump(services: &BTreeMap<&str, &Sample>) -> Result<String, String> {
     let dir = std::env::temp_dir().join(format!("oracle.{}", std::process::id()));
     let units = dir.join("units");
@@ -129,7 +129,7 @@ fn read(text: &str) -> BTreeMap<String, Said> {
     all
 }
 
-/// Not the journal, whose place the logger has, nor slices, which are no units here.
+/// Excludes the journal, which the logger replaces, and slices, which are not units here.
 fn is_of_the_graph(target: &str) -> bool {
     !target.starts_with("systemd-journald")
         && !target.ends_with(".slice")
@@ -219,7 +219,7 @@ fn ours(unit: &str, path: &Path) -> Option<Said> {
     Some(said)
 }
 
-/// The words as they stand in the file, but for quotes and escapes.
+/// The words of a command as in the file, without quotes and escapes.
 fn line(line: &ExecLine) -> Vec<String> {
     let piece = |piece: &Piece| match piece {
         Piece::Literal(text) => text.clone(),
@@ -229,7 +229,7 @@ fn line(line: &ExecLine) -> Vec<String> {
     };
     let mut words: Vec<String> =
         line.words.iter().map(|word| word.iter().map(piece).collect()).collect();
-    // systemd keeps the program apart from the words it is given.
+    // systemd keeps the program apart from its arguments.
     if line.prefixes.has(Prefixes::NAMED) && !words.is_empty() {
         words.remove(0);
     }
@@ -241,7 +241,7 @@ fn differences(ours: &Said, theirs: &Said) -> Vec<String> {
     let plain = |words: &Vec<String>| -> Vec<String> {
         words.iter().map(|word| word.replace("$$", "$").replace("${MAINPID}", "$MAINPID")).collect()
     };
-    // A unit without a command, of which there are oneshots, has one here that does nothing.
+    // A oneshot without a command has one that does nothing here.
     let nothing = vec!["/bin/true".to_owned()];
     let (mut a, mut b): (Vec<_>, Vec<_>) =
         (ours.commands.iter().map(plain).collect(), theirs.commands.iter().map(plain).collect());
@@ -268,7 +268,7 @@ fn differences(ours: &Said, theirs: &Said) -> Vec<String> {
             ours.files, theirs.files
         ));
     }
-    // What the file says itself is more than what is implied.
+    // Explicit dependencies may exceed the implicit ones.
     let missing: Vec<&String> = theirs.implied.difference(&ours.implied).collect();
     if !missing.is_empty() {
         found.push(format!("implied dependencies that are missing: {missing:?}"));

@@ -1,16 +1,17 @@
-//! Counts what loads, what loads without a warning, and what is refused and where. A directive
-//! that no test has seen at work (see [`super::honoured`]) counts as dropped: with a warning.
+//! Counts the files that load, that load without a warning, and that are refused, with the place. A
+//! directive without a test of its effect (see [`super::honoured`]) counts as dropped with a
+//! warning.
 
 use super::honoured::Honoured;
 use super::sample::{Directive, Sample};
 use std::collections::BTreeMap;
 
-/// Of a hundred services, how many load at least.
+/// The minimum percentage of services that load.
 const LOAD: usize = 95;
-/// And without a warning.
+/// The minimum percentage of services that load without a warning.
 const CLEAN: usize = 60;
 
-/// Prints it; true when every aim is reached.
+/// Prints the report. Returns true if every aim is reached.
 pub fn report(packages: usize, files: &[Sample]) -> bool {
     let honoured = Honoured::of_the_table();
     let mut sums = Sums::default();
@@ -79,9 +80,9 @@ struct Sums {
     services: usize,
     loaded: usize,
     clean: usize,
-    /// Of all kinds.
+    /// Refusals of all kinds.
     refused: usize,
-    /// Without a line.
+    /// Refusals without a line number.
     unplaced: usize,
     crashed: usize,
 }
@@ -101,12 +102,12 @@ impl Sums {
     }
 }
 
-/// It is kept, and nobody has seen that it does anything.
+/// Returns true if the directive is kept, but no test shows its effect.
 fn is_untested(one: &Directive, honoured: &Honoured) -> bool {
     one.outcome == "kept" && one.in_a_key && !honoured.has(&one.section, &one.name)
 }
 
-/// What is said, and what ought to be said of directives without a test.
+/// The warnings, and those that directives without a test should have.
 fn warnings(file: &Sample, honoured: &Honoured) -> Vec<(u64, String)> {
     let mut said = file.said("warning");
     for one in file.directives().iter().filter(|one| is_untested(one, honoured)) {

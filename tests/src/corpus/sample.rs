@@ -10,23 +10,23 @@ use std::process::Command;
 /// Kinds of unit files that are imported.
 const SUFFIXES: [&str; 6] = ["service", "socket", "timer", "path", "target", "mount"];
 
-/// One file and what `initctl convert` answered.
+/// One file and the answer of `initctl convert`.
 #[derive(Debug)]
 pub struct Sample {
-    /// The package it came in.
+    /// The package of the file.
     pub package: String,
-    /// Its name; of a template that of an instance.
+    /// The name of the unit; for a template, that of an instance.
     pub unit: String,
-    /// As converted: the file itself, or a copy of a template under an instance's name.
+    /// The converted file: the file itself, or a copy of a template under an instance's name.
     pub path: PathBuf,
-    /// None: it crashed, or printed no JSON.
+    /// The JSON output. `None` if initctl crashed or printed no JSON.
     pub answer: Option<Value>,
-    /// How the program ended; 101 and signals are panics.
+    /// The exit status; 101 and signals are panics.
     pub status: String,
 }
 
 impl Sample {
-    /// It is a service.
+    /// Returns true for a service.
     pub fn is_service(&self) -> bool {
         self.unit.ends_with(".service")
     }
@@ -42,7 +42,7 @@ impl Sample {
         all.into_iter().flatten().filter(wanted).map(text).collect()
     }
 
-    /// Directives with what became of them.
+    /// The directives with their outcomes.
     pub fn directives(&self) -> Vec<Directive> {
         let files = self.answer.as_ref().and_then(|answer| answer["files"].as_array());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -61,22 +61,23 @@ impl Sample {
     }
 }
 
-/// One directive and what became of it.
+/// A directive and its outcome.
 #[derive(Clone, Debug)]
 pub struct Directive {
-    /// Its section.
+    /// The section.
     pub section: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Where it stands.
+    /// The line number.
     pub line: u64,
     /// `kept`, `dropped`, `weaker`, `not-needed`, `refused`.
     pub outcome: String,
-    /// It is in a native key; where it is kept and is not, nothing is lost without it.
+    /// True if it became a native key. A directive that is kept without a key loses nothing.
     pub in_a_key: bool,
 }
 
-/// Every unit file below these folders, by package and name; links are other names of them.
+/// Every unit file below these folders, by package and name. Links count as further names of a
+/// file.
 pub fn files(packages: &[PathBuf]) -> Vec<Sample> {
     let initctl = program("GROUNDSTATE_INITCTL", "initctl");
     let instances = std::env::temp_dir().join(format!("corpus.{}", std::process::id()));

@@ -1,6 +1,6 @@
-//! Files that went wrong before, or would in an importer that is made quickly: those of Debian
-//! packages, and texts of our own with the traits of files found elsewhere. What is looked for
-//! in each stands in `tests/corpus.d/tricky.yaml`; `tests/tricky.tsv` names them.
+//! Files that an importer gets wrong easily: those of Debian packages, and texts of our own with
+//! the traits of other files. `tests/corpus.d/tricky.yaml` has the expectations; `tests/tricky.tsv`
+//! names the tests.
 
 use crate::sandbox::program;
 use groundstate_units::text::yaml::{self, Node};
@@ -10,38 +10,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One file and what is to become of it.
+/// A file and its expected result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Case {
-    /// Of the test.
+    /// The name of the test.
     name: String,
-    /// The Debian package; none: `file` is one of the fuzz target's corpus, without its first
-    /// byte.
+    /// The Debian package. `None`: `file` is part of the fuzz corpus, without its first byte.
     package: Option<String>,
-    /// Its name in the package's folder of units.
+    /// The name in the package's folder of units.
     file: String,
-    /// The name it is converted under: an instance's, where the file is a template. A folder
-    /// of drop-ins with that name and `.d` goes along, and so does the template's.
+    /// The name under which it is converted: an instance's name for a template. A folder of
+    /// drop-ins with that name and `.d` is copied too, and so is the template's.
     #[serde(rename = "as")]
     converted: Option<String>,
-    /// Lines of the native form, or parts of them.
+    /// Expected lines of the native form, or parts of them.
     #[serde(default)]
     native: Vec<String>,
-    /// What the native form does not hold.
+    /// Text that the native form must not contain.
     #[serde(default)]
     not: Vec<String>,
-    /// What is said: `warning 3: part of the message`, `error 30: …`.
+    /// Expected messages: `warning 3: part of the message`, `error 30: …`.
     #[serde(default)]
     says: Vec<String>,
-    /// There is no other warning; without it warnings are let pass, errors never. Notes are let pass:
-    /// they tell of parts of directives that directives.tsv lists.
+    /// True if there must be no other warning. Otherwise other warnings are allowed, but errors
+    /// never are. Notes are always allowed, because they describe parts of directives that
+    /// directives.tsv lists.
     #[serde(default)]
     exactly: bool,
 }
 
-/// Converts each, prints `ok` or `FAIL`; true when all are as they should be. `corpus` is the
-/// folder that has a folder for each package, `own` that of our own texts.
+/// Converts each file and prints `ok` or `FAIL`. Returns true if all are as expected. `corpus` is
+/// the folder with a folder for each package, `own` that of our own texts.
 pub fn check(list: &Path, corpus: &Path, own: &Path) -> bool {
     let text = fs::read(list).expect("the list of tricky files");
     let documents = yaml::parse("tricky.yaml", &text, &yaml::Limits::UNIT_FILE);
@@ -60,7 +60,7 @@ pub fn check(list: &Path, corpus: &Path, own: &Path) -> bool {
     good
 }
 
-/// The same as JSON: all scalars are texts but the words of a boolean.
+/// The node as JSON: all scalars are strings, except booleans.
 fn value(node: &Node) -> Value {
     if let Some(list) = node.list() {
         return list.iter().map(value).collect();
@@ -87,7 +87,7 @@ fn complaints(case: &Case, corpus: &Path, own: &Path) -> Vec<String> {
     said
 }
 
-/// Puts the file and its drop-ins into a folder of their own, under the name it is to have.
+/// Copies the file and its drop-ins into a folder of their own, under the name for the conversion.
 fn lay_out(case: &Case, corpus: &Path, own: &Path, folder: &Path) -> Result<PathBuf, String> {
     let name = case.converted.as_deref().unwrap_or(&case.file);
     let path = folder.join(name);
@@ -104,7 +104,7 @@ fn lay_out(case: &Case, corpus: &Path, own: &Path, folder: &Path) -> Result<Path
     if units.join(&case.file).is_file() {
         fs::copy(units.join(&case.file), &path).expect("a copy");
     } else {
-        // A drop-in for a script of SysV's: to the unit that script would be.
+        // A drop-in for a System V script applies to the unit made from that script.
         fs::write(&path, "[Service]\nType=forking\nExecStart=/etc/init.d/x start\n")
             .expect("a file");
     }

@@ -1,13 +1,13 @@
-//! A fork bomb that does not go out: each process starts copies of itself for as long as it lives,
-//! and where no more can be had it tries again. `--multiply` of the stand-in.
+//! A fork bomb that keeps going: each process starts copies of itself while it lives, and retries
+//! when a fork fails. Option `--multiply` of the stand-in.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Between two copies of one process.
+/// The pause between two copies made by one process.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Never ends by itself, and heeds no signal that is blocked.
+/// Never returns, and ignores blocked signals.
 pub(super) fn multiply() -> ! {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut children: Vec<Child> = Vec::new();

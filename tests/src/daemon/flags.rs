@@ -1,9 +1,9 @@
-//! The command line of the stand-in. What each flag does stands in [`HELP`].
+//! The command line of the stand-in. [`HELP`] describes each flag.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `daemon --help` prints.
+/// The output of `daemon --help`.
 pub const HELP: &str = "\
 daemon [FLAG…]: a scriptable stand-in for a service
 
@@ -39,14 +39,14 @@ orders: ready · exit N · die SIGNAL · say TEXT · err TEXT · notify TEXT (\\
         fork N · orphan N · pings on|off · lines N · ignore SIGNAL
 ";
 
-/// The flags, as meant.
+/// The parsed flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--name`.
     pub name: String,
     /// `--notify`.
     pub notify: bool,
-    /// What has to come before it is ready.
+    /// When it becomes ready.
     pub ready: Ready,
     /// `--say`.
     pub say: Vec<String>,
@@ -84,38 +84,38 @@ pub struct Flags {
     pub control: Option<PathBuf>,
     /// `--trace`.
     pub trace: Option<PathBuf>,
-    /// Set by the stand-in itself for what it starts: the second half of a double fork.
+    /// Set by the stand-in itself for the process that it starts: the second half of a double fork.
     pub background: bool,
 }
 
-/// What has to come before it is ready.
+/// When it becomes ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ready {
-    /// Nothing.
+    /// At once.
     #[default]
     AtOnce,
-    /// That long a time.
+    /// After this time.
     After(Duration),
-    /// This file.
+    /// When this file exists.
     When(PathBuf),
-    /// The order.
+    /// On order.
     OnOrder,
 }
 
 /// How it ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// exit(2).
+    /// By exit(2).
     Exit(i32),
-    /// A signal, by name without SIG.
+    /// By a signal, named without SIG.
     Signal(String),
 }
 
 impl Flags {
-    /// Reads the words after the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
-    /// A flag it does not know, a value that is missing or no number.
+    /// An unknown flag, or a value that is missing or not a number.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Flags, String> {
         let mut flags = Flags { name: "daemon".to_owned(), ..Flags::default() };
         let mut words = words.into_iter();
@@ -157,7 +157,7 @@ impl Flags {
     }
 }
 
-/// A number, or the word that is none.
+/// Parses a number. Returns a message with the word otherwise.
 pub(super) fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
     word.parse().map_err(|_| format!("`{word}` is no number that fits here"))
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_stands_whatever_the_order_of_the_flags() {
+    fn exit_code_does_not_depend_on_the_order_of_the_flags() {
         let one = parse("--exit 3 --exit-after 50").unwrap();
         let other = parse("--exit-after 50 --exit 3").unwrap();
         assert_eq!(one, other);
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_without_its_value_is_named() {
+    fn flag_without_its_value_is_named() {
         assert_eq!(parse("--say").unwrap_err(), "--say needs a value");
         assert!(parse("--sya x").unwrap_err().contains("--sya"));
     }
 
     #[test]
-    fn every_flag_of_the_help_is_taken() {
+    fn every_flag_of_the_help_is_accepted() {
         for line in HELP.lines().filter(|l| l.starts_with("  --")) {
             let words: Vec<&str> = line.split_whitespace().take(2).collect();
             let takes_value = words[1].chars().all(|c| c.is_ascii_uppercase());

@@ -1,5 +1,5 @@
-//! The life of the stand-in: one loop over signals, orders and its own two timers.
-//! Signals are blocked and read from a signalfd, so "ignored" is "read and let be".
+//! The main loop of the stand-in: signals, orders and its two timers. Signals are blocked and read
+//! from a signalfd, so an ignored signal is read without an effect.
 
 use super::flags::{End, Flags, Ready};
 use super::order::Order;
@@ -18,17 +18,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often it looks whether a file it waits for is there.
+/// The interval at which it looks for a file it waits for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The signals it reads instead of dying of them.
+/// The signals that it reads from the signalfd.
 const READ: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGCHLD];
 
-/// One stand-in at work.
+/// A running stand-in.
 struct Life {
     flags: Flags,
-    /// Of a pair whose one end init has.
+    /// The other end of a socket pair whose first end init has.
     other_end: Option<std::os::fd::OwnedFd>,
     ready: bool,
     ready_at: Option<Instant>,
@@ -39,7 +39,7 @@ struct Life {
     line: Vec<u8>,
 }
 
-/// Lives as the flags say; the value is the exit status.
+/// Runs according to the flags and returns the exit status.
 ///
 /// # Errors
 /// A system call of its own that failed.
@@ -64,8 +64,8 @@ pub fn live(flags: Flags) -> std::io::Result<i32> {
     Life::begin(flags)?.turn(signals)
 }
 
-/// The first half of a double fork: starts the second half in a session of its own and
-/// returns once the pid file is there (or the second half is not).
+/// The first half of a double fork: starts the second half in a session of its own and returns once
+/// the pid file exists or the second half has exited.
 fn go_to_background(flags: &Flags) -> std::io::Result<i32> {
     let file = flags.pid_file.clone().unwrap_or_default();
     let _ = std::fs::remove_file(&file);
@@ -117,7 +117,7 @@ impl Life {
         Ok(life)
     }
 
-    /// The loop. Ends with the exit status.
+    /// The main loop. Returns the exit status.
     fn turn(mut self, signals: SignalFd) -> std::io::Result<i32> {
         loop {
             if let Some(status) = self.timers()? {
@@ -298,7 +298,7 @@ impl Life {
                 let mut set = SigSet::empty();
                 set.add(signal);
                 set.thread_unblock()?;
-                // The first may only take the standard library's own handler away.
+                // The first signal may only remove the standard library's own handler.
                 raise(signal)?;
                 raise(signal)?;
                 Ok(128 + signal as i32)
@@ -306,7 +306,7 @@ impl Life {
         }
     }
 
-    /// Children that only stay: the same program, with what it is told to ignore.
+    /// Starts idle children: the same program, with the same ignored signals.
     fn fork(&mut self, count: usize) -> std::io::Result<()> {
         for _ in 0..count {
             let child = self.plain_child().spawn()?;
@@ -316,7 +316,7 @@ impl Life {
         Ok(())
     }
 
-    /// As [`Life::fork`], but through a shell that exits at once.
+    /// Like [`Life::fork`], but through a shell that exits at once.
     fn orphan(&self, count: usize) -> std::io::Result<()> {
         for _ in 0..count {
             let child = self.plain_child();
@@ -350,7 +350,7 @@ impl Life {
     }
 }
 
-/// Opened for reading and writing, so that it never ends.
+/// Opens the pipe for reading and writing, so that it never reports its end.
 fn open_orders(path: &Path) -> std::io::Result<File> {
     match nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600)) {
         Ok(()) | Err(Errno::EEXIST) => {}

@@ -1,6 +1,6 @@
-//! A file system whose server takes every request and answers none but the first: who asks it for
-//! anything waits, and can not be killed. As FUSE has it, see `include/uapi/linux/fuse.h`; no more of
-//! it than that. `--mute-mount` of the stand-in.
+//! A file system whose server reads every request and answers only the first: a process that uses
+//! it blocks and cannot be killed. Uses FUSE, see `include/uapi/linux/fuse.h`. Option
+//! `--mute-mount` of the stand-in.
 
 use nix::mount::MsFlags;
 use std::fs::{File, OpenOptions};
@@ -8,17 +8,17 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// The least that a server has to have room for: FUSE_MIN_READ_BUFFER.
+/// The minimum buffer of a server: FUSE_MIN_READ_BUFFER.
 const REQUEST: usize = 8192;
 /// Bytes of a `fuse_in_header`, of a `fuse_out_header`, and of a `fuse_init_out`.
 const ASKED: usize = 40;
 const ANSWERED: u32 = 16;
 const INIT: u32 = 64;
 
-/// Mounts it, and serves it for as long as this process lives.
+/// Mounts it, and serves it while this process lives.
 ///
 /// # Errors
-/// No /dev/fuse, no right to mount, not what a kernel says first.
+/// No /dev/fuse, no permission to mount, or an unexpected first request.
 pub(super) fn mount(place: &Path) -> io::Result<()> {
     let mut device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
@@ -30,7 +30,7 @@ pub(super) fn mount(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers FUSE_INIT, its one question, with version 7.31 and nothing else.
+/// Answers FUSE_INIT with version 7.31.
 fn greet(device: &mut File, request: &[u8]) -> io::Result<()> {
     let unique = request.get(8..16).filter(|_| request.len() > ASKED);
     let unique = unique.ok_or_else(|| io::Error::other("the kernel asks for nothing"))?;

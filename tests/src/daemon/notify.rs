@@ -1,5 +1,5 @@
-//! The service's end of the notification protocol (man 3 sd_notify): datagrams to
-//! `$NOTIFY_SOCKET`, a path or, with a leading `@`, an abstract name.
+//! The service's side of the notification protocol (sd_notify(3)): datagrams to `$NOTIFY_SOCKET`, a
+//! path or, with a leading `@`, an abstract name.
 
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use std::io::IoSlice;
@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
 
-/// Sends one datagram. Without a socket in the environment nothing happens.
+/// Sends one datagram. Does nothing without a socket in the environment.
 ///
 /// # Errors
 /// Those of socket(2) and sendto(2).
@@ -21,8 +21,8 @@ pub fn send(text: &str) -> std::io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(|_| ())
 }
 
-/// Sends one datagram with a descriptor: of a file, or for `-` one end of a pair, of which the
-/// other comes back.
+/// Sends one datagram with a descriptor: of a file, or for `-` one end of a socket pair, whose
+/// other end is returned.
 ///
 /// # Errors
 /// Those of open(2), socket(2) and sendmsg(2).
@@ -37,7 +37,7 @@ pub fn store(path: &str, text: &str) -> std::io::Result<Option<OwnedFd>> {
     Ok(other)
 }
 
-/// Sends so many datagrams, each with so many copies of the file; it stays open.
+/// Sends this many datagrams, each with this many copies of the file, which stays open.
 ///
 /// # Errors
 /// Those of open(2), socket(2) and sendmsg(2).
@@ -62,7 +62,7 @@ fn send_with(text: &str, fds: &[RawFd]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Half of `$WATCHDOG_USEC`: how often to ping. None where no watchdog is asked for.
+/// The ping interval: half of `$WATCHDOG_USEC`. Returns `None` without a watchdog.
 pub fn ping_interval() -> Option<Duration> {
     let micros: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
     (micros > 1).then(|| Duration::from_micros(micros / 2))

@@ -1,4 +1,4 @@
-//! Orders that come in over the control pipe, one a line.
+//! Orders of the control pipe, one per line.
 
 use super::flags::{End, number};
 
@@ -7,7 +7,7 @@ use super::flags::{End, number};
 pub enum Order {
     /// Become ready.
     Ready,
-    /// End by itself.
+    /// Exit or die.
     End(End),
     /// Print on stdout.
     Say(String),
@@ -20,25 +20,26 @@ pub enum Order {
     /// Send this datagram with the file of this path, or with one end of a socket pair (`-`) whose
     /// other end closes with the next order.
     Store(String, String),
-    /// Send so many datagrams, each with so many copies of the file of this path, which stays open.
+    /// Send this many datagrams, each with this many copies of the file of this path, which stays
+    /// open.
     Pass(usize, usize, String),
-    /// Start that many children that stay.
+    /// Start this many idle children.
     Fork(usize),
-    /// Start that many processes whose parent exits.
+    /// Start this many processes whose parent exits.
     Orphan(usize),
-    /// Send watchdog pings, or stop that.
+    /// Start or stop watchdog pings.
     Pings(bool),
-    /// Print that many numbered lines.
+    /// Print this many numbered lines.
     Lines(usize),
-    /// Do not end at this signal any more.
+    /// Ignore this signal from now on.
     Ignore(String),
 }
 
 impl Order {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the line.
     pub fn parse(line: &str) -> Result<Order, String> {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let text = rest.to_owned();
@@ -78,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_may_have_several_lines() {
+    fn notification_may_have_several_lines() {
         let order = Order::parse("notify READY=1\\nSTATUS=up and well");
         assert_eq!(order, Ok(Order::Notify("READY=1\nSTATUS=up and well".to_owned())));
     }
 
     #[test]
-    fn an_order_it_does_not_know_is_refused() {
+    fn unknown_order_is_refused() {
         assert!(Order::parse("dance").is_err());
         assert!(Order::parse("exit now").is_err());
     }

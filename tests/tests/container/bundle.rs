@@ -1,4 +1,4 @@
-//! A container for a test, and the bundle it is made from. What is done in it: [`super`].
+//! A container for a test, and the bundle it is made from. The tests are in [`super`].
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::replay::replay;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// In no passwd file.
+/// A uid without an entry in /etc/passwd.
 pub(crate) const UID: u32 = 123_456;
 
 /// A bundle in a sandbox.
@@ -18,7 +18,7 @@ pub(crate) struct Bundle {
     pub(crate) sandbox: Sandbox,
 }
 
-/// The container made from it, and the init in it.
+/// The container made from a bundle, and the init in it.
 pub(crate) struct Container {
     pub(crate) id: String,
     pub(crate) init: Init,
@@ -27,7 +27,7 @@ pub(crate) struct Container {
 }
 
 impl Bundle {
-    /// The root file system: our programs, a shell, and `units` as name and text.
+    /// Makes the root file system: our programs, a shell, and `units` as name and text.
     pub(crate) fn new(units: &[(&str, &str)]) -> Bundle {
         let sandbox = Sandbox::new();
         let root = sandbox.path("bundle/rootfs");
@@ -57,7 +57,7 @@ impl Bundle {
         Bundle { sandbox }
     }
 
-    /// What `contrib/image bundle` makes, with its configuration.
+    /// The bundle of `contrib/image bundle`, with its configuration.
     pub(crate) fn shipped() -> (Bundle, Value) {
         let sandbox = Sandbox::new();
         let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/image");
@@ -72,7 +72,7 @@ impl Bundle {
         (Bundle { sandbox }, serde_json::from_slice(&config).unwrap())
     }
 
-    /// The runtime's configuration: strict, with a temporary directory or without.
+    /// The runtime's configuration: strict, with or without a writable temporary directory.
     pub(crate) fn configure(&self, arguments: &[&str], writable_tmp: bool) -> Value {
         let record: &[&str] = if writable_tmp { &["--record", "/kept/record"] } else { &[] };
         let words = [&["/bin/init", "--units", "/units"], record, arguments].concat();
@@ -84,7 +84,7 @@ impl Bundle {
         if writable_tmp {
             mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs",
                                "options": ["nosuid", "nodev", "mode=1777"]}));
-            // What init did outlives the container, and is put through the core once more.
+            // Init's record outlives the container and is replayed.
             mounts.push(json!({"destination": "/kept", "type": "bind",
                                "source": self.sandbox.at("kept"), "options": ["bind", "rw"]}));
         }
@@ -109,7 +109,7 @@ impl Bundle {
         })
     }
 
-    /// Starts it.
+    /// Starts the container.
     pub(crate) fn start(self, arguments: &[&str], writable_tmp: bool) -> Container {
         let config = self.configure(arguments, writable_tmp);
         self.run(&config, UID, writable_tmp)
@@ -126,7 +126,8 @@ impl Bundle {
 }
 
 impl Container {
-    /// Its socket is to be had from here. What it has now is what it may have in the end.
+    /// Makes its socket reachable from here. Its resources then are the baseline for the final
+    /// check.
     pub(crate) fn answers(&mut self) {
         let dir = match self.user {
             0 => "run/groundstate".to_string(),
@@ -144,8 +145,8 @@ impl Container {
         command
     }
 
-    /// The exit status of `runc run`, which is that of init. What it did is what the core does again,
-    /// where it has not crashed.
+    /// The exit status of `runc run`, which is that of init. Replays the record if init has not
+    /// crashed.
     pub(crate) fn ended(&mut self) -> i32 {
         let status = self.init.ended();
         if self.records && !self.init.may_have_crashed() {
@@ -159,7 +160,7 @@ impl Container {
         self.init.output()
     }
 
-    /// Runs a command in it.
+    /// Runs a command in the container.
     pub(crate) fn exec(&self, words: &[&str]) -> Output {
         let user = format!("{0}:{0}", self.user);
         let words = [&["exec", "--user", &user, &self.id], words].concat();
@@ -170,13 +171,14 @@ impl Container {
         self.exec(&[&["/bin/initctl"], words].concat())
     }
 
-    /// Gives init an order. A process outside the container cannot: init may not look at its namespaces.
+    /// Sends init a request. A process outside the container cannot, because init may not look at
+    /// its namespaces.
     pub(crate) fn tell(&self, words: &[&str]) {
         let output = self.initctl(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
     }
 
-    /// The state of everything, as one within sees it.
+    /// The status of all units, requested inside the container.
     pub(crate) fn status(&self) -> Option<Status> {
         let output = self.initctl(&["--json", "status"]);
         serde_json::from_slice(&output.stdout).ok().map(Status)

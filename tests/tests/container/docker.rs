@@ -1,5 +1,5 @@
-//! A container as Docker makes it when it is told nothing: root with some capabilities, and its default
-//! seccomp profile. What that allows is in `tests/docker-default.txt`.
+//! A container with Docker's defaults: root with some capabilities, and the default seccomp
+//! profile, whose allowed calls are in `tests/docker-default.txt`.
 
 use super::bundle::{Bundle, Container};
 use groundstate_tests::crash::crash;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 
-/// What Docker leaves to root in a container.
+/// Docker's default capabilities of root.
 const CAPABILITIES: [&str; 14] = [
     "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
@@ -27,7 +27,7 @@ const CAPABILITIES: [&str; 14] = [
     "CAP_SYS_CHROOT",
 ];
 
-/// Docker's default profile on x86-64 for these capabilities, as the runtime takes it.
+/// Docker's default profile on x86-64 for these capabilities, in the runtime's format.
 fn seccomp() -> Value {
     let text = include_str!("../../docker-default.txt");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -37,13 +37,13 @@ fn seccomp() -> Value {
         json!({"names": [name], "action": "SCMP_ACT_ALLOW",
                "args": [{"index": index, "value": value, "op": op}]})
     };
-    // No new namespace: those are the flags.
+    // These flags would make a new namespace.
     let mut clone = only("clone", 0, 0x7e02_0000, "SCMP_CMP_MASKED_EQ");
     clone["args"][0]["valueTwo"] = json!(0);
     let mut calls = vec![
         json!({"names": names, "action": "SCMP_ACT_ALLOW"}),
         clone,
-        // Its flags are in memory, where a filter does not see them: libraries are to try clone.
+        // Its flags are in memory, which a filter cannot read: libraries fall back to clone.
         json!({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS}),
         only("socket", 0, 40, "SCMP_CMP_NE"), // AF_VSOCK
     ];
@@ -55,7 +55,7 @@ fn seccomp() -> Value {
            "architectures": ["SCMP_ARCH_X86_64"], "syscalls": calls})
 }
 
-/// The strict configuration, made his.
+/// The strict configuration with Docker's settings.
 fn configure(bundle: &Bundle, arguments: &[&str]) -> Value {
     let mut config = bundle.configure(arguments, true);
     let process = &mut config["process"];
@@ -71,7 +71,7 @@ fn configure(bundle: &Bundle, arguments: &[&str]) -> Value {
 
 const SERVICES: [&str; 5] = ["db", "web", "old", "forks", "other"];
 
-/// All that init does by newer system calls where it can.
+/// Services that make init use newer system calls where they are available.
 fn services() -> Bundle {
     let bundle = Bundle::new(&[
         ("db", "type: foreground-notified\nexec-start: /bin/daemon --name db --notify"),
@@ -126,9 +126,9 @@ fn is_as(before: &Status, container: &Container) {
 }
 
 #[test]
-fn under_dockers_default_profile_all_goes_another_way() {
+fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
     if cfg!(not(target_arch = "x86_64")) {
-        return groundstate_tests::not_run!("the profile here is of x86-64");
+        return groundstate_tests::not_run!("the profile is for x86-64");
     }
     let bundle = services();
     let config = configure(&bundle, &["--target", "all"]);
@@ -144,7 +144,7 @@ fn under_dockers_default_profile_all_goes_another_way() {
     is_as(&before, &container);
     fires(&container);
     crash(&container.init, Signal::SIGSEGV);
-    until("it has survived", || {
+    until("init has recovered", || {
         let mut client = container.init.client()?;
         client.send("stats", &json!({}));
         (client.answer()?.ok()?["crashes"] == 1).then_some(())
@@ -158,7 +158,7 @@ fn under_dockers_default_profile_all_goes_another_way() {
     container.tell(&["set-target", "web", "old"]);
     let status = container.init.when_state("forks", "failed");
     assert_eq!(status.reason("forks"), "stop-timeout");
-    assert!(container.init.processes_of("forks").is_empty(), "none of it is left");
+    assert!(container.init.processes_of("forks").is_empty(), "no process of it is left");
     container.init.check_at_rest();
     let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -1,7 +1,8 @@
-//! The real init as PID 1 of a container (runc). One as strict as they come: a read-only root,
-//! no capabilities, no new privileges, a uid that no passwd file knows. One as Docker makes them: root with
-//! some capabilities, and its default seccomp profile. What holds after every test of
-//! an init holds here too (`groundstate_tests::boot::teardown`), seen from outside the container.
+//! The real init as PID 1 of a container (runc). A strict one has a read-only root, no
+//! capabilities, no new privileges, and a uid without an entry in /etc/passwd. One with Docker's
+//! defaults has root with some capabilities, and the default seccomp profile. The general
+//! invariants of an init (`groundstate_tests::boot::teardown`) are checked from outside the
+//! container.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +18,7 @@ use bundle::{Bundle, UID};
 use groundstate_tests::deadline::until;
 
 #[test]
-fn output_and_exit_status_of_the_job_are_those_of_the_container() {
+fn container_has_the_output_and_exit_status_of_its_job() {
     let bundle = Bundle::new(&[
         (
             "job",
@@ -33,7 +34,7 @@ fn output_and_exit_status_of_the_job_are_those_of_the_container() {
 }
 
 #[test]
-fn services_run_and_heal_and_a_stop_is_orderly() {
+fn services_are_restarted_and_a_stop_is_orderly() {
     let bundle = Bundle::new(&[
         ("db", "type: foreground-notified\nexec-start: /bin/daemon --name db --notify"),
         (
@@ -53,7 +54,7 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
     let mut container = bundle.start(&["--target", "all"], true);
     container.answers();
     container.init.when_system("running");
-    let seen = container.status().expect("one within is answered too");
+    let seen = container.status().expect("a client inside is answered too");
     let db = seen.main_pid("db").expect("db has a main pid");
     assert_eq!(container.init.status().main_pid("db"), Some(db));
     let output = container.exec(&["/bin/sh", "-c", &format!("kill -9 {db}")]);
@@ -64,7 +65,7 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
     until("its orphans are there", || {
         (container.init.processes_of("forks").len() == 4).then_some(())
     });
-    // Of what is left of it none may be left once it is down, and no zombie of those nobody waits for.
+    // Once it is down, neither a process nor a zombie of it may exist.
     container.tell(&["set-target", "web", "old"]);
     let status = container.init.when_state("forks", "failed");
     assert_eq!(status.reason("forks"), "stop-timeout");
@@ -75,7 +76,7 @@ fn services_run_and_heal_and_a_stop_is_orderly() {
 }
 
 #[test]
-fn with_nothing_writable_at_all_the_job_is_still_done() {
+fn job_runs_with_nothing_writable() {
     let bundle = Bundle::new(&[
         ("job", "type: oneshot\ndepends-on: side\nexec-start: /bin/sh -c 'echo done; exit 3'"),
         ("side", "type: foreground-notified\nexec-start: /bin/daemon --notify"),
@@ -86,7 +87,7 @@ fn with_nothing_writable_at_all_the_job_is_still_done() {
 }
 
 #[test]
-fn a_goal_nobody_provides_ends_the_container_with_an_error() {
+fn unknown_goal_ends_the_container_with_an_error() {
     let bundle = Bundle::new(&[("web", "exec-start: /bin/daemon")]);
     let mut container = bundle.start(&["--target", "wbe"], true);
     assert_ne!(container.ended(), 0, "{}", container.said());
@@ -94,7 +95,7 @@ fn a_goal_nobody_provides_ends_the_container_with_an_error() {
 }
 
 #[test]
-fn a_service_has_the_uid_of_the_container() {
+fn service_has_the_uid_of_the_container() {
     let bundle = Bundle::new(&[("id", "type: oneshot\nexec-start: /bin/id -u")]);
     let mut container = bundle.start(&["--target", "id", "--exit-with", "id"], true);
     assert_eq!(container.ended(), 0, "{}", container.said());
@@ -109,12 +110,13 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
         assert_eq!(config["root"]["readonly"], true);
         config["process"]["user"] = serde_json::json!({"uid": user, "gid": user});
         let mut container = bundle.run(&config, user, false);
-        // The units are those of /etc/groundstate, and the root cannot be written to.
+        // The units are those of /etc/groundstate, and the root is read-only.
         let status = until("it runs what its files say", || {
             container.status().filter(|status| status.system() == "running")
         });
         assert_eq!(status.state("container"), "running", "{}", status.table());
-        // Without cgroups init also signals the client, perhaps before it prints its answer: 143 is SIGTERM.
+        // Without cgroups init also signals the client, perhaps before it prints its answer: 143 is
+        // SIGTERM.
         let output = container.exec(&["/sbin/poweroff"]);
         let answered = output.stdout.starts_with(b"everything is stopped");
         assert!(answered || output.status.code() == Some(143), "{output:?}");
@@ -123,12 +125,12 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
 }
 
 #[test]
-fn image_names_all_that_is_missing_at_once() {
+fn image_names_all_missing_programs_at_once() {
     let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/image");
     let lacks = |words: &[&str]| {
         let mut command = std::process::Command::new("/bin/bash");
         command.arg(image).args(words).env_clear();
-        // No program is there; the boot directory has no kernel.
+        // No program is found; the boot directory has no kernel.
         command.env("PATH", "/none").env("GROUNDSTATE_BOOT", "/none");
         let output = command.env("GROUNDSTATE_INITCTL", "/none/initctl").output().expect("bash");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

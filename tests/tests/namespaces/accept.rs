@@ -14,9 +14,9 @@ fn free_port() -> u16 {
     probe.local_addr().expect("its address").port()
 }
 
-/// One line there, one line back.
+/// Sends one line and returns the line that comes back.
 fn talk(stream: &mut (impl Read + Write), line: &str) -> String {
-    stream.write_all(format!("{line}\n").as_bytes()).expect("somebody takes the line");
+    stream.write_all(format!("{line}\n").as_bytes()).expect("the socket takes the line");
     let mut answer = Vec::new();
     let mut byte = [0];
     while stream.read(&mut byte).expect("an answer") == 1 && byte != *b"\n" {
@@ -25,7 +25,7 @@ fn talk(stream: &mut (impl Read + Write), line: &str) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-/// It was closed without a word.
+/// Returns true if the connection was closed without an answer.
 fn is_turned_away(mut stream: impl Read) -> bool {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).is_err() || rest.is_empty()
@@ -75,7 +75,7 @@ fn each_connection_has_an_instance_that_ends_with_it() {
     assert!(text.contains("2 of 64 connections") && text.contains("echo@"), "{text}");
     let why = init.tell("why", &json!({"target": "echo@0"}));
     assert!(why.to_string().contains("front"), "{why}");
-    // A reload leaves both alone, the second one edited too.
+    // A reload leaves both connections open, although the template has changed.
     init.sandbox.unit("echo@", "stdin: socket\nexec-start: /bin/sh -c 'echo other'");
     init.tell("reload", &json!({}));
     assert_eq!(talk(&mut one, "still"), format!("still echo@0 127.0.0.1 {from}"));
@@ -83,15 +83,15 @@ fn each_connection_has_an_instance_that_ends_with_it() {
     init.when_state("echo@0", "disabled");
     assert_eq!(open(&init), 1);
     let mut third = TcpStream::connect(address).unwrap();
-    assert_eq!(talk(&mut third, ""), "other", "the place is used again, as the file says now");
+    assert_eq!(talk(&mut third, ""), "other", "the slot is reused with the new definition");
     drop(other);
-    until("all are gone", || (open(&init) == 0).then_some(()));
+    until("all have exited", || (open(&init) == 0).then_some(()));
     assert_eq!(init.status().system(), "running");
     init.finish();
 }
 
 #[test]
-fn who_is_one_too_many_is_turned_away_and_a_failure_is_told() {
+fn connection_over_the_limit_is_closed_and_a_failed_instance_is_shown() {
     let port = free_port();
     let init = echo(&format!(
         "listen-stream: [DIR/front.sock, 127.0.0.1:{port}]\nsocket-max-connections: 3\n\
@@ -109,7 +109,7 @@ fn who_is_one_too_many_is_turned_away_and_a_failure_is_told() {
     assert!(is_turned_away(more), "three in all");
     assert_eq!(connections(&init)["refused"], 2);
     init.main_of("echo@1").signal(Signal::SIGKILL);
-    assert!(is_turned_away(two), "its end is the connection's");
+    assert!(is_turned_away(two), "the connection ends with the instance");
     let status = init.when_state("echo@1", "disabled");
     assert_eq!((status.reason("echo@1"), status.system()), ("signal", "running"));
     let seen = connections(&init);
@@ -124,15 +124,15 @@ fn who_is_one_too_many_is_turned_away_and_a_failure_is_told() {
     assert!(events.iter().any(told), "{events:?}");
     assert!(talk(&mut connect(), "d").starts_with("d echo@1"));
     let status = init.when_state("echo@1", "disabled");
-    assert_eq!(status.unit("echo@1")["reason"], Value::Null, "until the next connection");
-    // Without a connection there is nothing to run for.
+    assert_eq!(status.unit("echo@1")["reason"], Value::Null, "no reason until the next connection");
+    // An instance without a connection has nothing to serve.
     init.tell("want", &json!({"target": "echo@1"}));
     until("the wish fails", || {
         let status = init.status();
         (status.unit("echo@1")["reason"]["kind"] == "exec").then_some(())
     });
     init.tell("unwant", &json!({"target": "echo@1"}));
-    // The socket takes its connections with it.
+    // Stopping the socket unit closes its connections.
     init.sandbox.unit("other", "exec-start: DAEMON");
     init.tell("reload", &json!({}));
     init.tell("set-target", &json!({"targets": ["other"]}));
@@ -141,24 +141,24 @@ fn who_is_one_too_many_is_turned_away_and_a_failure_is_told() {
 }
 
 #[test]
-fn a_flood_waits_outside_and_all_is_as_before() {
+fn flood_of_connections_pauses_accept_and_leaks_nothing() {
     let init = echo("listen-stream: DIR/front.sock\nsocket-max-connections: 8");
     let path = init.sandbox.path("front.sock");
     let before = init.tell("stats", &json!({}));
-    // All of them are there before the first is let in, however slowly they come.
+    // All connections are in the backlog before init accepts the first one.
     init.process().signal(Signal::SIGSTOP);
     let flood: Vec<UnixStream> =
         (0..400).map(|_| UnixStream::connect(&path).expect("the kernel queues them")).collect();
     init.process().signal(Signal::SIGCONT);
-    until("it rests", || init.output().contains("pausing accept for").then_some(()));
+    until("the watcher is idle", || init.output().contains("pausing accept for").then_some(()));
     let said = init.output();
     let (until_it_rests, _) = said.split_once("pausing accept for").unwrap();
     let refused = until_it_rests.matches("rejected ").count();
-    assert!((150..=200).contains(&refused), "{refused} turned away, then it rests:\n{said}");
+    assert!((150..=200).contains(&refused), "{refused} turned away before the pause:\n{said}");
     let seen = connections(&init);
     assert!(seen["connections"].as_array().unwrap().len() <= 8, "{seen}");
     drop(flood);
-    until("all are gone", || {
+    until("all have exited", || {
         let seen = connections(&init);
         (seen["accepted"] == 400 && open(&init) == 0).then_some(())
     });
@@ -170,7 +170,7 @@ fn a_flood_waits_outside_and_all_is_as_before() {
 }
 
 #[test]
-fn a_service_of_inetds_kind_runs_from_its_unit_files() {
+fn inetd_style_service_runs_from_imported_unit_files() {
     let files = Sandbox::new();
     let port = free_port();
     files.put(

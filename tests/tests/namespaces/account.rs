@@ -1,7 +1,8 @@
-//! /etc/passwd on a file system that does not answer, or that is no file: whoever reads it waits,
-//! which is never PID 1. And users that are taken away, or are in more groups than can be had.
+//! /etc/passwd on a file system that does not answer, or that is not a regular file: a child may
+//! block in it, PID 1 never does. Also users that are removed later, or that are in too many
+//! groups.
 
-use super::outfit::{alone, inside as path_inside};
+use super::child_setup::{alone, inside as path_inside};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -15,18 +16,18 @@ use std::os::unix::fs::PermissionsExt;
 
 const PASSWD: &str = "/etc/passwd";
 
-/// Does it where init sees files. A thread of its own may go there alone.
+/// Runs `work` in init's mount namespace, on a thread of its own because setns(2) requires that.
 fn inside(init: &Init, work: impl FnOnce() + Send) {
-    let there = File::open(format!("/proc/{}/ns/mnt", init.process().0)).expect("init is there");
+    let there = File::open(format!("/proc/{}/ns/mnt", init.process().0)).expect("init is running");
     let go = move || {
         unshare(CloneFlags::CLONE_FS).expect("we are root");
         setns(&there, CloneFlags::CLONE_NEWNS).expect("we are root");
         work();
     };
-    std::thread::scope(|scope| scope.spawn(go).join().expect("it is done"));
+    std::thread::scope(|scope| scope.spawn(go).join().expect("the script has run"));
 }
 
-/// The file that does not answer stands in for /etc/passwd.
+/// Mounts the file that does not answer over /etc/passwd.
 fn cover(init: &Init) {
     let file = init.sandbox.path("silent/file");
     let bind = || mount(Some(&file), PASSWD, None::<&str>, MsFlags::MS_BIND, None::<&str>);
@@ -34,12 +35,12 @@ fn cover(init: &Init) {
 }
 
 #[test]
-fn a_passwd_that_never_answers_holds_up_nobody() {
+fn unresponsive_passwd_blocks_only_the_loader_and_the_children_that_read_it() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("silent")).unwrap();
     files.unit("web", "user: root\nexec-start: DAEMON");
     files.unit("other", "user: root\nexec-start: DAEMON");
-    // Whose name this is, the child asks on its way to the program.
+    // The child looks this user up before it executes the program.
     let asks = "type: oneshot\nstart-timeout: 300ms\nrestart: never\ncondition-user: nobody\nexec-start: /bin/true";
     files.unit("asks", asks);
     let init = Boot::new(files).start("web");
@@ -49,38 +50,38 @@ fn a_passwd_that_never_answers_holds_up_nobody() {
         return init.finish();
     };
     cover(&init);
-    let mut asker = init.client().expect("somebody listens");
+    let mut asker = init.client().expect("init listens");
     asker.send("reload", &json!({}));
     silent.until_reading(1);
-    // Its loader waits. Everything else goes on: services heal, start and stop.
+    // The loader is blocked. Services still restart, start and stop.
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     let first = init.main_of("web");
     first.signal(Signal::SIGKILL);
-    until("web is there again", || (init.main_of("web") != first).then_some(()));
+    until("web is restarted", || (init.main_of("web") != first).then_some(()));
     init.tell("set-target", &json!({"targets": ["web"], "want": ["other", "asks"]}));
     init.when_state("other", "running");
     silent.until_reading(2);
-    // The kernel ends nobody who waits so.
-    init.when("it is given up", |s| s.reason("asks") == "unkillable");
+    // A process that waits in this way ignores even SIGKILL.
+    init.when("init gives up", |s| s.reason("asks") == "unkillable");
     init.tell("set-target", &json!({"targets": ["web"]}));
     init.when_state("other", "disabled");
-    // What takes too long is given up: nothing has changed.
+    // Init gives up a load that takes too long; nothing has changed.
     let second = init.main_of("web");
     let refused = asker.answer().expect("an answer").expect_err("it is refused");
     let why = refused["message"].as_str().unwrap_or_default();
     assert!(why.contains("longer than 30 s"), "{refused}");
     assert_eq!(init.main_of("web"), second);
-    // The next one need not wait for the one that hangs.
+    // The next load does not wait for the stuck loader.
     inside(&init, || umount2(PASSWD, MntFlags::MNT_DETACH).expect("it is covered"));
     init.tell("reload", &json!({}));
     drop(silent);
-    init.when("it may be started again", |s| s.reason("asks") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("asks") != "unkillable");
     assert_eq!(init.status().state("web"), "running");
     init.finish();
 }
 
 #[test]
-fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
+fn boot_fails_with_a_message_when_the_loader_cannot_be_killed() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("silent")).unwrap();
     files.unit("web", "exec-start: DAEMON");
@@ -95,8 +96,8 @@ fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
     cover(&init);
     init.sandbox.order("go", "go");
     silent.until_reading(1);
-    until("it is given up", || init.output().contains("does not exit after SIGKILL").then_some(()));
-    // A namespace is not gone before the last of its processes is.
+    until("init gives up", || init.output().contains("does not exit after SIGKILL").then_some(()));
+    // A PID namespace ends only when its last process has exited.
     drop(silent);
     assert_ne!(init.ended().code(), Some(0));
     let said = init.output();
@@ -105,7 +106,7 @@ fn a_boot_goes_on_without_a_loader_that_can_not_even_be_killed() {
 }
 
 #[test]
-fn a_passwd_that_is_no_file_is_neither_read_nor_waited_for() {
+fn passwd_that_is_a_fifo_is_neither_read_nor_waited_for() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     files.unit("named", "user: daemon\nexec-start: DAEMON");
@@ -115,13 +116,14 @@ fn a_passwd_that_is_no_file_is_neither_read_nor_waited_for() {
     let covered = format!("mount --bind {fifo} /etc/passwd && exec \"$@\"");
     let init = Boot::new(files).through(&["/bin/sh", "-c", &covered, "sh"]).start("all");
     init.when_state("web", "running");
-    // A user that nobody can look up is none, least of all root.
+    // A user that cannot be looked up fails the unit; the unit does not run as root instead.
     let failed = init.when_state("named", "failed");
     assert!(failed.unit("named").to_string().contains("user"), "{}", failed.table());
     init.finish();
 }
 
-/// A boot in which these have a line in passwd and are members of so many groups, from 5000 on.
+/// A boot with these users in /etc/passwd; each is a member of that many groups, numbered from
+/// 5000.
 fn with_users(files: Sandbox, users: &[(&str, u32, u32)]) -> Boot {
     let mut script = String::new();
     for (name, uid, count) in users {
@@ -134,20 +136,20 @@ fn with_users(files: Sandbox, users: &[(&str, u32, u32)]) -> Boot {
     alone(files).through(&["sh", "-c", &format!("{script}exec \"$@\""), "sh"])
 }
 
-/// Everyone may write there.
+/// Makes a directory that every user may write to.
 fn open(files: &Sandbox) {
     std::fs::create_dir(files.path("open")).unwrap();
     std::fs::set_permissions(files.path("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// As whom each run of a unit has begun.
+/// Records the uid of each run of a unit.
 const TELLS: &str =
     "exec-start: /bin/sh -c 'id -u >>DIR/open/$GROUNDSTATE_UNIT; exec DAEMON --children 2'";
 
 #[test]
-fn a_user_that_is_taken_away_later_runs_nothing_more() {
+fn removed_user_runs_nothing_after_the_next_load() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     open(&files);
@@ -175,10 +177,11 @@ fn a_user_that_is_taken_away_later_runs_nothing_more() {
         .map(|line| format!("{line}\n"))
         .collect();
     std::fs::write(&passwd, without).unwrap();
-    // Of what was loaded before it is who he was.
+    // The running generation was loaded before the user was removed, so a restart still uses the
+    // old uid.
     let first = init.main_of("web");
     first.end();
-    until("it is another", || (init.main_of("web") != first).then_some(()));
+    until("it has another main process", || (init.main_of("web") != first).then_some(()));
     is_his();
     init.tell("reload", &json!({}));
     let begun = init.sandbox.trace("open/web").len();
@@ -188,7 +191,7 @@ fn a_user_that_is_taken_away_later_runs_nothing_more() {
     let failed = init.when_state("web", "failed");
     assert!(failed.unit("web")["reason"].to_string().contains("leaver"), "{}", failed.unit("web"));
     assert!(init.processes_of("web").is_empty());
-    assert_eq!(init.sandbox.trace("open/web").len(), begun, "nothing more of it ran");
+    assert_eq!(init.sandbox.trace("open/web").len(), begun, "no further run started");
     std::fs::write(&passwd, with).unwrap();
     init.tell("reload", &json!({}));
     init.tell("retry", &json!({"targets": ["web"]}));
@@ -199,9 +202,9 @@ fn a_user_that_is_taken_away_later_runs_nothing_more() {
 }
 
 #[test]
-fn a_user_of_more_groups_than_can_be_had_runs_nothing() {
+fn user_in_more_groups_than_the_limit_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     open(&files);

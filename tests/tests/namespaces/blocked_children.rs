@@ -1,4 +1,4 @@
-//! Children of init that block, each in another way. PID 1 waits for none of them, and a stop ends
+//! Children of init that block in different ways. PID 1 waits for none of them, and a stop ends
 //! them.
 
 use super::restricted_environments::pair;
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 #[test]
-fn no_child_of_whatever_kind_makes_pid_1_wait() {
+fn pid_1_waits_for_no_child_of_any_kind() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     let calls = [
@@ -29,7 +29,7 @@ fn no_child_of_whatever_kind_makes_pid_1_wait() {
         db.signal(Signal::SIGSTOP);
         init.tell("ping", &json!({}));
         db.signal(Signal::SIGKILL);
-        init.when("it is back", |s| {
+        init.when("it is running again", |s| {
             s.system() == "running"
                 && s.main_pid("db").is_some_and(|pid| db.inner_pid() != Some(pid))
         });
@@ -40,12 +40,12 @@ fn no_child_of_whatever_kind_makes_pid_1_wait() {
     assert!(waits.iter().all(|line| line.contains("WNOHANG")), "{waits:?}");
     let others = ["poll(", "ppoll(", "select(", "nanosleep(", "clock_nanosleep(", "futex("];
     let waits = lines.iter().find(|line| others.iter().any(|call| line.starts_with(call)));
-    assert_eq!(waits, None, "it waits in its one poll alone");
+    assert_eq!(waits, None, "init waits only in its poll");
     init.finish();
 }
 
-/// Holds a process in a ptrace-stop until it is killed: who traces it hears of its end first, and init
-/// only then.
+/// Holds a process in a ptrace stop until it is killed. The tracer sees its exit first, init after
+/// that.
 fn hold(process: Process) -> JoinHandle<WaitStatus> {
     let (ready, is_ready) = channel();
     let holder = std::thread::spawn(move || {
@@ -53,10 +53,10 @@ fn hold(process: Process) -> JoinHandle<WaitStatus> {
         ptrace::seize(pid, ptrace::Options::empty()).expect("it can be traced");
         ptrace::interrupt(pid).expect("it can be stopped");
         waitpid(pid, None).expect("it stops");
-        ready.send(()).expect("somebody waits for it");
-        // Whatever else stops it, it is let be.
+        ready.send(()).expect("the receiver exists");
+        // The process stays in any other stop it enters.
         loop {
-            let status = waitpid(pid, None).expect("it is still ours");
+            let status = waitpid(pid, None).expect("the process is still traced");
             if matches!(status, WaitStatus::Signaled(..) | WaitStatus::Exited(..)) {
                 return status;
             }
@@ -67,13 +67,12 @@ fn hold(process: Process) -> JoinHandle<WaitStatus> {
 }
 
 #[test]
-fn who_is_traced_or_stopped_or_waits_for_the_exec_of_its_child_holds_up_nobody_and_can_be_stopped()
-{
+fn traced_stopped_and_exec_blocked_processes_block_no_unit_and_can_be_stopped() {
     let files = pair();
     for unit in ["stopped", "traced"] {
         files.unit(unit, "stop-timeout: 500ms\nexec-start: DAEMON");
     }
-    // Its child is held for as long as it is let, just before it becomes its program.
+    // strace holds the child just before its exec for as long as it lives.
     let held = "-e trace=execve -e inject=execve:delay_enter=1000000000 -P /proc/self/exe";
     files.unit("parent", &format!("stop-timeout: 500ms\nexec-start: strace -D -f -qq -o DIR/strace {held} DAEMON --children 1"));
     files.unit("all", "type: virtual\nwaits-for: web, stopped, traced, parent");
@@ -100,7 +99,7 @@ fn who_is_traced_or_stopped_or_waits_for_the_exec_of_its_child_holds_up_nobody_a
         });
         assert_ne!(status.reason(unit), "unkillable", "{unit}: {}", status.table());
     }
-    let ended = holder.join().expect("it was held to its end");
+    let ended = holder.join().expect("it was held until its exit");
     assert!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{ended:?}");
     assert!([stopped, traced, parent, child].iter().all(|process| !process.is_alive()));
     let after = init.status();

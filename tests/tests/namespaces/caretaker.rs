@@ -2,7 +2,7 @@
 //! are reaped, and a signal still ends everything. Crashes that init recovers from are in [`super::crash`].
 
 use super::crash::starts;
-use super::survival::{is_steady, memories_at_rest};
+use super::saved_state::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, is_caretaker, is_committed};
@@ -16,7 +16,8 @@ use std::process::{Command, Stdio};
 
 const SERVICES: [&str; 6] = ["notified", "plain", "grep", "forked", "starting", "stubborn"];
 
-/// What every caretaker does: it reaps these services, restarts none, and a signal ends the rest.
+/// Checks what each caretaker does: it reaps these services, restarts none, and ends the rest at a
+/// signal.
 fn reaps_and_ends(mut init: Init, services: &[(&str, Process)]) {
     let (killed, left) = services.split_at(services.len() / 2);
     for (unit, main) in killed {
@@ -65,7 +66,7 @@ fn damaged_state_makes_init_a_caretaker() {
     }
 }
 
-/// With a bug in that place of init, once the file `now` is there.
+/// A boot with a bug in that place of init, which acts once the file `now` exists.
 fn with_bug(files: Sandbox, place: &str) -> Boot {
     let there = format!("{place} {}", files.at("now"));
     let binary = program("GROUNDSTATE_DEBUG_INIT", "init");
@@ -77,7 +78,7 @@ fn two_services() -> Sandbox {
     let notified = "DAEMON --notify --trace DIR/notified.trace --control DIR/notified";
     files.unit("notified", &format!("type: foreground-notified\nexec-start: {notified}"));
     files.unit("plain", "exec-start: DAEMON --trace DIR/plain.trace");
-    // Something happens again and again: init keeps its state after each change.
+    // The timer makes init commit its state again and again.
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/true");
@@ -119,7 +120,7 @@ fn crash_during_the_boot_is_survived_and_each_unit_starts_once() {
     init.finish_after_crash();
 }
 
-/// It crashes, and nothing of its state is left.
+/// Crashes init after its saved state was truncated.
 fn loses_its_state(init: &Init) {
     let (mut steps, kept) = memories_at_rest(init);
     kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
@@ -131,7 +132,7 @@ fn loses_its_state(init: &Init) {
 #[test]
 fn caretaker_reads_output_and_notifications_so_that_no_service_blocks() {
     let files = two_services();
-    // More than a pipe holds, each time.
+    // Each line is larger than the capacity of a pipe.
     let talks = "while printf %0130000d 0 && echo; do echo x >>DIR/talks.trace; sleep 0.1; done";
     files.unit("talks", &format!("exec-start: /bin/sh -c '{talks}'"));
     files.unit("all", "type: virtual\nwaits-for: notified, talks, tick");
@@ -140,17 +141,19 @@ fn caretaker_reads_output_and_notifications_so_that_no_service_blocks() {
     init.when_state("notified", "running");
     init.when_state("talks", "running");
     let (talker, notifies) = (init.main_of("talks"), init.main_of("notified"));
-    // Its pipe has no reader any more but what the caretaker starts.
+    // Only a reader that the caretaker starts can empty the pipe.
     let logger = super::log::logger(&init);
     loses_its_state(&init);
     logger.signal(Signal::SIGKILL);
     let said = init.sandbox.trace("talks.trace").len();
-    until("it writes on", || (init.sandbox.trace("talks.trace").len() > said + 1).then_some(()));
+    until("it continues to write", || {
+        (init.sandbox.trace("talks.trace").len() > said + 1).then_some(())
+    });
     assert!(talker.is_alive());
     // More datagrams than the socket's queue holds (net.unix.max_dgram_qlen).
     (0..1000).for_each(|_| init.sandbox.order("notified", "notify STATUS=x"));
     init.sandbox.order("notified", "exit 0");
-    until("it has come to its last order", || notifies.state().is_none().then_some(()));
+    until("the service has executed its last order", || notifies.state().is_none().then_some(()));
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0));
 }
@@ -166,7 +169,7 @@ fn request_to_a_caretaker_fails_at_once() {
     let mut follows = follows.spawn().expect("initctl runs");
     let comm = |p: &Process| p.read("comm");
     let follower = Process(follows.id().try_into().expect("a pid"));
-    until("it has begun", || (comm(&follower)?.trim() == "initctl").then_some(()));
+    until("the service has started", || (comm(&follower)?.trim() == "initctl").then_some(()));
     loses_its_state(&init);
     until("its connection is closed", || follows.try_wait().expect("wait"));
     let asked = init.initctl(&["status"]);
@@ -175,7 +178,7 @@ fn request_to_a_caretaker_fails_at_once() {
 }
 
 #[test]
-fn end_signal_before_the_crash_is_heeded_by_the_caretaker() {
+fn end_signal_before_the_crash_is_handled_by_the_caretaker() {
     let mut init = Boot::new(two_services()).start("all");
     init.expect_crashes();
     let services = begun(&init);

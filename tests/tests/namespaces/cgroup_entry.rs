@@ -1,7 +1,7 @@
 //! How a child enters the cgroup of its run: by clone, or by its own write where clone cannot do it.
 //! A child that does not enter is never executed. Other child set-up is in [`super::restriction`].
 
-use super::outfit::is_root;
+use super::child_setup::is_root;
 use super::restriction::begin;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::Sandbox;
@@ -9,17 +9,18 @@ use groundstate_tests::tracer::injected;
 use serde_json::json;
 use std::fs;
 
-/// Units by how the child of their last line is made: it shares init's memory for a while; it has a copy of
-/// that, for somebody is in its cgroup already; it is forked, for it has to think before it is executed.
+/// Units by how init creates the child of their last command: it shares init's memory; it has a
+/// copy, because the cgroup already has a process; it is forked, because it has to read a file
+/// before the exec.
 const KINDS: [(&str, &str, &str); 3] =
     [("sharing", "", ""), ("copied", "", "/bin/true, "), ("forked", "env-file: DIR/env", "")];
 const ALL: [&str; 3] = ["sharing", "copied", "forked"];
-/// What clone3(2) says where a cgroup does not take a child.
+/// Errors of clone3(2) when a cgroup does not accept a child.
 const ABOUT_CGROUPS: [(&str, i32); 4] =
     [("EBUSY", 16), ("EACCES", 13), ("EOPNOTSUPP", 95), ("ENODEV", 19)];
-/// What it says where it is not to be had.
+/// Errors of clone3(2) when the call is not available.
 const NOT_HAD: [&str; 4] = ["ENOSYS", "EPERM", "EINVAL", "E2BIG"];
-/// The file that a child writes itself into; nobody else opens it by that name alone.
+/// The file that a child writes to enter its cgroup; only the child opens it by that name.
 const BY_ITS_OWN_HAND: [&str; 4] = ["-P", "cgroup.procs", "-e", "trace=openat"];
 
 fn started() -> Init {
@@ -30,21 +31,22 @@ fn started() -> Init {
         let run = format!("[{first}/bin/sh -c 'cat /proc/self/cgroup >DIR/{name}']");
         files.unit(name, &format!("type: oneshot\n{asks}\nexec-start: {run}"));
     }
-    // With a score of its own init shares its memory with nobody.
+    // With an OOM score of its own init does not share its memory with a child.
     let init = Boot::new(files).arguments(&["--oom-score=keep"]).start("base");
     init.when_system("running");
     init
 }
 
-/// Where its program has run since this was asked last; nothing: it has not.
+/// The cgroup in which the program of the unit has run since the last call; empty if it has not
+/// run.
 fn place(init: &Init, unit: &str) -> String {
     let said = init.sandbox.read(unit);
     let _ = fs::remove_file(init.sandbox.path(unit));
     said.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned()
 }
 
-/// These begin with such calls failing: all are refused at this step with this error, or, where there is
-/// none, are where they belong.
+/// Starts the units with such calls failing. Each start is refused at that step with that error;
+/// with `None`, each unit runs in its cgroup.
 fn assert_told(init: &Init, units: &[&str], arguments: &[&str], refused: Option<(&str, i32)>) {
     let (status, lines) = begin(init, units, "trace", arguments);
     assert!(arguments.len() < 3 || injected(&lines) > 0, "{arguments:?}: {lines:?}");
@@ -55,7 +57,7 @@ fn assert_told(init: &Init, units: &[&str], arguments: &[&str], refused: Option<
                 assert_eq!(place, "", "{arguments:?}: {unit} ran");
                 let told = (&reason["kind"], &reason["stage"], &reason["errno"]);
                 let expected = (&json!("exec"), &json!(stage), &json!(errno));
-                // Of a line that is not the first the step is told in words.
+                // The start of a later command reports the step in words.
                 let in_words = reason["text"] == format!("{stage}: {unit}");
                 assert!(told == expected || in_words, "{arguments:?}: {unit}: {reason} {lines:?}");
             }
@@ -66,16 +68,16 @@ fn assert_told(init: &Init, units: &[&str], arguments: &[&str], refused: Option<
     }
 }
 
-/// A cgroup below init's, of a run of this unit.
+/// Returns true for a cgroup below init's, of a run of this unit.
 fn is_its(place: &str, unit: &str) -> bool {
     place.contains("/groundstate")
         && place.rsplit('/').any(|name| name.split(['.', '@']).next() == Some(unit))
 }
 
 #[test]
-fn a_child_that_does_not_come_into_its_cgroup_is_never_executed_whichever_way_it_takes() {
+fn child_that_cannot_enter_its_cgroup_is_never_executed() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = started();
     if init.status().0["tracking"] != "cgroup2" {
@@ -84,7 +86,7 @@ fn a_child_that_does_not_come_into_its_cgroup_is_never_executed_whichever_way_it
     }
     let clone3 = |what: &str| ["-e", "trace=clone3", "-e", what].map(str::to_owned);
     let fails = |init: &Init, unit: &str, error: &str, refused| {
-        // The first line of this one is like those of the others.
+        // The first command of this unit is started like those of the other units.
         let nth = if unit == "copied" { ":when=2" } else { "" };
         let arguments = clone3(&format!("inject=clone3:error={error}{nth}"));
         assert_told(init, &[unit], &arguments.each_ref().map(String::as_str), refused);
@@ -97,14 +99,14 @@ fn a_child_that_does_not_come_into_its_cgroup_is_never_executed_whichever_way_it
         }
     }
     assert_told(&init, &["forked"], &own_hand, Some(("cgroup", 13)));
-    // It was to be had when init began.
+    // clone3(2) worked when init started.
     fails(&init, "sharing", "ENOSYS", Some(("fork", 38)));
     assert_told(&init, &ALL, &["-e", "trace=none"], None);
     init.finish();
     for error in NOT_HAD {
         let init = started();
         fails(&init, "copied", error, None);
-        // From now on each of them comes in by its own hand.
+        // From here each child enters its cgroup by its own write.
         assert_told(&init, &ALL, &own_hand, Some(("cgroup", 13)));
         assert_told(&init, &ALL, &["-e", "trace=none"], None);
         init.finish();

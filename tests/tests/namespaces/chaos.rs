@@ -1,4 +1,4 @@
-//! All that may happen to services and to init, at random: see [`groundstate_tests::chaos`].
+//! Random failures of services and of init: see [`groundstate_tests::chaos`].
 
 use groundstate_tests::chaos::{Size, disorder};
 use groundstate_tests::extent::turns;
@@ -8,11 +8,11 @@ fn size(has_cgroups: bool) -> Size {
 }
 
 #[test]
-fn whatever_happens_each_service_is_there_once_and_each_of_its_lines() {
+fn random_failures_leave_one_instance_of_each_service_and_all_of_its_lines() {
     println!("{}", disorder(size(true)));
 }
 
 #[test]
-fn whatever_happens_without_cgroups_each_service_is_there_once() {
+fn random_failures_without_cgroups_leave_one_instance_of_each_service() {
     println!("{}", disorder(size(false)));
 }

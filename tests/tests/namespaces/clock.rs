@@ -18,7 +18,7 @@ fn offset() -> String {
 }
 
 #[test]
-fn a_clock_near_its_end_changes_nothing() {
+fn clocks_near_the_end_of_their_range_change_nothing() {
     let offset = offset();
     let far = ["unshare", "-T", "--monotonic", &offset, "--boottime", &offset];
     let mut there = Command::new(far[0]);
@@ -44,11 +44,11 @@ fn a_clock_near_its_end_changes_nothing() {
         Some(init.sandbox.read("uptime")).filter(|uptime| uptime.ends_with('\n'))
     });
     assert!(uptime.starts_with("46116"), "its clock says {uptime}");
-    // Heals after its delay.
+    // The unit is restarted after its delay.
     let first = init.main_of("web");
     first.signal(Signal::SIGKILL);
-    until("web is there again", || (init.main_of("web") != first).then_some(()));
-    // Ends by its time-out; a wish ends by itself.
+    until("web is restarted", || (init.main_of("web") != first).then_some(()));
+    // The stop ends by its timeout; the request ends by its time limit.
     let deaf = init.main_of("deaf");
     init.tell("set-target", &json!({"targets": ["web"]}));
     until("it is killed", || (!deaf.is_alive()).then_some(()));

@@ -1,4 +1,4 @@
-//! The commands around the main one, their prefixes, conditions.
+//! The commands around the main command, their prefixes, and conditions.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
@@ -11,7 +11,7 @@ pub(crate) fn script(files: &Sandbox, name: &str, text: &str) {
     files.put(&format!("{name}.sh"), &text.replace("DIR", files.dir().to_str().unwrap()));
 }
 
-/// The words of a file, once there are so many.
+/// The words of a file, once it has at least that many.
 pub(crate) fn words(init: &Init, file: &str, count: usize) -> Vec<String> {
     until(&format!("{file} has {count} words"), || {
         let words: Vec<String> =
@@ -20,7 +20,7 @@ pub(crate) fn words(init: &Init, file: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// Nothing is wanted any more.
+/// Changes the goal so that no unit is needed.
 pub(crate) fn drop_all(init: &Init) {
     init.sandbox.unit("nothing", "type: virtual");
     init.tell("reload", &json!({}));
@@ -28,11 +28,12 @@ pub(crate) fn drop_all(init: &Init) {
 }
 
 #[test]
-fn the_commands_around_a_start_and_a_stop_run_in_their_order() {
+fn commands_around_a_start_and_a_stop_run_in_order() {
     let files = Sandbox::new();
     script(&files, "say", "echo $1 >>DIR/order");
     script(&files, "main", "echo start >>DIR/order; exec sleep 1000");
-    // It is started once the main program is executed, which may not have come to its line yet.
+    // The unit counts as started once the main program is executed, which may not have reached this
+    // line yet.
     script(
         &files,
         "post",
@@ -51,7 +52,7 @@ fn the_commands_around_a_start_and_a_stop_run_in_their_order() {
     let said = words(&init, "order", 6);
     assert_eq!(said[..5], ["condition", "pre-1", "pre-2", "start", "post"]);
     let status = init.status();
-    assert_eq!(status.state("web"), "starting", "its exec-start-post has not ended");
+    assert_eq!(status.state("web"), "starting", "its exec-start-post still runs");
     assert_eq!(status.main_pid("web").map(|pid| pid.to_string()), Some(said[5].clone()));
     init.sandbox.put("go", "");
     init.when_state("web", "running");
@@ -62,7 +63,7 @@ fn the_commands_around_a_start_and_a_stop_run_in_their_order() {
 }
 
 #[test]
-fn exec_stop_post_runs_after_every_end_and_is_told_which() {
+fn exec_stop_post_runs_after_each_kind_of_exit_and_gets_the_result() {
     let files = Sandbox::new();
     script(&files, "told", "echo $SERVICE_RESULT $EXIT_CODE $EXIT_STATUS. >DIR/$1");
     let post = |name: &str| format!("exec-stop-post: /bin/sh DIR/told.sh {name}\nrestart: never\n");
@@ -101,7 +102,7 @@ fn exec_stop_post_runs_after_every_end_and_is_told_which() {
 }
 
 #[test]
-fn an_exec_condition_skips_what_it_says_no_to() {
+fn exec_condition_that_fails_skips_the_unit() {
     let files = Sandbox::new();
     let unit = |code: u8| {
         format!(
@@ -121,20 +122,20 @@ fn an_exec_condition_skips_what_it_says_no_to() {
 }
 
 #[test]
-fn a_start_that_is_skipped_or_fails_after_it_does_not_stay() {
+fn failing_exec_start_post_ends_the_main_process() {
     let files = Sandbox::new();
     files
         .unit("posted", "restart: never\nexec-start: /bin/sleep 1000\nexec-start-post: /bin/false");
     let init = Boot::new(files).start("posted");
     init.when_state("posted", "failed");
-    until("its process is gone", || init.processes_of("posted").is_empty().then_some(()));
+    until("its process has exited", || init.processes_of("posted").is_empty().then_some(()));
     init.finish();
 }
 
 #[test]
-fn what_stands_before_a_program_changes_what_is_made_of_it() {
+fn prefixes_of_a_program_change_how_it_is_run() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(&files, "id", "id -u >DIR/$1; grep CapBnd /proc/self/status >>DIR/$1");
@@ -159,7 +160,7 @@ fn what_stands_before_a_program_changes_what_is_made_of_it() {
     assert_eq!(read("plus").lines().next(), Some("0"));
     assert!(!read("plus").ends_with("0000000000000020\n"), "{}", read("plus"));
     assert_eq!(read("bang"), "0\nCapBnd:\t0000000000000020\n");
-    assert_eq!(read("colon").trim(), "${A}", "nothing was replaced");
+    assert_eq!(read("colon").trim(), "${A}", "no variable was expanded");
     assert_eq!(read("at").trim(), "another-name");
     let process = init.main_of("marked");
     until("it is past its exec", || {
@@ -171,7 +172,7 @@ fn what_stands_before_a_program_changes_what_is_made_of_it() {
 }
 
 #[test]
-fn several_commands_reload_a_unit_one_after_another() {
+fn commands_of_a_reload_run_one_after_another() {
     let files = Sandbox::new();
     script(&files, "say", "echo $1 >>DIR/order");
     files.unit("web", "exec-reload: [/bin/sh DIR/say.sh check, /bin/sh DIR/say.sh $MAINPID]\nexec-start: /bin/sleep 1000");
@@ -183,7 +184,7 @@ fn several_commands_reload_a_unit_one_after_another() {
     init.finish();
 }
 
-/// For each kind of condition something that is so wherever this test runs.
+/// For each kind of condition, a value that holds wherever this test runs.
 fn so(kind: ConditionKind) -> &'static str {
     match kind {
         ConditionKind::PathExists => "DIR/init.yaml",
@@ -212,7 +213,7 @@ fn so(kind: ConditionKind) -> &'static str {
     }
 }
 
-/// What is so is found by looking in the same way as an administrator would.
+/// Finds the value in the same way as an administrator would.
 fn looked_up(kind: ConditionKind, files: &Sandbox) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     match so(kind) {
@@ -220,7 +221,7 @@ fn looked_up(kind: ConditionKind, files: &Sandbox) -> String {
         "COMMAND_LINE" => "--container".to_owned(),
         "VIRTUAL" => "yes".to_owned(),
         "SECURITY" => {
-            // Most kernels have none of them mounted in here; none has this one.
+            // Most kernels have none of these mounted in here; no kernel has this one.
             String::from("!no-such-technology")
         }
         "AC_POWER" => "yes".to_owned(),
@@ -232,9 +233,9 @@ fn looked_up(kind: ConditionKind, files: &Sandbox) -> String {
 }
 
 #[test]
-fn every_condition_lets_start_what_it_holds_for_and_skips_the_rest() {
+fn each_condition_starts_the_unit_if_it_holds_and_skips_it_otherwise() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "default-target: all\nenv-pass: []\n");
@@ -281,7 +282,7 @@ fn every_condition_lets_start_what_it_holds_for_and_skips_the_rest() {
 }
 
 #[test]
-fn of_the_conditions_marked_so_one_is_enough() {
+fn one_of_several_alternative_conditions_is_enough() {
     let files = Sandbox::new();
     files.unit(
         "either",
@@ -302,7 +303,7 @@ fn of_the_conditions_marked_so_one_is_enough() {
 }
 
 #[test]
-fn what_was_skipped_is_stopped_at_once_and_its_exec_stop_not_run() {
+fn skipped_unit_stops_at_once_without_running_exec_stop() {
     let files = Sandbox::new();
     let stop = "stop-timeout: 1h\nexec-stop: /bin/touch DIR/stopped";
     files.unit(
@@ -321,12 +322,12 @@ fn what_was_skipped_is_stopped_at_once_and_its_exec_stop_not_run() {
     for unit in ["path", "word", "provider"] {
         init.when_state(unit, "disabled");
     }
-    assert!(!init.sandbox.path("stopped").exists(), "nothing had begun");
+    assert!(!init.sandbox.path("stopped").exists(), "no command had started");
     init.finish();
 }
 
 #[test]
-fn a_file_that_is_waited_for_holds_the_start() {
+fn wait_file_delays_the_start_until_the_file_exists() {
     let files = Sandbox::new();
     files.unit("late", "wait-file: DIR/device\nexec-start: /bin/sleep 1000");
     files.unit(
@@ -344,7 +345,7 @@ fn a_file_that_is_waited_for_holds_the_start() {
 }
 
 #[test]
-fn a_oneshot_that_does_not_remain_takes_back_what_it_did() {
+fn oneshot_that_does_not_remain_runs_its_stop_commands() {
     let files = Sandbox::new();
     script(&files, "say", "echo $1 >>DIR/order");
     files.unit(

@@ -1,4 +1,4 @@
-//! The control socket: who may, what nonsense gets, and the exit codes of initctl.
+//! The control socket: permissions, malformed requests, and the exit codes of initctl.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
@@ -32,9 +32,9 @@ pub(crate) fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn another_user_may_look_and_not_touch() {
+fn another_user_may_query_and_not_change() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let before = init.status();
@@ -61,7 +61,7 @@ fn another_user_may_look_and_not_touch() {
 #[test]
 fn root_of_another_user_namespace_is_not_root() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let output = Command::new("setpriv")
@@ -83,7 +83,7 @@ fn root_of_another_user_namespace_is_not_root() {
 }
 
 #[test]
-fn nonsense_gets_an_error_and_the_next_line_is_heard() {
+fn malformed_request_gets_an_error_and_the_next_line_is_answered() {
     let init = one_unit();
     let mut client = init.client().unwrap();
     for line in
@@ -100,7 +100,7 @@ fn nonsense_gets_an_error_and_the_next_line_is_heard() {
                 assert!(error["kind"].is_string() && error["message"].is_string(), "{error}");
                 errors += 1;
             }
-            // A caller that sends what is no protocol at all may be hung up on.
+            // Init may close a connection that sends no protocol at all.
             None => {
                 assert!(errors > 0);
                 break;
@@ -112,7 +112,7 @@ fn nonsense_gets_an_error_and_the_next_line_is_heard() {
 }
 
 #[test]
-fn a_line_without_end_and_a_bottomless_object_are_refused() {
+fn endless_line_and_deeply_nested_object_are_refused() {
     let init = one_unit();
     let mut client = init.client().unwrap();
     client.raw(&vec![b'x'; 70_000]);
@@ -124,7 +124,7 @@ fn a_line_without_end_and_a_bottomless_object_are_refused() {
 }
 
 #[test]
-fn the_exit_codes_of_initctl_are_as_promised() {
+fn initctl_exit_codes_are_as_documented() {
     let init = one_unit();
     let code = |words: &[&str]| init.initctl(words).status.code();
     assert_eq!(code(&["ping"]), Some(0));
@@ -146,7 +146,7 @@ fn the_exit_codes_of_initctl_are_as_promised() {
 }
 
 #[test]
-fn waiting_ends_when_the_time_is_over() {
+fn wait_ends_at_its_timeout() {
     let files = Sandbox::new();
     files.unit("slow", "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
     files.unit("web", "exec-start: DAEMON");
@@ -174,7 +174,7 @@ fn restart_replaces_the_run_and_kill_sends_the_signal() {
 }
 
 #[test]
-fn the_sockets_are_made_anew_at_usr1() {
+fn sigusr1_recreates_the_sockets() {
     let init = one_unit();
     std::fs::remove_file(init.sandbox.path("run/control.sock")).unwrap();
     init.process().signal(nix::sys::signal::Signal::SIGUSR1);
@@ -183,7 +183,7 @@ fn the_sockets_are_made_anew_at_usr1() {
 }
 
 #[test]
-fn who_is_on_the_way_while_the_sockets_are_made_anew_is_heard() {
+fn pending_connections_are_answered_after_the_sockets_are_recreated() {
     use nix::sys::signal::Signal;
     let files = Sandbox::new();
     files.unit("slow", "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
@@ -192,9 +192,9 @@ fn who_is_on_the_way_while_the_sockets_are_made_anew_is_heard() {
     init.process().signal(Signal::SIGSTOP);
     until("it is stopped", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("slow", "ready");
-    // More than are accepted in one turn, and each has asked already.
+    // More connections than init accepts in one turn; each has sent its request.
     let mut waiting: Vec<_> =
-        (0..100).map(|_| init.client().expect("the kernel lets it in")).collect();
+        (0..100).map(|_| init.client().expect("the kernel accepts the connection")).collect();
     waiting.iter_mut().for_each(|client| client.send("ping", &json!({})));
     init.process().signal(Signal::SIGUSR1);
     init.process().signal(Signal::SIGCONT);
@@ -207,7 +207,7 @@ fn who_is_on_the_way_while_the_sockets_are_made_anew_is_heard() {
 }
 
 #[test]
-fn term_ends_a_container_in_order_with_0() {
+fn sigterm_stops_the_units_and_ends_a_container_with_0() {
     use nix::sys::signal::Signal;
     for (signal, way) in [(Signal::SIGTERM, Way::Namespace), (Signal::SIGINT, Way::Supervisor)] {
         let files = Sandbox::new();
@@ -215,20 +215,20 @@ fn term_ends_a_container_in_order_with_0() {
         let root = nix::unistd::geteuid().is_root();
         let way = if way == Way::Namespace && !root { Way::UserNamespace } else { way };
         let mut init = Boot::new(files).way(way).start("web");
-        init.when("it hears signals", |s| {
+        init.when("the service handles signals", |s| {
             s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
         });
         let begun = std::time::Instant::now();
         init.process().signal(signal);
         assert_eq!(init.ended().code(), Some(0), "{signal}");
-        // Who stops a container waits for so long by default, and then kills it.
+        // Container managers wait this long by default before they send SIGKILL.
         assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "{signal}");
     }
 }
 
 #[test]
-fn exit_with_passes_the_code_of_its_target_on() {
+fn exit_with_passes_on_the_exit_code_of_its_target() {
     let files = Sandbox::new();
     files.unit("job", "type: oneshot\nwaits-for: helper-d\nexec-start: DAEMON --exit 42");
     files.unit("helper-d", "exec-start: DAEMON");
@@ -237,7 +237,7 @@ fn exit_with_passes_the_code_of_its_target_on() {
 }
 
 #[test]
-fn a_last_request_without_its_newline_is_answered() {
+fn last_request_without_a_newline_is_answered() {
     use std::io::{Read, Write};
     let init = one_unit();
     let path = init.sandbox.path("run/control.sock");
@@ -252,7 +252,7 @@ fn a_last_request_without_its_newline_is_answered() {
 }
 
 #[test]
-fn a_policy_for_nobody_is_refused_and_nothing_changes() {
+fn policy_change_for_an_unknown_target_is_refused_and_changes_nothing() {
     let init = one_unit();
     for (words, hint) in [
         (&["mask", "wbe"][..], "did you mean `web`?"),
@@ -266,7 +266,7 @@ fn a_policy_for_nobody_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn unmask_takes_back_whatever_masks_a_unit() {
+fn unmask_removes_each_kind_of_mask() {
     let files = Sandbox::new();
     files.put("units/hello.service", "[Service]\nExecStart=/bin/sleep 1000\n");
     files.unit("all", "type: virtual\nwaits-for: hello");
@@ -295,7 +295,7 @@ fn unmask_takes_back_whatever_masks_a_unit() {
     init.finish();
 }
 
-/// Gone with the value.
+/// Unmounted when the value is dropped.
 struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
@@ -305,7 +305,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn unmask_works_where_the_policy_is_named_like_that_of_this_boot() {
+fn unmask_works_if_the_policy_file_is_that_of_this_boot() {
     for policy in ["run/policy.yaml", "run/../run/policy.yaml"] {
         let files = Sandbox::new();
         files.unit("web", "exec-start: DAEMON");
@@ -328,14 +328,14 @@ fn unmask_works_where_the_policy_is_named_like_that_of_this_boot() {
 }
 
 #[test]
-fn unmask_edits_both_files_or_neither() {
+fn unmask_changes_both_policy_files_or_neither() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let init = Boot::new(files).start("web");
-    // Before its units are taken nobody is called `web`.
+    // Before the first load no target is called `web`.
     init.when_state("web", "running");
     for mask in [&["mask", "web"][..], &["mask", "web", "--runtime"]] {
         assert_eq!(init.initctl(mask).status.code(), Some(0));
@@ -343,7 +343,8 @@ fn unmask_edits_both_files_or_neither() {
     let paths = ["policy.yaml", "run/policy.yaml"].map(|name| init.sandbox.path(name));
     let texts = || paths.clone().map(|path| std::fs::read_to_string(path).unwrap());
     let before = texts();
-    // The place of the second one can not be taken; beside it nothing can be written.
+    // The first mount prevents the rename onto the second file; the other one prevents any write
+    // beside it.
     for (place, how) in [("run/policy.yaml", "rw"), ("run", "ro")] {
         let place = init.sandbox.path(place);
         let words = format!("mount --bind \"$0\" \"$0\" && mount -o remount,bind,{how} \"$0\"");
@@ -365,7 +366,7 @@ fn unmask_edits_both_files_or_neither() {
 }
 
 #[test]
-fn to_exit_with_nobodys_target_is_said() {
+fn exit_with_an_unknown_target_is_reported() {
     let files = Sandbox::new();
     files.unit("job", "exec-start: DAEMON");
     let init = Boot::new(files).arguments(&["--exit-with", "jbo"]).start("job");

@@ -1,6 +1,6 @@
-//! Init itself is at fault: it goes on, and nobody notices.
+//! Crashes of init: it restores its state, and services and clients do not notice.
 
-use super::past::{BOTH, has_its_program};
+use super::crash_changed_world::{BOTH, has_its_program};
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
@@ -16,7 +16,8 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// The crashes init says it has survived; none where it does not answer, or crashes meanwhile.
+/// The number of crashes that init reports as survived. Returns `None` if it does not answer or
+/// crashes meanwhile.
 fn survived(init: &Init) -> Option<u64> {
     let mut client = init.client()?;
     client.send("stats", &json!({}));
@@ -28,7 +29,7 @@ pub(crate) fn crashes(init: &Init) -> u64 {
 }
 
 #[test]
-fn a_crash_of_init_is_noticed_by_nobody() {
+fn crash_of_init_changes_no_service_and_loses_no_event() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();
@@ -36,11 +37,11 @@ fn a_crash_of_init_is_noticed_by_nobody() {
     follower.send("events", &json!({"follow": true, "after": 0}));
     let mut waiter = init.client().unwrap();
     waiter.send("wait", &json!({}));
-    // A request that has just come is answered by nobody after a crash.
+    // A request that arrives just before a crash may stay unanswered.
     is_committed(&init);
     for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
         init.sandbox.order("plain", &format!("say round {survived}"));
-        // Crashes at its very beginning are another matter.
+        // A crash soon after the previous one is another case.
         let alive = init.status();
         let fired = init.sandbox.trace("job.trace").len();
         until("the last crash is some time ago", || {
@@ -48,7 +49,7 @@ fn a_crash_of_init_is_noticed_by_nobody() {
         });
         assert_eq!(fixed(&alive), fixed(&before));
         crash(&init, fault);
-        until("it has survived", || (crashes(&init) == survived + 1).then_some(()));
+        until("init has recovered", || (crashes(&init) == survived + 1).then_some(()));
         let after = init.status();
         assert_eq!(fixed(&after), fixed(&before), "after {fault}");
         assert!(after.0["resumed"].is_string());
@@ -59,7 +60,10 @@ fn a_crash_of_init_is_noticed_by_nobody() {
     };
     until("every line is in the log", || (said() == 10).then_some(()));
     comes_to_its_end(&init);
-    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    assert!(
+        waiter.answer().is_some_and(|answer| answer.is_ok()),
+        "the waiting client gets an answer"
+    );
     let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
     let told = numbers(&mut follower, last);
     assert!((1..=last).all(|number| told.contains(&number)), "no event is missing");
@@ -70,22 +74,22 @@ fn a_crash_of_init_is_noticed_by_nobody() {
 }
 
 pub(crate) fn has_survived(init: &Init, times: u64) {
-    until("it has survived", || (crashes(init) == times).then_some(()));
+    until("init has recovered", || (crashes(init) == times).then_some(()));
 }
 
-/// The starts a stand-in has left in its trace.
+/// The number of starts that the stand-in service has recorded in its trace.
 pub(crate) fn starts(init: &Init, unit: &str) -> usize {
     let words = init.sandbox.trace(&format!("{unit}.trace"));
     words.iter().filter(|word| word.starts_with("start")).count()
 }
 
-/// A service is running as soon as it is begun, and by then may not have said so in its trace.
+/// A service counts as running once it is started, and may not have written its trace by then.
 pub(crate) fn until_begun(init: &Init, unit: &str) {
-    until(&format!("{unit} says that it began"), || (starts(init, unit) > 0).then_some(()));
+    until(&format!("{unit} has traced its start"), || (starts(init, unit) > 0).then_some(()));
 }
 
 #[test]
-fn what_a_service_had_said_when_init_crashed_is_heard() {
+fn notification_read_just_before_a_crash_is_not_lost() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.main_of("starting");
@@ -98,14 +102,14 @@ fn what_a_service_had_said_when_init_crashed_is_heard() {
 }
 
 #[test]
-fn how_a_process_had_ended_when_init_crashed_is_known() {
+fn exit_status_reaped_just_before_a_crash_is_not_lost() {
     let mut init = at_work();
     init.expect_crashes();
     let first = init.main_of("notified");
     let reaped = |call: &Call| call.number == libc::SYS_waitid && first.state().is_none();
     crash_when(&init, || init.sandbox.order("notified", "exit 7"), reaped);
     has_survived(&init, 1);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.state("notified") == "running" && init.main_of("notified") != first
     });
     let events = init.initctl_json_lines(&["events"]);
@@ -117,7 +121,7 @@ fn how_a_process_had_ended_when_init_crashed_is_known() {
 }
 
 #[test]
-fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
+fn output_of_a_process_that_redirects_stdout_in_a_crash_is_still_read() {
     let files = Sandbox::new();
     let script = "echo x >>DIR/aside.trace; exec 3>&1 >/dev/null 2>&1; while [ ! -e DIR/go ]; do sleep 0.05; done; echo after the crash >&3; exec sleep inf";
     files.unit("aside", &format!("exec-start: /bin/sh -c '{script}'"));
@@ -131,7 +135,7 @@ fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
             return false;
         }
         let inner = i32::try_from(call.result).unwrap_or(0);
-        until("its output is turned aside, or it is another", || {
+        until("its output is redirected, or it is another process", || {
             let Some(process) = init.process().neighbour(inner) else { return Some(false) };
             let output = process.link("fd/1");
             output.is_some_and(|to| to.as_os_str() == "/dev/null").then_some(true)
@@ -145,11 +149,11 @@ fn what_has_turned_its_output_aside_when_init_crashes_is_read_on() {
         let log = init.initctl(&["logs", "aside", "-n", "100"]);
         String::from_utf8_lossy(&log.stdout).contains("after the crash").then_some(())
     });
-    assert_eq!(init.sandbox.trace("aside.trace").len(), 1, "nobody had closed its pipe");
+    assert_eq!(init.sandbox.trace("aside.trace").len(), 1, "its pipe was not closed");
     init.finish_after_crash();
 }
 
-/// A socket, and a service that has it from its start on.
+/// A socket unit, and a service that gets the socket at its start.
 fn with_a_socket() -> (Init, String) {
     let files = Sandbox::new();
     let address = {
@@ -166,7 +170,7 @@ fn with_a_socket() -> (Init, String) {
 }
 
 #[test]
-fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
+fn socket_opened_just_before_a_crash_and_its_service_are_kept() {
     let (init, address) = with_a_socket();
     init.when_state("tick", "running");
     let mut client = init.client().expect("it listens");
@@ -183,7 +187,7 @@ fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
             let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
             unit.or_else(|| (!process.is_alive()).then(String::new))
         };
-        // Who opens a socket never becomes a program, and is gone soon.
+        // The child that opens a socket never executes a program and exits soon.
         let is_it = until("it has its program, or has ended", has_begun) == "echo";
         pid.set(if is_it { call.result } else { 0 });
         is_it
@@ -191,7 +195,7 @@ fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
     crash_when(&init, || client.send("want", &json!({"target": "echo"})), started);
     has_survived(&init, 1);
     let after = init
-        .when("both are there", |s| s.state("door") == "running" && s.state("echo") == "running");
+        .when("both are running", |s| s.state("door") == "running" && s.state("echo") == "running");
     assert_eq!(after.main_pid("echo").map(i64::from), Some(pid.get()), "it was started once");
     let mut stream = TcpStream::connect(&address).expect("it listens");
     stream.write_all(b"hello\n").expect("it takes");
@@ -202,7 +206,7 @@ fn a_socket_that_was_opened_when_init_crashed_is_there_and_its_service_too() {
 }
 
 #[test]
-fn a_start_that_had_not_begun_its_program_is_begun_anew() {
+fn start_without_an_exec_before_a_crash_runs_one_process_after_it() {
     let mut init = at_work();
     init.expect_crashes();
     let first = init.main_of("notified");
@@ -211,15 +215,13 @@ fn a_start_that_had_not_begun_its_program_is_begun_anew() {
     crash_when(&init, || first.signal(Signal::SIGKILL), cloned);
     has_survived(&init, 1);
     init.when("it runs", |s| s.state("notified") == "running");
-    until("one process of it is there", || {
-        (init.processes_of("notified").len() == 1).then_some(())
-    });
+    until("it has one process", || (init.processes_of("notified").len() == 1).then_some(()));
     assert_eq!(init.processes_of("notified"), [init.main_of("notified")]);
     init.finish_after_crash();
 }
 
 #[test]
-fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
+fn output_pipe_of_a_start_between_two_commands_is_read_after_a_crash() {
     let files = Sandbox::new();
     files.unit("tick", "type: timer\ntimer-unit-active: 50ms\ntimer-active: 50ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/true");
@@ -230,7 +232,7 @@ fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
     init.when_system("running");
     init.expect_crashes();
     let is_logger = |it: &Process| it.status("Name").is_some_and(|it| it == "groundstate-log");
-    let logger = init.process().children().into_iter().find(is_logger).expect("there is one");
+    let logger = init.process().children().into_iter().find(is_logger).expect("it exists");
     let pipes = || logger.files().values().filter(|file| file.contains("pipe:")).count();
     let mut client = init.client().expect("it listens");
     let before = pipes();
@@ -246,7 +248,7 @@ fn the_pipe_of_a_start_between_two_lines_is_read_on_after_a_crash() {
     });
     steps.crash();
     steps.until_executed();
-    // Whoever reads has time to see an end, if there is one.
+    // A reader has time to see the end of the pipe, if there is one.
     steps.until(|call| {
         call.number >= 0 && (pipes() <= before || !init.processes_of("two").is_empty())
     });
@@ -311,12 +313,12 @@ fn a_crash_after_an_answer_keeps_the_change_that_was_answered() {
 }
 
 #[test]
-fn what_was_wished_when_init_crashed_is_done() {
+fn exit_requested_just_before_a_crash_is_carried_out() {
     let mut init = at_work();
     init.expect_crashes();
     let mut client = init.client().unwrap();
     let asked = |call: &Call| {
-        // It says so to itself before it does anything else.
+        // Init logs the shutdown before it does anything else.
         call.number == libc::SYS_write && init.output().contains("stopping everything")
     };
     crash_when(&init, || client.send("exit", &json!({"code": 3})), asked);
@@ -325,7 +327,7 @@ fn what_was_wished_when_init_crashed_is_done() {
 }
 
 #[test]
-fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
+fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     let mut init = at_work();
     init.expect_crashes();
     let cgroup = |process: Process| {
@@ -334,28 +336,29 @@ fn an_init_that_had_to_step_aside_does_not_kill_itself_after_a_crash() {
     };
     let of_run = cgroup(init.main_of("notified")).unwrap_or_default();
     let Some((ours, _)) = of_run.split_once("/notified.") else {
-        return groundstate_tests::not_run!("there is no cgroup of the second kind");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     };
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let aside = mounts.map(|root| format!("{root}{ours}/init"));
-    // Where the kernel insists, as for controllers, init does so by itself.
+    // Where the kernel requires it, as for controllers, init does so by itself.
     let aside = aside.iter().find(|path| std::fs::create_dir(path).is_ok()).expect("it is free");
     let of_init = cgroup(init.process());
     for helper in init.process().neighbours().into_iter().filter(|one| cgroup(*one) == of_init) {
-        std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string()).expect("it goes");
+        std::fs::write(format!("{aside}/cgroup.procs"), helper.0.to_string())
+            .expect("the write succeeds");
     }
     let before = init.status();
     is_committed(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));
-    // A job that was just being begun may be.
+    // A job that was being started may have been killed.
     assert!(!init.output().contains(" init was begun in the crash"), "{}", init.output());
     comes_to_its_end(&init);
 }
 
 #[test]
-fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
+fn new_binary_that_crashes_at_once_is_replaced_by_the_previous_one() {
     let mut init = at_work();
     init.expect_crashes();
     let before = init.status();
@@ -371,38 +374,39 @@ fn a_new_binary_that_crashes_at_once_gives_way_to_the_one_before() {
 }
 
 #[test]
-fn an_init_that_crashes_again_and_again_ends_nothing() {
+fn repeated_crashes_of_init_end_no_service() {
     let mut init = at_work();
     init.expect_crashes();
     let (alive, other) = (init.main_of("notified"), init.main_of("plain"));
     let begun = crashes(&init);
     for _ in 0..8 {
-        // It has not lived long enough to have got over the last one.
+        // The next crash comes before init has run long enough to forget the last one.
         crash(&init, Signal::SIGSEGV);
         let is_caretaker = || init.output().contains("cannot restore its state");
         if is_caretaker() {
             break;
         }
-        until("it goes on, or is a caretaker", || {
+        until("init has recovered or is a caretaker", || {
             (survived(&init).is_some() || is_caretaker()).then_some(())
         });
     }
     assert_eq!(begun, 0);
     assert!(init.output().contains("crashed"), "{}", init.output());
-    assert!(alive.is_alive(), "a service lives on");
-    assert!(init.process().is_alive(), "and so does PID 1");
+    assert!(alive.is_alive(), "a service still runs");
+    assert!(init.process().is_alive(), "PID 1 still runs");
     other.signal(Signal::SIGKILL);
-    until("what ends is reaped", || other.state().is_none().then_some(()));
+    until("an exited process is reaped", || other.state().is_none().then_some(()));
     init.process().signal(Signal::SIGTERM);
-    assert_eq!(init.ended().code(), Some(0), "it can be ended as ever");
+    assert_eq!(init.ended().code(), Some(0), "init still ends at a signal");
     assert!(!alive.is_alive());
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
+fn crash_at_any_system_call_of_a_script_does_not_change_its_result() {
     let init = sweep::begin();
-    // Calls at which something begins or ends, and some between them; all of them: `tests/soak crashes`.
+    // System calls at which a process starts or ends, and some between them. `tests/soak crashes`
+    // takes all.
     for (number, calls) in [4, 33, 36, 72, 82, 106, 139, 240].into_iter().enumerate() {
         sweep::round(&init, number, calls);
     }
@@ -410,7 +414,7 @@ fn a_crash_at_any_system_call_of_a_script_changes_nothing_of_its_end() {
 }
 
 #[test]
-fn crashes_among_two_hundred_services_are_noticed_by_nobody() {
+fn crashes_among_two_hundred_services_change_no_service() {
     let mut storm = Storm::begin(1);
     for _ in 0..10 {
         storm.round(Blow::Crash);

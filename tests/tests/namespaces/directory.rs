@@ -1,8 +1,8 @@
-//! Directories that are made for a unit: with the right owner and mode, and never through
-//! what somebody has planted.
+//! Directories that init makes for a unit: with the right owner and mode, and never through a link
+//! of a user.
 
+use super::child_setup::{alone, inside, is_root, past_exec};
 use super::command::{drop_all, script};
-use super::outfit::{alone, inside, is_root, past_exec};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -10,9 +10,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn directories_are_made_with_owner_and_mode_and_named_to_the_process() {
+fn directories_have_owner_and_mode_and_are_named_in_the_environment() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit(
@@ -57,9 +57,9 @@ fn directories_are_made_with_owner_and_mode_and_named_to_the_process() {
 }
 
 #[test]
-fn a_runtime_directory_is_kept_for_as_long_as_its_unit_says() {
+fn runtime_directory_is_kept_as_long_as_its_unit_says() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     for keep in ["no", "restart", "yes"] {
@@ -97,13 +97,13 @@ fn a_runtime_directory_is_kept_for_as_long_as_its_unit_says() {
 }
 
 #[test]
-fn no_directory_is_made_through_what_a_service_has_planted() {
+fn directory_is_not_made_through_a_link_that_a_service_planted() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
-    // The canary is below /run, where the service's own directory is; the racer swaps that with a
-    // link to it while the unit starts again and again.
+    // The canary is below /run, like the service's own directory. The racer swaps its directory
+    // with a link to the canary while the unit starts again and again.
     script(
         &files,
         "race",
@@ -129,11 +129,11 @@ fn no_directory_is_made_through_what_a_service_has_planted() {
     let about = fs::metadata(&canary).unwrap();
     assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o711), "neither chowned nor chmodded");
     let names: Vec<_> = fs::read_dir(&canary).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["song"], "nothing made in it, nothing removed");
+    assert_eq!(names, ["song"], "no file was made or removed there");
     init.finish();
 }
 
-/// What init has made there, and the mode of each, in order of the names.
+/// The files that init has made in this directory and their modes, sorted by name.
 fn made(init: &Init, top: &str) -> Vec<(String, u32)> {
     let mut found = Vec::new();
     let mut folders = vec![init.sandbox.path(top)];
@@ -152,7 +152,7 @@ fn made(init: &Init, top: &str) -> Vec<(String, u32)> {
     found
 }
 
-/// Anybody may connect: who may do what is told by who it is.
+/// Any user may connect: init checks the credentials of each connection.
 const MODES: [(&str, u32); 5] = [
     ("run/control.sock", 0o666),
     ("run/log.sock", 0o666),
@@ -162,7 +162,7 @@ const MODES: [(&str, u32); 5] = [
 ];
 
 #[test]
-fn what_init_makes_has_the_modes_it_is_to_have_whatever_its_umask() {
+fn files_made_by_init_have_fixed_modes_under_any_umask() {
     for umask in ["000", "077"] {
         let files = Sandbox::new();
         files.unit("web", "exec-start: DAEMON --say hello");

@@ -1,5 +1,5 @@
-//! A log disk that does not answer (frozen, as fsfreeze(8) does it), and a logger that is not there:
-//! what happens to those who speak, and what is said of it.
+//! A frozen log disk (fsfreeze(8)) or a missing logger: services are not blocked, and init reports
+//! it.
 
 use super::log::{logger, logs};
 use super::restricted_environments::{after, pair};
@@ -16,11 +16,11 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A small ext4 on a loop device; thawed and gone with the value.
+/// A small ext4 on a loop device, thawed and unmounted when the value is dropped.
 pub(crate) struct Disk(PathBuf);
 
 impl Disk {
-    /// At this place of a sandbox. None: there are no loop devices to be had here.
+    /// Mounts it at this path of the sandbox. Returns `None` without loop devices.
     pub(crate) fn of(files: &Sandbox, place: &str) -> Option<Disk> {
         let (image, path) = (files.path(&format!("{place}.image")), files.path(place));
         File::create(&image).unwrap().set_len(32 << 20).unwrap();
@@ -35,7 +35,7 @@ impl Disk {
     pub(crate) fn fsfreeze(&self, how: &str) {
         let done = Command::new("/sbin/fsfreeze").arg(how).arg(&self.0).output();
         let done = done.expect("fsfreeze runs");
-        // Thawed twice is no harm.
+        // A second thaw does no harm.
         assert!(done.status.success() || how == "--unfreeze", "{how}: {done:?}");
     }
 }
@@ -52,14 +52,15 @@ fn last_line(init: &Init, unit: &str) -> String {
     String::from_utf8_lossy(&output).trim_end().to_owned()
 }
 
-/// Units that speak, with their logs on a disk of their own, which has taken a line.
+/// Units that write output, with their logs on a disk of their own that is frozen after the first
+/// line.
 struct Frozen {
     init: Init,
     disk: Disk,
 }
 
 impl Frozen {
-    /// None: there are no loop devices to be had here.
+    /// Returns `None` without loop devices.
     fn new() -> Option<Frozen> {
         let files = Sandbox::new();
         files.put("init.yaml", "echo: no\n");
@@ -82,21 +83,21 @@ impl Frozen {
         std::fs::read_to_string(path).unwrap_or_default()
     }
 
-    /// Far more than a pipe and what the logger holds for a disk.
+    /// Writes far more than a pipe and the logger's buffer hold.
     fn floods(&self, unit: &str) {
         self.init.sandbox.order(unit, "lines 60000");
     }
 
-    /// It has written all it had to write, and the tail has the last of it.
+    /// Waits until the unit has written this line and the logger has it in memory.
     fn says(&self, unit: &str, what: &str) {
         self.init.sandbox.order(unit, &format!("say {what}"));
-        until("it is heard", || last_line(&self.init, unit).ends_with(what).then_some(()));
+        until("init has the status", || last_line(&self.init, unit).ends_with(what).then_some(()));
     }
 
     fn restarts(&self, unit: &str) {
         let before = self.init.status().main_pid(unit);
         self.init.tell("restart", &json!({"targets": [unit]}));
-        self.init.when("it is started anew as ever", |s| {
+        self.init.when("the unit is restarted", |s| {
             s.state(unit) == "running" && s.main_pid(unit) != before
         });
     }
@@ -107,7 +108,7 @@ impl Frozen {
         self.init.process().children().into_iter().filter(named).collect()
     }
 
-    /// Kills the logger in the middle of a write; it stays.
+    /// Kills the logger while it is blocked in a write; it does not exit.
     fn kills_its_logger(&self) -> Process {
         self.init.sandbox.order("loud", "say into the ice");
         let first = logger(&self.init);
@@ -120,7 +121,7 @@ impl Frozen {
         first
     }
 
-    /// The disk outlives who has its files open.
+    /// Drops the disk before the processes that have its files open.
     fn ends(self) {
         let left = self.init.finish_and_keep();
         drop(self.disk);
@@ -129,9 +130,9 @@ impl Frozen {
 }
 
 #[test]
-fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
+fn frozen_log_disk_is_reported_once_and_blocks_no_unit() {
     let Some(it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let before = it.init.status().main_pid("loud");
     let troubles = || it.init.output().matches("cannot write log files").count();
@@ -140,14 +141,14 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
         it.says("loud", &format!("through {round}"));
         it.init.check();
     }
-    until("it is said", || (troubles() > 0).then_some(()));
+    until("init logs it", || (troubles() > 0).then_some(()));
     it.says("calm", "a word");
     it.restarts("calm");
     assert_eq!(it.init.status().main_pid("loud"), before);
     assert_eq!(troubles(), 1, "one message, not one for each line:\n{}", it.init.output());
     it.disk.fsfreeze("--unfreeze");
     let mut said = 0;
-    until("what is missing is noted in the file", || {
+    until("lost lines are noted in the file", || {
         said += 1;
         it.init.sandbox.order("loud", &format!("say again {said}"));
         it.file("loud").contains(" lines lost: ").then_some(())
@@ -160,23 +161,23 @@ fn a_log_disk_that_does_not_answer_is_said_once_and_nobody_waits_for_it() {
 #[test]
 fn logger_that_was_killed_and_cannot_end_is_replaced_once_it_has_ended() {
     let Some(it) = Frozen::new() else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let first = it.kills_its_logger();
-    // The new pipe is an order, which this logger does not answer.
+    // This logger does not answer the message with the new pipe.
     it.restarts("calm");
     let told = || it.init.output().contains("was killed and does not exit").then_some(());
-    until("init tells that it does not end", told);
+    until("init logs that it does not exit", told);
     assert_eq!(it.loggers(), [first], "{}", it.init.output());
     it.init.sandbox.order("calm", "say meanwhile");
     it.disk.fsfreeze("--unfreeze");
-    until("the next writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
+    until("the next logger writes", || it.file("calm").ends_with("meanwhile\n").then_some(()));
     assert_eq!(it.file("loud").matches("into the ice\n").count(), 1, "{}", it.file("loud"));
     it.ends();
 }
 
 #[test]
-fn a_log_disk_that_fails_is_said_with_its_error_and_written_again_once_it_is_well() {
+fn failing_log_disk_is_reported_with_its_error_and_used_again_once_it_works() {
     let files = Sandbox::new();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
     let init = Boot::new(files).start("loud");
@@ -189,18 +190,18 @@ fn a_log_disk_that_fails_is_said_with_its_error_and_written_again_once_it_is_wel
     let fails = [&only[..], &["-e", "inject=write:error=EIO"]].concat();
     let tracer = Tracer::attach(logger(&init), &init.sandbox.path("strace"), &fails);
     let (mut said, trouble) = (0, nix::errno::Errno::EIO.desc());
-    until("it is said", || {
+    until("init logs it", || {
         said += 1;
         init.sandbox.order("loud", &format!("say missing {said}"));
         init.output()
             .lines()
-            .any(|line| line.contains("written") && line.contains(trouble))
+            .any(|line| line.contains("cannot write log files") && line.contains(trouble))
             .then_some(())
     });
     let last = format!("missing {said}");
-    until("the tail has it", || last_line(&init, "loud").ends_with(&last).then_some(()));
+    until("the logger has it", || last_line(&init, "loud").ends_with(&last).then_some(()));
     drop(tracer);
-    until("what is missing is noted in the file", || {
+    until("lost lines are noted in the file", || {
         init.sandbox.order("loud", "say again");
         (file().contains(&format!(" lines lost: {trouble}")) && file().ends_with("again\n"))
             .then_some(())
@@ -211,18 +212,18 @@ fn a_log_disk_that_fails_is_said_with_its_error_and_written_again_once_it_is_wel
 }
 
 #[test]
-fn a_logger_that_can_not_be_begun_is_missed_by_no_service() {
+fn logger_that_cannot_be_started_affects_no_service() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     files.unit("late", "exec-start: DAEMON --name late --say-err late --control DIR/late");
     let init = Boot::new(files).start("web");
     let before = init.when_system("running");
-    // Services are made by clone3(2): this is init's own children alone.
+    // Only init's own children are made by these calls; services are made by clone3(2).
     let inject = ["-e", "trace=clone,fork", "-e", "inject=clone,fork:error=EAGAIN"];
     let first = logger(&init);
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     first.end();
-    until("it could not be begun", || (injected(&tracer.lines()) >= 3).then_some(()));
+    until("the logger could not be started", || (injected(&tracer.lines()) >= 3).then_some(()));
     init.sandbox.order("web", "say nobody hears");
     init.tell("want", &json!({"target": "late"}));
     init.when_state("late", "running");
@@ -230,7 +231,7 @@ fn a_logger_that_can_not_be_begun_is_missed_by_no_service() {
     assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
     let failed = injected(&tracer.detach());
     for (unit, said) in [("web", "nobody hears"), ("late", "late")] {
-        until("what was said meanwhile is there", || {
+        until("the lines of the meantime are logged", || {
             last_line(&init, unit).ends_with(said).then_some(())
         });
     }
@@ -240,27 +241,29 @@ fn a_logger_that_can_not_be_begun_is_missed_by_no_service() {
 }
 
 #[test]
-fn a_logger_that_dies_at_each_line_hurts_no_service_and_loses_none() {
+fn logger_that_dies_at_each_line_affects_no_service_and_loses_no_line() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     files.unit("late", "exec-start: DAEMON --name late --control DIR/late");
     let init = Boot::new(files).start("web");
     let before = init.when_system("running");
-    // Each of its children is killed as it takes its first bytes; only loggers do so.
+    // strace kills each child at its first tee(2); only loggers call it.
     let inject = ["-f", "-e", "trace=tee", "-e", "inject=tee:signal=SIGKILL"];
     let first = logger(&init);
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     first.end();
     init.sandbox.order("web", "lines 10");
     let deaths = || tracer.lines().iter().filter(|line| line.contains("tee(")).count();
-    until("some have died of it", || (deaths() >= 6).then_some(()));
+    until("some loggers have died", || (deaths() >= 6).then_some(()));
     init.tell("want", &json!({"target": "late"}));
     init.when_state("late", "running");
     init.check();
     assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
     tracer.detach();
     init.sandbox.order("web", "say the end");
-    until("the last line is there", || last_line(&init, "web").ends_with("the end").then_some(()));
+    until("the logger has the last line", || {
+        last_line(&init, "web").ends_with("the end").then_some(())
+    });
     let all = init.initctl(&["logs", "web", "-n", "100"]).stdout;
     let all = String::from_utf8_lossy(&all).into_owned();
     for number in 1..=10 {
@@ -269,22 +272,21 @@ fn a_logger_that_dies_at_each_line_hurts_no_service_and_loses_none() {
     init.finish();
 }
 
-/// Nothing can be written but in the runtime directory, as on a machine that starts from a read-only medium.
+/// Only the runtime directory is writable, as on a machine that boots from a read-only medium.
 const READ_ONLY: &str = "mount --bind DIR DIR && mount --bind DIR/run DIR/run && \
                          mount -o remount,bind,ro DIR && mount -o remount,bind,ro / || exit 9";
-/// There is neither a block nor an inode left where logs are kept.
+/// The log directory has neither a free block nor a free inode.
 const FULL: &str = "mount -t tmpfs -o size=64k,nr_inodes=10 none DIR/log || exit 9; cat /dev/zero >DIR/log/all 2>/dev/null; \
                     n=0; while true >DIR/log/$n; do n=$((n+1)); done 2>/dev/null";
 
 #[test]
-fn a_root_that_is_read_only_or_full_from_the_start_is_booted_from_and_what_is_said_is_kept_in_memory()
- {
+fn read_only_or_full_disk_does_not_stop_the_boot_and_logs_stay_in_memory() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (taking, why) in [(READ_ONLY, "Read-only file system"), (FULL, "No space left on device")] {
         let files = pair();
-        // So it is.
+        // Proves that nothing can be written.
         files.unit("proof", "type: oneshot\nexec-start: /bin/sh -c '! touch DIR/log/proof'");
         files.unit("all", "type: virtual\ndepends-on: web, proof");
         let dir = files.dir().to_str().expect("a plain name").to_owned();
@@ -293,11 +295,11 @@ fn a_root_that_is_read_only_or_full_from_the_start_is_booted_from_and_what_is_sa
         assert_eq!(init.status().state("proof"), "exited", "{why}");
         let has_it =
             || logs(&init, "web", 5).iter().any(|line| line.ends_with("here")).then_some(());
-        until("what is said is had from memory", has_it);
+        until("the line is read from memory", has_it);
         let told = || init.output().matches("cannot write log files").count();
-        until("it is told", || (told() > 0).then_some(()));
+        until("it is reported", || (told() > 0).then_some(()));
         let output = init.output();
-        assert!(told() == 1 && output.contains(&format!("'s): {why}")), "once, and why: {output}");
+        assert!(told() == 1 && output.contains(&format!("): {why}")), "once, and why: {output}");
         init.finish();
     }
 }

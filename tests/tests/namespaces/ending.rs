@@ -1,15 +1,15 @@
-//! Other ways of becoming ready, and how a run is ended: who is signalled, by what, and
-//! what lives on.
+//! Other ways of becoming ready, and how a run is stopped: which processes get which signal, and
+//! which survive.
 
+use super::child_setup::{is_root, past_exec};
 use super::command::{drop_all, script, words};
-use super::outfit::{is_root, past_exec};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
 #[test]
-fn a_line_on_its_descriptor_makes_a_unit_ready() {
+fn line_on_the_ready_descriptor_makes_a_unit_ready() {
     let files = Sandbox::new();
     script(
         &files,
@@ -24,12 +24,12 @@ fn a_line_on_its_descriptor_makes_a_unit_ready() {
     init.when_state("late", "running");
     let late = past_exec(&init, "late");
     let open = || late.files().keys().copied().collect::<Vec<_>>();
-    until("it has these alone", || (open() == [0, 1, 2]).then_some(()));
+    until("it has only these descriptors", || (open() == [0, 1, 2]).then_some(()));
     init.finish();
 }
 
 #[test]
-fn a_command_that_is_asked_again_makes_a_unit_ready() {
+fn ready_command_is_repeated_until_it_succeeds() {
     let files = Sandbox::new();
     script(&files, "ask", "echo asked >>DIR/asked; [ -e DIR/go ]");
     files.unit("late", "ready-exec: /bin/sh DIR/ask.sh\nexec-start: /bin/sleep 1000");
@@ -42,7 +42,7 @@ fn a_command_that_is_asked_again_makes_a_unit_ready() {
 }
 
 #[test]
-fn an_idle_unit_lets_the_others_start_first() {
+fn idle_unit_starts_after_the_others() {
     let files = Sandbox::new();
     script(&files, "slow", "sleep 0.5; echo slow >>DIR/order");
     files.unit("slow", "type: oneshot\nexec-start: /bin/sh DIR/slow.sh");
@@ -58,7 +58,7 @@ fn an_idle_unit_lets_the_others_start_first() {
 }
 
 #[test]
-fn a_daemon_without_a_pid_file_is_found_or_counted() {
+fn main_process_of_a_daemon_without_pid_file_is_guessed_only_if_unique() {
     let files = Sandbox::new();
     script(&files, "fork", "for i in $(seq $1); do sleep 1000 & done");
     files.unit(
@@ -85,11 +85,11 @@ fn a_daemon_without_a_pid_file_is_found_or_counted() {
     init.finish();
 }
 
-/// What lives on is nobody's but the test's.
+/// Ends the surviving processes, which belong only to the test.
 fn end_all(init: &Init, units: &[&str]) {
     for unit in units {
-        // Some of them live for a moment only: who is gone when its turn comes is no mistake.
-        until("they are gone", || {
+        // Some of them are short-lived, so a process that has already exited is no error.
+        until("they have exited", || {
             let left = init.processes_of(unit);
             left.iter().for_each(|process| process.end());
             left.is_empty().then_some(())
@@ -98,9 +98,9 @@ fn end_all(init: &Init, units: &[&str]) {
 }
 
 #[test]
-fn a_stop_signals_those_whom_its_mode_names() {
+fn stop_signals_the_processes_that_its_kill_mode_names() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     script(
@@ -143,13 +143,13 @@ fn a_stop_signals_those_whom_its_mode_names() {
     }
     let alive = |unit: &str| !init.processes_of(unit).is_empty();
     assert!(!alive("group") && !alive("mixed"));
-    assert!(alive("process") && alive("none"), "what lives on lives on");
+    assert!(alive("process") && alive("none"), "unsignalled processes still run");
     end_all(&init, &["process", "none"]);
     init.finish();
 }
 
 #[test]
-fn the_last_signal_is_the_units_own() {
+fn last_signals_of_a_stop_are_those_of_the_unit() {
     let files = Sandbox::new();
     script(
         &files,
@@ -178,14 +178,14 @@ fn the_last_signal_is_the_units_own() {
     let told = |line: &str| init.sandbox.read("told").lines().any(|said| said == line);
     until("the last signal is QUIT", || told("quits-quit").then_some(()));
     until("HUP follows TERM", || told("hung-up-hup").then_some(()));
-    init.when("it is over", |s| matches!(s.state("spared"), "disabled" | "failed"));
-    assert!(!init.processes_of("spared").is_empty(), "nothing was killed");
+    init.when("the stop is over", |s| matches!(s.state("spared"), "disabled" | "failed"));
+    assert!(!init.processes_of("spared").is_empty(), "no process was killed");
     end_all(&init, &["spared"]);
     init.finish();
 }
 
 #[test]
-fn a_signal_reloads_a_unit_that_has_no_command_for_it() {
+fn reload_signal_is_sent_if_the_unit_has_no_reload_command() {
     let files = Sandbox::new();
     files.unit("talks", "type: foreground-notified\nreload-signal: HUP\nexec-start: DAEMON --notify --reload HUP --trace DIR/trace");
     let init = Boot::new(files).start("talks");
@@ -199,7 +199,7 @@ fn a_signal_reloads_a_unit_that_has_no_command_for_it() {
 }
 
 #[test]
-fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
+fn watchdog_without_a_ping_aborts_the_run() {
     let files = Sandbox::new();
     files.unit(
         "pings",
@@ -212,7 +212,7 @@ fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
     let init = Boot::new(files).start("all");
     let status = init.when_state("silent", "failed");
     assert_eq!(status.reason("silent"), "watchdog");
-    until("it is told", || init.sandbox.path("told").exists().then_some(()));
+    until("it is reported", || init.sandbox.path("told").exists().then_some(()));
     let told = init.sandbox.read("told");
     assert!(told.starts_with("watchdog ") && told.contains("ABRT 300000"), "{told}");
     assert_eq!(init.when_state("deaf", "failed").reason("deaf"), "watchdog");
@@ -221,7 +221,7 @@ fn a_watchdog_that_is_not_pinged_ends_the_run_by_abort() {
 }
 
 #[test]
-fn nothing_is_kept_of_runs_that_are_over() {
+fn finished_runs_are_forgotten() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     files.unit("stopped", "exec-start: DAEMON");
@@ -234,6 +234,6 @@ fn nothing_is_kept_of_runs_that_are_over() {
     for goal in ["stopped", "failed", "done", "script", "web"] {
         init.initctl(&["set-target", "web", goal, "--wait"]);
     }
-    assert_eq!(runs(), 1, "only web's");
+    assert_eq!(runs(), 1, "only the run of web");
     init.finish();
 }

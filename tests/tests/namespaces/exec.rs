@@ -1,7 +1,7 @@
-//! What an exec of init resets, and what it and its children have all the same afterwards.
+//! What an exec of init resets, and what init and its children still have afterwards.
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::{until, within};
@@ -18,7 +18,8 @@ const CHILD: u64 = 1 << (libc::SIGCHLD - 1);
 /// Descriptors that init may have been started with beside the first three.
 const INHERITED: usize = 4;
 
-/// What a process has that an exec may change, and whether its descriptors outlive the next one.
+/// Attributes of a process that an exec may change, and whether its descriptors survive the next
+/// exec.
 fn outfit(process: Process) -> BTreeMap<String, String> {
     let status = [
         "Name",
@@ -52,10 +53,10 @@ fn outfit(process: Process) -> BTreeMap<String, String> {
         let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
         flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0)
     });
-    // What init itself was started with is not its own doing.
+    // Descriptors that init was started with are not leaks of init.
     found
         .insert("inherits".into(), if stays_open.count() > INHERITED { "more" } else { "" }.into());
-    // Blocked but while it waits.
+    // Init blocks it except while it waits.
     let blocked = found.get("SigBlk").and_then(|text| u64::from_str_radix(text, 16).ok());
     found.insert("SigBlk".into(), format!("{:x}", blocked.unwrap_or(0) & !CHILD));
     found
@@ -70,7 +71,7 @@ fn an_exec_changes_nothing(way: Way) {
     files
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/sh -c 'echo x >>DIR/job.trace'");
-    // What /proc does not show of init is what each of its children has from it.
+    // Attributes of init that /proc does not show are inherited by each of its children.
     files.unit(
         "heir",
         "type: oneshot\nexec-start: /bin/sh -c '{ setpriv --dump; echo /heir; } >DIR/heir'",
@@ -89,7 +90,7 @@ fn an_exec_changes_nothing(way: Way) {
     let bits =
         inherited.lines().find(|line| line.starts_with("Securebits:")).expect("its securebits");
     assert_eq!(bits.contains("keep_caps_locked"), !through.is_empty(), "{inherited}");
-    // All signals are held back for a moment where a child is made.
+    // Init blocks all signals for a moment while it makes a child.
     let before =
         until("it waits", || Some(outfit(init.process())).filter(|outfit| outfit["SigBlk"] == "0"));
     assert_eq!(before["Name"], "init");
@@ -103,7 +104,7 @@ fn an_exec_changes_nothing(way: Way) {
             within(Duration::from_secs(10), || (outfit(init.process()) == before).then_some(()));
         assert!(same.is_some(), "{:#?}\nbefore: {before:#?}", outfit(init.process()));
         assert_eq!(heir(), inherited);
-        // Orphans come to it still.
+        // Init still adopts orphans.
         let adopted = || {
             let main = init.main_of("fork");
             let of_it = init.processes_of("fork").into_iter().filter(|p| *p != main);
@@ -117,7 +118,7 @@ fn an_exec_changes_nothing(way: Way) {
 }
 
 #[test]
-fn an_exec_of_init_changes_nothing_of_the_process() {
+fn exec_of_init_changes_no_attribute_of_the_process() {
     an_exec_changes_nothing(Way::best());
     an_exec_changes_nothing(Way::Supervisor);
 }

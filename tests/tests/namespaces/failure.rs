@@ -1,4 +1,4 @@
-//! Failures: crashes, retries, verdicts, timeouts, what can not be executed.
+//! Failures: crashes, retries, verdicts, timeouts, and commands that cannot be executed.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
@@ -7,14 +7,14 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 #[test]
-fn a_crashed_unit_comes_back_and_so_does_what_depends_on_it() {
+fn crashed_unit_and_its_dependents_are_restarted() {
     let files = Sandbox::new();
     files.unit("db", "exec-start: DAEMON");
     files.unit("web", "depends-on: db\nexec-start: DAEMON");
     let init = Boot::new(files).start("web");
     let before = init.when_system("running");
     init.main_of("db").signal(Signal::SIGKILL);
-    let after = init.when("both run anew", |s| {
+    let after = init.when("both are restarted", |s| {
         s.system() == "running"
             && s.main_pid("db") != before.main_pid("db")
             && s.main_pid("web") != before.main_pid("web")
@@ -24,16 +24,16 @@ fn a_crashed_unit_comes_back_and_so_does_what_depends_on_it() {
 }
 
 #[test]
-fn what_waits_for_a_crashed_unit_runs_on_degraded() {
+fn unit_that_only_waits_for_a_crashed_unit_keeps_running_degraded() {
     let files = Sandbox::new();
     files.unit("ircd", "restart-delay: 60s\nexec-start: DAEMON");
     files.unit("bot", "waits-for: ircd\nexec-start: DAEMON");
     let init = Boot::new(files).start("bot");
     let before = init.when_system("running");
     init.main_of("ircd").signal(Signal::SIGABRT);
-    // What the one that crashed has left is ended first.
+    // The processes left by the crashed unit are ended first.
     let waits = |s: &Status| s.system() == "degraded" && s.state("ircd") == "waiting";
-    let after = init.when("one waits, and the other is degraded", waits);
+    let after = init.when("one unit waits, and the other is degraded", waits);
     assert_eq!(after.state("bot"), "running");
     assert_eq!(after.main_pid("bot"), before.main_pid("bot"));
     assert_eq!(after.degraded(), ["bot"]);
@@ -44,7 +44,7 @@ fn what_waits_for_a_crashed_unit_runs_on_degraded() {
 }
 
 #[test]
-fn a_verdict_frees_those_that_only_wait_and_the_cause_can_heal() {
+fn failed_verdict_starts_waiting_units_and_a_later_success_clears_it() {
     let files = Sandbox::new();
     files.unit(
         "bad",
@@ -58,12 +58,12 @@ fn a_verdict_frees_those_that_only_wait_and_the_cause_can_heal() {
     assert_eq!(status.state("hard"), "failed");
     assert_eq!(status.reason("hard"), "dependency");
     init.sandbox.put("cure", "");
-    init.when("all is well", |s| s.system() == "running" && s.state("hard") == "running");
+    init.when("the system is running", |s| s.system() == "running" && s.state("hard") == "running");
     init.finish();
 }
 
 #[test]
-fn a_unit_that_ignores_term_is_killed_after_its_stop_timeout() {
+fn unit_that_ignores_sigterm_is_killed_after_its_stop_timeout() {
     let files = Sandbox::new();
     files.unit(
         "deaf",
@@ -78,13 +78,13 @@ fn a_unit_that_ignores_term_is_killed_after_its_stop_timeout() {
     init.tell("set-target", &json!({"targets": ["none"]}));
     let status = init.when("it is down", |s| s.state("deaf") == "failed");
     assert_eq!(status.reason("deaf"), "stop-timeout");
-    assert!(init.processes_of("deaf").is_empty(), "nothing of it is left");
+    assert!(init.processes_of("deaf").is_empty(), "no process of it is left");
     assert!(init.sandbox.trace("trace").contains(&"term".to_owned()));
     init.finish();
 }
 
 #[test]
-fn a_start_that_takes_too_long_has_failed() {
+fn start_that_exceeds_its_timeout_fails() {
     let files = Sandbox::new();
     files.unit("slow", "type: foreground-notified\nstart-timeout: 200ms\nrestart: never\nexec-start: DAEMON --notify --ready-on-order --control DIR/slow");
     let init = Boot::new(files).start("slow");
@@ -95,7 +95,7 @@ fn a_start_that_takes_too_long_has_failed() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_named_with_its_error() {
+fn missing_command_is_reported_with_its_path_and_error() {
     let files = Sandbox::new();
     files.unit("typo", "exec-start: /usr/sbin/no-such-daemon --flag");
     let init = Boot::new(files).start("typo");
@@ -114,7 +114,7 @@ fn a_command_that_is_not_there_is_named_with_its_error() {
 }
 
 #[test]
-fn each_step_that_keeps_a_command_from_running_is_named() {
+fn each_failing_setup_step_of_a_command_is_named() {
     let files = Sandbox::new();
     files.put("plain", "no program\n");
     files.unit("nodir", "working-dir: /no/such/directory\nexec-start: DAEMON");
@@ -134,14 +134,14 @@ fn each_step_that_keeps_a_command_from_running_is_named() {
 }
 
 #[test]
-fn a_storm_of_restarts_slows_down_and_hurts_nobody_else() {
+fn fast_restarts_slow_down_and_affect_no_other_unit() {
     let files = Sandbox::new();
     files.unit("storm", "restart-delay: 0\nexec-start: DAEMON --exit 1 --trace DIR/trace");
     files.unit("calm", "exec-start: DAEMON");
     files.unit("all", "type: virtual\nwaits-for: storm, calm");
     let init = Boot::new(files).start("all");
     let calm = init.when_state("calm", "running").main_pid("calm");
-    let status = init.when("the floor of the delay is reached", |s| {
+    let status = init.when("the minimum delay is reached", |s| {
         s.unit("storm")["attempt"].as_u64() >= Some(11) && s.state("storm") == "failed"
     });
     assert_eq!(status.main_pid("calm"), calm);
@@ -151,7 +151,7 @@ fn a_storm_of_restarts_slows_down_and_hurts_nobody_else() {
 }
 
 #[test]
-fn a_failed_oneshot_stays_failed_until_somebody_asks_for_a_retry() {
+fn failed_oneshot_stays_failed_until_a_retry_is_requested() {
     let files = Sandbox::new();
     files.unit("setup", "type: oneshot\nexec-start: DAEMON --fail-unless DIR/cure --exit 0");
     let init = Boot::new(files).start("setup");
@@ -165,7 +165,7 @@ fn a_failed_oneshot_stays_failed_until_somebody_asks_for_a_retry() {
 }
 
 #[test]
-fn a_restart_limit_ends_the_retries() {
+fn restart_limit_ends_the_retries() {
     let files = Sandbox::new();
     files.unit(
         "limited",
@@ -181,7 +181,7 @@ fn a_restart_limit_ends_the_retries() {
 }
 
 #[test]
-fn a_process_that_dies_of_a_signal_says_which() {
+fn process_killed_by_a_signal_reports_the_signal() {
     let files = Sandbox::new();
     files.unit("crash", "restart: never\nexec-start: DAEMON --die SEGV");
     let init = Boot::new(files).start("crash");
@@ -192,7 +192,7 @@ fn a_process_that_dies_of_a_signal_says_which() {
 }
 
 #[test]
-fn a_watchdog_that_is_not_fed_bites() {
+fn watchdog_fails_the_unit_when_pings_stop() {
     let files = Sandbox::new();
     files.unit("dog", "type: foreground-notified\nrestart: never\nenv: [WATCHDOG_USEC=400000]\nexec-start: DAEMON --notify --watchdog --control DIR/dog");
     let init = Boot::new(files).start("dog");
@@ -205,7 +205,7 @@ fn a_watchdog_that_is_not_fed_bites() {
 }
 
 #[test]
-fn a_stream_that_can_not_be_had_is_named() {
+fn standard_stream_that_cannot_be_opened_is_named() {
     let files = Sandbox::new();
     files.unit("tty", "stdin: tty\ntty-path: /dev/none\nexec-start: DAEMON");
     files.unit("out", "stdout: file:DIR/none/out\nexec-start: DAEMON");

@@ -1,4 +1,4 @@
-//! Units that crash without end: how much they may cost, and how slow they become.
+//! Units that crash all the time: what they may cost, and how their restarts slow down.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
@@ -7,15 +7,14 @@ use groundstate_tests::sandbox::Sandbox;
 use std::time::Instant;
 
 #[test]
-fn ten_thousand_restarts_hurt_nobody_else_and_leave_nothing_behind() {
+fn ten_thousand_restarts_affect_no_other_unit_and_leak_nothing() {
     let seen = storm(Size { units: 500, rounds: 2 });
     assert!(seen.starts >= 10_000, "{seen}");
     assert_eq!(seen.verdict(), Ok(()), "{seen}");
 }
 
 #[test]
-fn a_unit_that_crashes_is_tried_slower_and_slower_until_its_longest_delay_and_costs_next_to_nothing()
- {
+fn restart_delay_grows_to_its_maximum_and_restarts_cost_little() {
     let files = Sandbox::new();
     let delays = "restart-delay: 100ms\nrestart-delay-max: 800ms";
     files.unit("storm", &format!("{delays}\nexec-start: DAEMON --exit 1 --trace DIR/trace"));
@@ -23,7 +22,7 @@ fn a_unit_that_crashes_is_tried_slower_and_slower_until_its_longest_delay_and_co
     files.unit("all", "type: virtual\nwaits-for: calm\nwants: storm");
     let init = Boot::new(files).start("all");
     let calm = init.when_state("calm", "running").main_pid("calm");
-    // Init is asked nothing meanwhile: what it does is for the unit.
+    // Without client requests, all work of init is for the unit.
     let starts = || init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
     until("the longest delay is reached", || (starts() >= 6).then_some(()));
     let (begin, before, at) = (Instant::now(), init.process().processor_time(), starts());
@@ -38,7 +37,7 @@ fn a_unit_that_crashes_is_tried_slower_and_slower_until_its_longest_delay_and_co
         if event["to"] == "starting" {
             pauses.extend(ended.take().map(|end| at - end));
         } else if event["to"] != "running" {
-            // What it is called afterwards depends on how often it was so.
+            // The state after an exit depends on the number of attempts.
             ended.get_or_insert(at);
         }
     }

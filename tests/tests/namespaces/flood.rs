@@ -1,5 +1,5 @@
-//! More output than anybody takes: what it costs, whom it holds up, what is kept of it. Where output
-//! goes is in [`crate::log`].
+//! Output faster than the logger reads it: what it costs, which units wait, and which lines are
+//! kept. Other tests of output are in [`crate::log`].
 
 use crate::log::{logger, logs, stored};
 use groundstate_tests::boot::Boot;
@@ -9,7 +9,7 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 
 #[test]
-fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_ever() {
+fn output_to_a_stopped_logger_is_dropped_or_blocks_but_not_forever() {
     const LINES: u64 = 100_000;
     let files = Sandbox::new();
     for (unit, key) in [("hasty", ""), ("patient", "log-overflow: block\n")] {
@@ -20,7 +20,7 @@ fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_eve
     files.unit("talk", "type: virtual\nwaits-for: hasty, patient");
     let init = Boot::new(files).start("base");
     init.when_state("base", "running");
-    // Far more than a pipe holds. Init puts another into the place of one that says nothing.
+    // More than a pipe holds. Init replaces a logger that does not answer.
     logger(&init).signal(Signal::SIGSTOP);
     init.tell("want", &serde_json::json!({"target": "talk"}));
     init.when_state("hasty", "exited");
@@ -31,16 +31,18 @@ fn what_is_said_to_a_stopped_logger_is_taken_or_dropped_and_nobody_waits_for_eve
         let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
         text.lines().filter_map(number).collect::<Vec<_>>()
     };
-    until("all of it is there", || (numbers("patient").last() == Some(&LINES)).then_some(()));
-    assert!(numbers("patient").into_iter().eq(1..=LINES), "all of it, in order");
-    assert!(!numbers("hasty").is_empty(), "what had room is there");
-    assert!(numbers("hasty").is_sorted_by(|a, b| a < b), "nothing of it twice");
+    until("all processes are running", || {
+        (numbers("patient").last() == Some(&LINES)).then_some(())
+    });
+    assert!(numbers("patient").into_iter().eq(1..=LINES), "all lines, in order");
+    assert!(!numbers("hasty").is_empty(), "lines that fit are logged");
+    assert!(numbers("hasty").is_sorted_by(|a, b| a < b), "no line twice");
     init.finish();
 }
 
 #[test]
-fn a_flood_of_output_takes_bounded_memory_and_others_are_heard() {
-    // What it has written the logger has read, but for what a pipe holds.
+fn flood_of_output_takes_bounded_memory_and_other_units_are_logged() {
+    // The logger has read what the unit has written, except for the content of the pipe.
     let much = turns(64, 4096) as u64 * 1024 * 1024;
     let files = Sandbox::new();
     files.put("init.yaml", "log-size: 1M\nlog-keep: 2\n");
@@ -57,10 +59,10 @@ fn a_flood_of_output_takes_bounded_memory_and_others_are_heard() {
     };
     for turn in 1..=4 {
         let least = much / 4 * turn;
-        until("it has said that much", || (written() >= least).then_some(()));
+        until("it has written that much", || (written() >= least).then_some(()));
         init.sandbox.order("calm", &format!("say turn {turn}"));
         let told = format!("turn {turn}");
-        until("others are heard", || {
+        until("other units are logged", || {
             logs(&init, "calm", 5).iter().any(|line| line.ends_with(&told)).then_some(())
         });
         init.check();

@@ -1,4 +1,4 @@
-//! The goal and the overlay: what is started, stopped and kept, and what init says of it.
+//! The goal and the overlay: which units start, stop and stay, and what init reports.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::extent::turns;
@@ -14,15 +14,16 @@ fn two_targets() -> Sandbox {
 }
 
 #[test]
-fn a_change_of_goal_keeps_what_both_goals_need() {
+fn change_of_goal_keeps_units_that_both_goals_need() {
     let init = Boot::new(two_targets()).start("left");
-    let before = init.when("it hears signals", |s| {
+    let before = init.when("the service handles signals", |s| {
         s.system() == "running" && init.sandbox.trace("left.trace").contains(&"ready".to_owned())
     });
     let answer = init.tell("set-target", &json!({"targets": ["right"]}));
     assert_eq!(answer["schema"], 1);
-    let after = init
-        .when("the right one alone", |s| s.system() == "running" && s.state("left") == "disabled");
+    let after = init.when("only the right one runs", |s| {
+        s.system() == "running" && s.state("left") == "disabled"
+    });
     assert_eq!(after.main_pid("shared"), before.main_pid("shared"));
     assert_eq!(after.0["goal"], json!(["right"]));
     assert!(init.sandbox.trace("left.trace").contains(&"term".to_owned()));
@@ -30,7 +31,7 @@ fn a_change_of_goal_keeps_what_both_goals_need() {
 }
 
 #[test]
-fn a_goal_without_a_target_is_refused_and_nothing_changes() {
+fn empty_goal_is_refused_and_changes_nothing() {
     let init = Boot::new(two_targets()).start("left");
     init.when_system("running");
     init.tell("want", &json!({"target": "right"}));
@@ -47,7 +48,7 @@ fn a_goal_without_a_target_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_plan_says_what_then_happens_and_does_nothing() {
+fn plan_reports_the_changes_and_makes_none() {
     let init = Boot::new(two_targets()).start("left");
     init.when_system("running");
     let plan = init.tell("plan", &json!({"targets": ["right"]}));
@@ -60,7 +61,7 @@ fn a_plan_says_what_then_happens_and_does_nothing() {
 }
 
 #[test]
-fn why_goes_down_to_the_root_cause() {
+fn why_names_the_root_cause() {
     let files = Sandbox::new();
     files.unit("disk", "type: oneshot\nexec-start: DAEMON --exit 4");
     files.unit("db", "depends-on: disk\nexec-start: DAEMON");
@@ -76,7 +77,7 @@ fn why_goes_down_to_the_root_cause() {
 }
 
 #[test]
-fn a_wish_adds_to_the_goal_and_ends_with_unwant() {
+fn want_adds_to_the_goal_until_unwant() {
     let files = two_targets();
     files.unit("tool", "exec-start: DAEMON");
     let init = Boot::new(files).start("left");
@@ -91,7 +92,7 @@ fn a_wish_adds_to_the_goal_and_ends_with_unwant() {
 }
 
 #[test]
-fn a_wish_for_a_time_ends_by_itself() {
+fn want_with_a_time_limit_ends_by_itself() {
     let files = two_targets();
     files.unit("tool", "exec-start: DAEMON");
     let init = Boot::new(files).start("left");
@@ -103,7 +104,7 @@ fn a_wish_for_a_time_ends_by_itself() {
 }
 
 #[test]
-fn dependents_stop_before_what_they_depend_on() {
+fn dependents_stop_before_their_dependencies() {
     let files = Sandbox::new();
     files.unit("db", "exec-start: DAEMON --name db --trace DIR/trace");
     files.unit("web", "depends-on: db\nready-grep: ^trapped\nexec-start: /bin/sh -c 'trap \"echo web down >> DIR/trace; exit 0\" TERM; echo trapped; while :; do read x < DIR/never; done'");
@@ -120,7 +121,7 @@ fn dependents_stop_before_what_they_depend_on() {
 }
 
 #[test]
-fn a_goal_nobody_provides_is_refused_and_nothing_changes() {
+fn unknown_goal_is_refused_and_changes_nothing() {
     let init = Boot::new(two_targets()).start("left");
     let before = init.when_system("running");
     let error = init.ask("set-target", &json!({"targets": ["lfet"]})).unwrap_err();
@@ -132,7 +133,7 @@ fn a_goal_nobody_provides_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn at_most_that_many_units_start_at_once() {
+fn max_starting_limits_concurrent_starts() {
     let files = Sandbox::new();
     files.put("init.yaml", "max-starting: 2\n");
     for unit in ["a", "b", "c"] {
@@ -140,7 +141,7 @@ fn at_most_that_many_units_start_at_once() {
     }
     files.unit("all", "type: virtual\nwaits-for: a, b, c");
     let init = Boot::new(files).start("all");
-    let status = init.when("two of them start", |s| {
+    let status = init.when("two of them are starting", |s| {
         ["a", "b", "c"].iter().filter(|unit| s.state(unit) == "starting").count() == 2
     });
     assert_eq!(status.state("c"), "waiting");
@@ -153,7 +154,7 @@ fn at_most_that_many_units_start_at_once() {
 }
 
 #[test]
-fn however_many_are_free_to_start_no_more_do_at_once_than_may() {
+fn max_starting_holds_with_many_startable_units() {
     const PLACES: usize = 4;
     let count = turns(200, 10_000);
     let files = Sandbox::new();
@@ -162,7 +163,7 @@ fn however_many_are_free_to_start_no_more_do_at_once_than_may() {
     for name in &names {
         files.unit(name, "type: oneshot\nlog: null\nexec-start: /bin/true");
     }
-    // Nobody may name more than four thousand.
+    // A unit may name at most four thousand others.
     let mut groups = Vec::new();
     for part in names.chunks(1_000) {
         let group = format!("group{}", groups.len());

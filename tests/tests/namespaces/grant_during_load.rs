@@ -1,12 +1,12 @@
-//! A request that is granted while a loader runs is not taken back by what the loader brings.
-//! Loads that run at once with each other are in [`super::race`].
+//! A request granted while a loader runs still holds after the load. Concurrent loads are in
+//! [`super::race`].
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::held::Held;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::{Value, json};
 
-/// What a loader reads after the settings and the policy, and before any unit.
+/// The file that a loader reads after the settings and the policy, and before any unit.
 const ACCOUNTS: &str = "/etc/passwd";
 
 fn two() -> Init {
@@ -26,7 +26,7 @@ fn edit(init: &Init, words: &[&str]) {
 }
 
 #[test]
-fn a_mask_that_comes_while_a_reload_reads_holds_after_it() {
+fn mask_set_during_a_reload_holds_after_it() {
     let init = two();
     let hang_up = || init.process().signal(nix::sys::signal::Signal::SIGHUP);
     let mut client = init.client().unwrap();
@@ -49,7 +49,7 @@ fn a_mask_that_comes_while_a_reload_reads_holds_after_it() {
                 assert_eq!(plan["start"], json!([]), "{plan}");
             }
             1 => {
-                init.when("it is taken", |s| s.0["generation"] != generation);
+                init.when("the reload is done", |s| s.0["generation"] != generation);
             }
             _ => {
                 client.answer().unwrap().unwrap();
@@ -66,7 +66,7 @@ fn a_mask_that_comes_while_a_reload_reads_holds_after_it() {
 }
 
 #[test]
-fn an_edit_by_hand_is_taken_in_by_a_reload_across_which_init_became_another_image() {
+fn manual_policy_edit_is_read_by_a_reload_that_spans_an_upgrade() {
     let init = two();
     init.sandbox.put("policy.yaml", "mask: [other]\n");
     let mut client = init.client().unwrap();
@@ -75,18 +75,19 @@ fn an_edit_by_hand_is_taken_in_by_a_reload_across_which_init_became_another_imag
     drop(held);
     client.answer().unwrap().unwrap();
     init.when_state("other", "disabled");
-    // Made after both.
+    // The mask is set after the manual edit and the upgrade.
     let held = Held::behind(ACCOUNTS, &init, || client.send("reload", &json!({})));
     edit(&init, &["mask", "cron"]);
     drop(held);
     client.answer().unwrap().unwrap();
     let status = init.when_state("cron", "disabled");
-    assert_eq!(status.state("other"), "disabled", "what was there before the edit is in it");
+    assert_eq!(status.state("other"), "disabled", "the earlier edit is loaded too");
     drop(client);
     init.finish();
 }
 
-/// One instance was wanted and is so no more: its definition stays until the next load.
+/// Starts an init where an instance was wanted and then unwanted. Its definition stays until the
+/// next load.
 fn one_left() -> Init {
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
@@ -104,7 +105,7 @@ fn leave(init: &Init) {
     init.when_state("job@x", "disabled");
 }
 
-/// The wish comes while the load stands still; what is answered to both.
+/// Requests the instance while a load is in progress. Returns the answers to both requests.
 fn wish_beside(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>; 2] {
     let (mut one, mut other) = (init.client().unwrap(), init.client().unwrap());
     let held = Held::behind(ACCOUNTS, init, || one.send(verb, fields));
@@ -118,7 +119,7 @@ fn wish_beside(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>
 }
 
 #[test]
-fn an_instance_that_is_wanted_again_while_a_load_leaves_it_out_is_there_after_it() {
+fn instance_wanted_during_a_load_without_it_exists_after_the_load() {
     let init = one_left();
     let [other, wanted] = wish_beside(&init, "want", &json!({"target": "job@y"}));
     other.unwrap();
@@ -130,7 +131,7 @@ fn an_instance_that_is_wanted_again_while_a_load_leaves_it_out_is_there_after_it
     reload.unwrap();
     init.when_state("job@x", "running");
     init.when_system("running");
-    // One that brings nothing leaves the definition where it is.
+    // A refused load leaves the definition.
     leave(&init);
     init.sandbox.unit("base", "exec-strat: DAEMON");
     let [refused, _] = wish_beside(&init, "reload", &json!({}));

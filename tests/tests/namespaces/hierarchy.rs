@@ -1,5 +1,5 @@
-//! Cgroups of every kind there is, or none; a process that goes to another one; a whole init in one
-//! that gets no more memory.
+//! Cgroups v1, v2 or none; a process that moves to another cgroup; an init in a cgroup that runs
+//! out of memory.
 
 use super::process_endings::cgroup;
 use super::restricted_environments::{after, pair};
@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 pub(super) const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-/// Options of a mount of the second kind are those of all such mounts: they are as they were
-/// once this is gone.
+/// Options of a cgroup2 mount apply to all such mounts; dropping this value restores them.
 struct Options {
     place: PathBuf,
     delegates: bool,
@@ -43,18 +42,19 @@ impl Drop for Options {
     }
 }
 
-/// Takes those of the second kind away.
+/// Unmounts cgroup v2.
 const FIRST_KIND: &str =
     "umount -l /sys/fs/cgroup/unified || umount -R -l /sys/fs/cgroup; ! grep cgroup2 /proc/mounts";
 
 #[test]
-fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() {
+fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let top = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
     let own = "mkdir -p /sys/fs/cgroup/of-a-test && echo $$ >/sys/fs/cgroup/of-a-test/cgroup.procs";
-    // Within a namespace of its own nothing above it may be changed, as one that delegates insists.
+    // In a cgroup namespace of its own init may not change the namespace's root cgroup, as
+    // nsdelegate requires.
     let within = "exec unshare -C sh -c \"umount /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; \
                   ! echo 1 2>/dev/null >/sys/fs/cgroup/cgroup.max.depth || exit 9; exec \\\"\\$0\\\" \\\"\\$@\\\"\" \"$0\" \"$@\"";
     let delegated = format!(
@@ -83,27 +83,29 @@ fn whatever_cgroups_there_are_a_unit_is_started_healed_and_stopped_as_a_whole() 
         supervises(&init);
         let found = init.status().0["tracking"].clone();
         assert!(tracking.is_empty() || found == tracking, "{kind}: {found}");
-        until("all of it is there", || (init.processes_of("hydra").len() == 5).then_some(()));
+        until("all processes are running", || {
+            (init.processes_of("hydra").len() == 5).then_some(())
+        });
         init.tell("set-target", &json!({"targets": ["web"]}));
         init.when("it is down", |s| s.main_pid("hydra").is_none());
-        until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
-        // The place of the options is in there.
+        until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+        // The mount point of the options is in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
         drop(left);
     }
 }
 
-/// A cgroup to which the one above it hands on no controller, whichever that has.
+/// A cgroup whose parent passes on no controller.
 const NO_CONTROLLER: &str = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && \
                              cd /sys/fs/cgroup && mkdir -p of-a-test/below && echo $$ >of-a-test/below/cgroup.procs && \
                              [ -z \"$(cat of-a-test/below/cgroup.controllers)\" ] && cd / || exit 9";
 
 #[test]
-fn a_limit_whose_controller_is_missing_fails_the_start_and_no_other() {
+fn limit_without_its_controller_fails_only_the_unit_that_sets_it() {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
-        groundstate_tests::not_run!("it takes root to have a cgroup without controllers");
+        groundstate_tests::not_run!("this needs root to make a cgroup without controllers");
     }
     let kinds = [("umount -R -l /sys", "process-group"), (NO_CONTROLLER, "cgroup2")];
     for (taking, tracking) in kinds.into_iter().take(if is_root { 2 } else { 1 }) {
@@ -120,23 +122,23 @@ fn a_limit_whose_controller_is_missing_fails_the_start_and_no_other() {
         let reason = &status.unit("asks")["reason"];
         let told = (&reason["kind"], &reason["stage"]);
         assert_eq!(told, (&json!("exec"), &json!("cgroup setting")), "{tracking}: {reason}");
-        assert_eq!(init.sandbox.read("ran"), "", "it did not run without");
+        assert_eq!(init.sandbox.read("ran"), "", "it did not run without the limit");
         init.when_state("web", "running");
-        // The place of the options is in there.
+        // The mount point of the options is in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
         drop(left);
     }
 }
 
-/// The cgroup of the second kind at the top.
+/// The root of the cgroup v2 hierarchy.
 pub(super) fn top(dir: &str) -> PathBuf {
     let is_top =
         |dir: &&Path| dir.parent().is_none_or(|above| !above.join("cgroup.procs").exists());
     Path::new(dir).ancestors().find(is_top).expect("the top").to_owned()
 }
 
-/// Once they may, two units go to the cgroup that is named to them: one that is deaf, and one that is not.
+/// Two units that move to another cgroup on request: one ignores SIGTERM, the other does not.
 fn movers() -> Sandbox {
     let files = Sandbox::new();
     files.unit("probe", "exec-start: DAEMON");
@@ -146,7 +148,7 @@ fn movers() -> Sandbox {
     files
 }
 
-/// They go there, as a line of their /proc/PID/cgroup then says, and are stopped.
+/// Checks that both move, as their /proc/PID/cgroup then says, and that a stop ends them.
 fn are_stopped_in(init: &Init, dir: &Path, has_moved: impl Fn(&str) -> bool) {
     init.sandbox.put("top", dir.to_str().unwrap()).put("go", "");
     for unit in ["deaf", "polite"] {
@@ -165,9 +167,9 @@ fn are_stopped_in(init: &Init, dir: &Path, has_moved: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
+fn process_that_leaves_its_cgroup_is_stopped_with_its_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(movers()).start("all");
     init.when_system("running");
@@ -180,11 +182,11 @@ fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
     });
     for unit in ["deaf", "polite"] {
         let told = |line: &str| line.contains(unit) && line.contains("has left its cgroup");
-        until("it is told", || init.output().lines().any(told).then_some(()));
+        until("it is reported", || init.output().lines().any(told).then_some(()));
     }
     assert!(!init.output().contains("probe: its main process"), "{}", init.output());
-    // What it started out there nobody else ends.
-    until("nothing of it is left", || {
+    // Init does not find the children that it started out there.
+    until("no process of it is left", || {
         let left: Vec<Process> = init.processes_of("deaf");
         left.iter().for_each(|process| process.end());
         left.is_empty().then_some(())
@@ -192,7 +194,7 @@ fn who_moves_out_of_its_cgroup_is_stopped_all_the_same() {
     init.finish();
 }
 
-/// A cgroup in the `freezer` hierarchy of cgroup v1. It is removed with the value.
+/// A cgroup in the `freezer` hierarchy of cgroup v1, removed when the value is dropped.
 struct OldCgroup(PathBuf);
 
 impl OldCgroup {
@@ -218,7 +220,7 @@ fn process_that_moves_to_a_cgroup_of_v1_is_stopped_with_its_unit() {
     let Some(old) = OldCgroup::new() else {
         return groundstate_tests::not_run!("no cgroup v1 here");
     };
-    // With cgroups of the second kind beside it, and without.
+    // With cgroup v2 in addition, and without.
     for taking in ["true", FIRST_KIND] {
         let init = after(taking, movers()).start("all");
         init.when_system("running");
@@ -231,7 +233,7 @@ fn process_that_moves_to_a_cgroup_of_v1_is_stopped_with_its_unit() {
     }
 }
 
-/// A cgroup with little memory, of whichever kind can limit it here.
+/// A cgroup with little memory, of the version that can limit it here.
 struct Little(PathBuf);
 
 impl Little {
@@ -262,7 +264,7 @@ impl Drop for Little {
 }
 
 #[test]
-fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
+fn out_of_memory_in_the_cgroup_of_init_kills_a_unit_and_not_init() {
     let files = Sandbox::new();
     let Some(little) = Little::new(&files) else {
         groundstate_tests::not_run!("no memory controller of ours here");
@@ -295,7 +297,7 @@ fn where_memory_runs_out_for_all_of_it_the_kernel_takes_a_unit_and_not_init() {
 }
 
 #[test]
-fn who_was_given_a_cgroup_makes_no_more_in_it_than_can_be_removed_at_once() {
+fn delegated_cgroup_is_limited_to_as_many_children_as_can_be_removed() {
     let files = Sandbox::new();
     let path = "$$(sed -n s/^0:://p /proc/self/cgroup)";
     files.unit(
@@ -318,11 +320,11 @@ fn who_was_given_a_cgroup_makes_no_more_in_it_than_can_be_removed_at_once() {
     assert_eq!(made(&own), 4096);
     init.tell("set-target", &json!({"targets": ["nothing"]}));
     init.when_state("maker", "disabled");
-    until("all of it is gone", || (!own.exists()).then_some(()));
+    until("the cgroup is removed", || (!own.exists()).then_some(()));
     init.finish();
 }
 
-/// Init at rest with a unit to start; its empty cgroup directory is removed.
+/// An idle init with a unit to start, whose empty cgroup directory was removed.
 fn without_its_directory() -> Init {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --children 1");
@@ -349,7 +351,7 @@ fn without_its_directory() -> Init {
 #[test]
 fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     if !nix::unistd::geteuid().is_root() || !Path::new("/sys/fs/cgroup/unified").exists() {
-        return groundstate_tests::not_run!("it takes root and cgroups at their usual place");
+        return groundstate_tests::not_run!("this needs root and cgroups at their usual place");
     }
     let mut init = without_its_directory();
     init.tell("want", &json!({"target": "web"}));
@@ -357,11 +359,11 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
         init.when_state("web", "running");
         init.main_of("web")
     };
-    // Another init may have taken its name meanwhile.
+    // The new directory may have another name.
     assert!(cgroup(web).is_some_and(|path| path.contains("/groundstate")));
     assert_eq!(init.status().0["tracking"], "cgroup2");
     assert!(init.output().contains("was removed: created it again"), "{}", init.output());
-    // A crash and an upgrade find it.
+    // A crash and an upgrade find the new directory.
     init.expect_crashes();
     groundstate_tests::crash::crash(&init, nix::sys::signal::Signal::SIGSEGV);
     init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
@@ -370,6 +372,6 @@ fn removed_cgroup_directory_is_made_again_at_the_next_start() {
     init.when_state("web", "running");
     init.tell("set-target", &json!({"targets": ["done"]}));
     init.when("it is down", |s| s.main_pid("web").is_none());
-    until("nothing of it is left", || init.processes_of("web").is_empty().then_some(()));
+    until("no process of it is left", || init.processes_of("web").is_empty().then_some(()));
     init.finish_after_crash();
 }

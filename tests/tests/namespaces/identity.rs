@@ -1,4 +1,5 @@
-//! Who asks at the control socket: decided once, by who connected, whatever is done after.
+//! The identity of a client of the control socket: determined once, by the credentials at
+//! connect(2).
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
@@ -26,12 +27,12 @@ fn root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// What somebody is answered to each of these requests, all on one connection.
+/// The answers to these requests, sent by such a caller on one connection.
 fn asked_by(init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
     asked_at("run/control.sock", init, who, requests)
 }
 
-/// The same at another socket.
+/// The same for another socket.
 fn asked_at(socket: &str, init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
     let mut child = Command::new(who[0])
         .args(&who[1..])
@@ -51,20 +52,20 @@ fn asked_at(socket: &str, init: &Init, who: &[&str], requests: &[Value]) -> Vec<
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// A request of this verb with everything any verb asks for.
+/// A request with this verb and all fields that any verb needs.
 fn request(verb: &str) -> Value {
     json!({"v": 1, "id": 5, "verb": verb, "target": "web", "targets": ["web"], "pid": 1,
         "source": "fleet", "policy": {}, "root": "/none/such"})
 }
 
 #[test]
-fn each_verb_is_refused_to_those_whose_it_is_not() {
+fn each_verb_is_refused_to_callers_without_its_role() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let before = init.status();
-    // Streams, and what is answered when there is something to tell, are anybody's: see below.
+    // The verbs that answer later or with a stream are checked below.
     let verbs = TABLE.iter().filter(|(verb, _)| !["wait", "events"].contains(verb));
     let requests: Vec<Value> = verbs.clone().map(|(verb, _)| request(verb)).collect();
     let answers = asked_by(&init, &NOBODY, &requests);
@@ -84,14 +85,14 @@ fn each_verb_is_refused_to_those_whose_it_is_not() {
 }
 
 #[test]
-fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
+fn root_is_root_in_every_namespace_except_another_user_namespace() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let jail = init.sandbox.at("jail");
     std::fs::create_dir(&jail).unwrap();
-    // Who is outside init's pid namespace is root of what init runs in.
+    // From outside init's pid namespace the mapped root is seen as root; these callers are inside.
     let pid = init.process().0.to_string();
     let inside = ["nsenter", "-t", &pid, "-p", "-m"];
     let script = format!("mount --rbind / {jail} && exec chroot {jail} \"$0\" \"$@\"");
@@ -101,14 +102,14 @@ fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
         (&["unshare", "-fp"], true),
         (&["unshare", "-m", "sh", "-c", &script], true),
         (&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], true),
-        // A helper that was root when it began and has gone down to somebody for good, or, as one that
-        // is setuid does, for the time being: who it is as it connects counts.
+        // A process that has dropped its privileges for good, or for a time as a setuid program
+        // does: its effective uid at connect(2) counts.
         (&NOBODY, false),
         (&["setpriv", "--euid=65534", "--egid=65534", "--clear-groups"], false),
         (&["setpriv", "--ruid=65534", "--rgid=65534", "--clear-groups"], true),
         (&["unshare", "-U", "--map-root-user"], false),
         (&["unshare", "-Ufp", "--map-root-user", "--mount-proc"], false),
-        // Root, made so by somebody who is none, of a namespace within another.
+        // Root of a user namespace that an unprivileged user has made, also of a nested one.
         (&[&NOBODY[..], &["unshare", "-Ur"]].concat(), false),
         (&[&NOBODY[..], &["unshare", "-Ur", "unshare", "-Ur"]].concat(), false),
     ] {
@@ -123,7 +124,7 @@ fn root_is_root_wherever_it_is_but_for_another_user_namespace() {
 #[test]
 fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
@@ -140,7 +141,7 @@ fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
         assert_eq!(answers[0]["error"]["kind"] == "denied", !may, "{caller:?}: {}", answers[0]);
         assert_eq!(reads_logs(&init, caller), may, "{caller:?}");
         let status = asked_by(&init, caller, &[request("status")]);
-        assert!(status[0]["error"].is_null(), "everyone may read: {}", status[0]);
+        assert!(status[0]["error"].is_null(), "every user may query: {}", status[0]);
     }
     init.when_state("web", "running");
     init.finish();
@@ -149,7 +150,7 @@ fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
 #[test]
 fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "sources:\n  fleet: {uid: 65534}\n");
@@ -160,7 +161,8 @@ fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
     let pid = init.process().0.to_string();
     let entered = ["nsenter", "-t", &pid, "-U", "--preserve-credentials"];
     let stranger = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"];
-    // Uid 1000 has no mapping in init's namespace, so the kernel calls it 65534, which is init's own.
+    // Uid 1000 has no mapping in init's namespace, so the kernel reports 65534, which is init's own
+    // uid.
     for (caller, may) in [(&entered[..], true), (&stranger, false), (&["env"], false)] {
         for verb in ["restart", "source-list"] {
             let answers = asked_by(&init, caller, &[request(verb)]);
@@ -174,7 +176,7 @@ fn unmapped_caller_is_not_init_that_runs_as_the_overflow_uid() {
     assert_eq!(init.ended().code(), Some(0));
 }
 
-/// True where init shows the caller a log.
+/// Returns true if init shows the caller a log.
 fn reads_logs(init: &Init, who: &[&str]) -> bool {
     let request = json!({"v": 1, "id": 1, "verb": "logs", "targets": ["web"]});
     let answers = asked_at("run/log.sock", init, who, &[request]);
@@ -184,13 +186,13 @@ fn reads_logs(init: &Init, who: &[&str]) -> bool {
     error.is_null()
 }
 
-/// Root, of a user namespace of its own; in none of the groups that may read.
+/// Root of a user namespace of its own, in none of the groups that may read.
 const ROOT_ELSEWHERE: [&str; 5] = ["setpriv", "--clear-groups", "unshare", "-U", "--map-root-user"];
 
 #[test]
 fn root_of_another_user_namespace_reads_no_logs() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
     let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
@@ -203,13 +205,13 @@ fn root_of_another_user_namespace_reads_no_logs() {
         (&[&ROOT_ELSEWHERE[..], &["-fp", "--mount-proc"]].concat(), false),
         (&of_nobody, false),
     ] {
-        // Nobody may not enter the namespaces: it becomes nobody inside.
+        // Uid 65534 may not enter the namespaces, so the uid changes inside.
         let pid = init.process().0.to_string();
         let inside = ["nsenter", "-t", &pid, "-p", "-m"];
         assert_eq!(reads_logs(&init, &[&inside[..], who].concat()), may, "{who:?}");
     }
     init.finish();
-    // Nor does it help to be, elsewhere, who runs an init that is not root.
+    // The uid of an unprivileged init, mapped in another user namespace, is refused as well.
     let files = Sandbox::new();
     for name in ["run", "log", "."] {
         std::os::unix::fs::chown(files.path(name), Some(65534), Some(65534)).unwrap();
@@ -224,12 +226,12 @@ fn root_of_another_user_namespace_reads_no_logs() {
 }
 
 #[test]
-fn a_connection_that_is_handed_on_keeps_the_rights_of_who_made_it() {
+fn passed_connection_keeps_the_rights_of_its_creator() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
-    // Nobody's, in the hands of root.
+    // A connection made by uid 65534, used by root.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let status = Command::new(NOBODY[0])
         .args(&NOBODY[1..])
@@ -243,7 +245,7 @@ fn a_connection_that_is_handed_on_keeps_the_rights_of_who_made_it() {
     assert_eq!(ask(passed, &request("restart"))["error"]["kind"], "denied");
     assert!(ask(passed, &request("status"))["ok"].is_object());
     nix::unistd::close(passed).unwrap();
-    // Root's, in the hands of nobody: root has lent it.
+    // A connection made by root, used by uid 65534: root has lent it.
     let stream = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
     let lent = stream.try_clone().unwrap();
     let status = Command::new(NOBODY[0])
@@ -261,7 +263,7 @@ fn a_connection_that_is_handed_on_keeps_the_rights_of_who_made_it() {
     init.finish();
 }
 
-/// The connection that came over `from`.
+/// The connection received over `from`.
 fn received(from: &UnixStream) -> RawFd {
     let mut byte = [0];
     let mut space = nix::cmsg_space!([RawFd; 1]);
@@ -274,7 +276,7 @@ fn received(from: &UnixStream) -> RawFd {
     fd.expect("a connection came along")
 }
 
-/// One line there, one line back.
+/// Sends one request and returns its answer.
 fn ask(connection: RawFd, request: &Value) -> Value {
     send(connection, format!("{request}\n").as_bytes(), MsgFlags::MSG_NOSIGNAL).unwrap();
     let mut line = Vec::new();
@@ -288,7 +290,7 @@ fn ask(connection: RawFd, request: &Value) -> Value {
 }
 
 #[test]
-fn of_two_goals_set_at_once_one_is_the_last_for_both() {
+fn concurrent_goals_are_ordered_the_same_for_both_clients() {
     let init = one_unit();
     let stops = |answer: &Value, unit: &str| {
         let list = answer["plan"]["stop"].as_array();
@@ -296,7 +298,7 @@ fn of_two_goals_set_at_once_one_is_the_last_for_both() {
     };
     for _ in 0..25 {
         init.tell("set-target", &json!({"targets": ["web"]}));
-        init.when("it is settled", |s| {
+        init.when("the goal is reached", |s| {
             s.state("web") == "running" && s.state("other") == "disabled"
         });
         let [web, other] = std::thread::scope(|scope| {
@@ -307,22 +309,23 @@ fn of_two_goals_set_at_once_one_is_the_last_for_both() {
             [set("web"), set("other")].map(|thread| thread.join().unwrap())
         });
         assert!([&web, &other].iter().all(|answer| answer["generation"].is_u64()));
-        // Each is told what becomes of the goal before. Who found the other's there is the last.
+        // Each answer says what happens to the previous goal. The request that found the other's
+        // goal was last.
         let last = if stops(&web, "other") { "web" } else { "other" };
-        assert!(stops(&other, "web"), "whoever was first, it found web there: {other}");
+        assert!(stops(&other, "web"), "the first goal replaced web: {other}");
         for _ in 0..2 {
             assert_eq!(init.status().0["goal"], json!([last]), "{web} {other}");
         }
     }
     let goal = init.status().0["goal"][0].as_str().unwrap().to_owned();
     let rest = if goal == "web" { "other" } else { "web" };
-    init.when("the last one counts", |s| {
+    init.when("the last goal is reached", |s| {
         s.state(&goal) == "running" && s.state(rest) == "disabled"
     });
     init.finish();
 }
 
-/// An init with a service that never ends by itself, so that its end takes as long as it is asked.
+/// An init with a service that ignores SIGTERM, so that the shutdown lasts until it is hastened.
 fn endless(way: Option<&[&str]>) -> Init {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 10min\nsources:\n  fleet: {uid: 20001}\n");
@@ -337,13 +340,13 @@ fn endless(way: Option<&[&str]>) -> Init {
         }
     };
     let init = boot.start("web");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     init
 }
 
-/// Of each verb, whether it is refused to them for who they are. What ends init comes last.
+/// For each verb, whether it is refused to these callers. Verbs that end init come last.
 fn refusals(init: &Init, who: &[String]) -> Vec<(&'static str, bool)> {
     let ends =
         |verb: &str| ["poweroff", "reboot", "halt", "exit", "upgrade", "hasten"].contains(&verb);
@@ -359,14 +362,14 @@ fn refusals(init: &Init, who: &[String]) -> Vec<(&'static str, bool)> {
 }
 
 #[test]
-fn the_table_of_who_may_what_is_what_happens() {
+fn permission_table_in_security_md_matches_the_answers() {
     if !root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let fleet = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"];
     let elsewhere = ["unshare", "-U", "--map-root-user"];
     let mut one = endless(None);
-    // Who is outside of init's namespace of processes can not be told apart there.
+    // Callers outside init's pid namespace cannot be told apart there.
     let pid = one.process().0.to_string();
     let inside = |who: &[&'static str]| -> Vec<String> {
         let all = ["nsenter", "-t", &pid, "-p", "-m"].into_iter().chain(who.iter().copied());
@@ -383,9 +386,7 @@ fn the_table_of_who_may_what_is_what_happens() {
     let web = other.main_of("web");
     columns.push(refusals(&other, &NOBODY.map(str::to_owned)));
     assert_eq!(other.ended().code(), Some(0));
-    until("a supervisor that ends at once leaves nobody behind", || {
-        (!web.is_alive()).then_some(())
-    });
+    until("a supervisor that exits at once leaves no process", || (!web.is_alive()).then_some(()));
     let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
     for (verb, role) in TABLE {
         let cells: Vec<&str> = columns

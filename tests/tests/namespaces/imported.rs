@@ -1,8 +1,7 @@
-//! systemd's own unit files, as they are dropped into the unit directory: what a process finds
-//! itself in because of its `[Service]` directives. What units do to each other is in
-//! `relation.rs`, starts and ends in `course.rs`.
+//! Imported systemd units: the attributes of a process that follow from its `[Service]` directives.
+//! Relations between units are in `relation.rs`, starts and stops in `imported_lifecycle.rs`.
 
-use super::outfit::{alone, inside, is_root, past_exec};
+use super::child_setup::{alone, inside, is_root, past_exec};
 use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
@@ -10,15 +9,15 @@ use groundstate_tests::sandbox::{Sandbox, program};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Writes `units/NAME`, a unit file of systemd's. `DAEMON` and `DIR` stand for what they do
-/// in [`Sandbox::unit`].
+/// Writes `units/NAME`, a systemd unit file. `DAEMON` and `DIR` are replaced as in
+/// [`Sandbox::unit`].
 pub(crate) fn systemd(files: &Sandbox, name: &str, text: &str) {
     let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
     let text = text.replace("DIR", files.dir().to_str().expect("a plain name"));
     files.put(&format!("units/{name}"), &text);
 }
 
-/// What is to come up: a unit that wants all of these.
+/// Defines the target of the test: a unit that wants all of these.
 pub(crate) fn wants(files: &Sandbox, names: &[&str]) {
     files.unit("all", &format!("type: virtual\nwants: [{}]", names.join(", ")));
 }
@@ -56,9 +55,9 @@ ExecStart=/bin/sh -c 'read line; echo \"$$line\" ${GREEN}; echo wrong >&2; exec 
 ";
 
 #[test]
-fn an_imported_service_finds_itself_in_what_its_file_says() {
+fn process_of_an_imported_service_has_the_attributes_of_its_unit_file() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\n").put("vars", "FROM_FILE=yes\n").put("in", "asked\n");
@@ -113,12 +112,13 @@ fn io_class(process: Process) -> String {
 }
 
 #[test]
-fn each_limit_of_an_imported_service_is_the_kernels() {
+fn limits_of_an_imported_service_are_set_in_the_kernel() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
-    // As systemd writes it, as proc(5) names it, and what is then there. Raising the two for
-    // priorities takes a right that not every container has: those are in the virtual machine's.
+    // The directive, the name in proc(5), and the soft and hard values. Raising the two priority
+    // limits needs a capability that some containers lack; the tests with a virtual machine cover
+    // those.
     let limits = [
         ("LimitCPU=1min", "Max cpu time", "60", "60"),
         ("LimitFSIZE=1G", "Max file size", "1073741824", "1073741824"),
@@ -149,9 +149,9 @@ fn each_limit_of_an_imported_service_is_the_kernels() {
 }
 
 #[test]
-fn an_imported_service_has_its_directories() {
+fn imported_service_gets_its_directories() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let mut text = "[Service]\nUser=nobody\nRuntimeDirectoryPreserve=yes\n".to_owned();
@@ -189,7 +189,7 @@ fn an_imported_service_has_its_directories() {
 }
 
 #[test]
-fn the_commands_of_an_imported_service_run_in_their_order() {
+fn commands_of_an_imported_service_run_in_order() {
     let files = Sandbox::new();
     let say = |word: &str| format!("/bin/sh -c 'echo {word} >>DIR/order'");
     let text = format!(
@@ -214,14 +214,14 @@ fn the_commands_of_an_imported_service_run_in_their_order() {
     init.when_state("web.service", "disabled");
     let said = super::command::words(&init, "order", 7);
     assert_eq!(said, ["condition", "pre", "start", "post", "reload", "stop", "stop-post"]);
-    until("nothing is left", || init.processes_of("web.service").is_empty().then_some(()));
+    until("no process is left", || init.processes_of("web.service").is_empty().then_some(()));
     init.finish();
 }
 
 #[test]
-fn with_permissions_for_the_start_only_the_commands_around_it_are_roots() {
+fn permissions_start_only_runs_only_the_surrounding_commands_as_root() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     systemd(
@@ -238,7 +238,7 @@ fn with_permissions_for_the_start_only_the_commands_around_it_are_roots() {
     init.finish();
 }
 
-/// Tells a unit to read its configuration anew.
+/// Tells a unit to reload its configuration.
 pub(crate) fn reload(init: &Init, unit: &str) {
     init.tell("reload-unit", &serde_json::json!({"targets": [unit]}));
 }

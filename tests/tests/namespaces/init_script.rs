@@ -1,5 +1,5 @@
-//! Scripts of /etc/init.d as the real initctl converts them: what the real init runs of them, in which order,
-//! and what their exits mean.
+//! Scripts of /etc/init.d, converted by the real initctl: what the real init runs, in which order,
+//! and what their exit codes mean.
 
 use super::imported::reload;
 use groundstate_tests::boot::Boot;
@@ -9,8 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Writes a script and the unit that it becomes. `DAEMON` and `DIR` stand for what they do in
-/// [`Sandbox::unit`]. What was told of it.
+/// Writes a script and the unit converted from it. `DAEMON` and `DIR` are replaced as in
+/// [`Sandbox::unit`]. Returns the messages of the conversion.
 fn converted(files: &Sandbox, name: &str, header: &str, body: &str) -> String {
     let text = format!("#!/bin/sh\n### BEGIN INIT INFO\n{header}### END INIT INFO\n{body}");
     let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
@@ -25,7 +25,7 @@ fn converted(files: &Sandbox, name: &str, header: &str, body: &str) -> String {
     told
 }
 
-/// One that says in `DIR/did` what it was asked for, and leaves a daemon.
+/// A script that records each argument in `DIR/did` and starts a daemon.
 fn body(name: &str) -> String {
     format!(
         "echo {name} $1 $(env | grep -c SYSTEMCTL_SKIP_) >>DIR/did\n\
@@ -39,7 +39,7 @@ fn body(name: &str) -> String {
 }
 
 #[test]
-fn a_converted_script_is_run_with_start_reload_and_stop_in_its_order() {
+fn converted_script_is_run_with_start_reload_and_stop_in_order() {
     let files = Sandbox::new();
     let web = "# Provides: web httpd\n# Required-Start: $remote_fs $syslog database\n# Default-Start: 2 3 4 5\n";
     assert_eq!(converted(&files, "web", web, &body("web")), "");
@@ -47,7 +47,7 @@ fn a_converted_script_is_run_with_start_reload_and_stop_in_its_order() {
     files.unit("multi-user", "type: virtual").unit("none", "type: virtual");
     let init = Boot::new(files).start("multi-user");
     let status = init.when_state("web", "running");
-    // Of a script nobody knows which of what it left is the main process.
+    // A script without a pid file has no known main process.
     assert_eq!((status.state("db"), status.main_pid("web")), ("running", None));
     assert_eq!((init.processes_of("web").len(), init.processes_of("db").len()), (1, 1));
     reload(&init, "web");
@@ -57,14 +57,14 @@ fn a_converted_script_is_run_with_start_reload_and_stop_in_its_order() {
     init.when_state("db", "disabled");
     let did = ["db start 2", "web start 2", "web reload 2", "web stop 2", "db stop 2"];
     assert_eq!(init.sandbox.trace("did"), did);
-    until("nothing is left", || {
+    until("no process is left", || {
         [init.processes_of("web"), init.processes_of("db")].concat().is_empty().then_some(())
     });
     init.finish();
 }
 
 #[test]
-fn a_script_whose_program_is_not_installed_has_not_failed_and_another_has() {
+fn script_whose_program_is_not_installed_does_not_fail() {
     let files = Sandbox::new();
     let header = "# Default-Start: 3\n";
     for (name, status) in [("absent", 5), ("raw", 6), ("broken", 1)] {
@@ -73,13 +73,14 @@ fn a_script_whose_program_is_not_installed_has_not_failed_and_another_has() {
     files.unit("multi-user", "type: virtual");
     let init = Boot::new(files).start("multi-user");
     init.when_state("broken", "failed");
-    let status = init.when("all is settled", |status| status.state("multi-user") == "running");
+    let status =
+        init.when("all units have settled", |status| status.state("multi-user") == "running");
     assert_eq!((status.state("absent"), status.state("raw")), ("running", "running"));
     init.finish();
 }
 
 #[test]
-fn of_a_script_that_names_its_pid_file_the_main_process_is_known() {
+fn script_with_a_pid_file_has_a_known_main_process() {
     let files = Sandbox::new();
     let text = format!("# pidfile: DIR/run/web.pid\n{}", body("web"));
     converted(&files, "web", "# Default-Start: 3\n", &text);

@@ -1,5 +1,5 @@
-//! Unit files that the loader cannot be brought past: it hangs, dies, or what comes of them is
-//! too large. At a boot such a file breaks its own units, and the rest starts.
+//! Unit files that break the loader: it hangs, dies, or its result is too large. At boot such a
+//! file fails only its own units, and the rest starts.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{until, within};
@@ -8,8 +8,8 @@ use serde_json::json;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// Boots an init whose loader has a bug: it hangs at unit files that have `hangs` in their names,
-/// and dies of those that have `dies`.
+/// Boots an init whose loader hangs at unit files with `hangs` in their names and dies of those
+/// with `dies`.
 fn boot(files: Sandbox, target: &str) -> Init {
     let binary = program("GROUNDSTATE_DEBUG_INIT", "init");
     let boot = Boot::new(files).binary(&binary).variable("GROUNDSTATE_LOADER_BUG", "1");
@@ -93,7 +93,7 @@ fn source_that_hangs_the_loader_gives_way_to_root_and_then_waits() {
     put.arg(init.sandbox.at("hangs.yaml")).stderr(Stdio::piped());
     let put = put.spawn().expect("setpriv runs");
     until("the source is being loaded", || (loaders() > at_rest).then_some(()));
-    // The put gives way, and is tried once more.
+    // The put gives way to the reload, and is tried once more.
     init.tell("reload", &json!({}));
     let refused = put.wait_with_output().expect("it ends");
     assert_eq!(refused.status.code(), Some(65), "{}", text(&refused));

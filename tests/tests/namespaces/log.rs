@@ -1,7 +1,7 @@
-//! Output: where it goes, and what the death of the logger does to it.
+//! Output: where it is written, and what happens to it when the logger dies.
 
 use super::crash::{has_survived, starts, until_begun};
-use super::keeping::{keeps_no_more, limit_files};
+use super::crash_after_change::{keeps_no_more, limit_files};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -10,13 +10,13 @@ use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 
-/// The lines `initctl logs` has of a target.
+/// The last lines that `initctl logs` shows of a target.
 pub(crate) fn logs(init: &Init, target: &str, count: usize) -> Vec<String> {
     let output = init.initctl(&["logs", target, "-n", &count.to_string()]);
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// The logger, by the name it gave itself.
+/// The logger, by the name it sets for itself.
 pub(crate) fn logger(init: &Init) -> groundstate_tests::process::Process {
     let named = |p: &groundstate_tests::process::Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-log"))
@@ -25,7 +25,7 @@ pub(crate) fn logger(init: &Init) -> groundstate_tests::process::Process {
 }
 
 #[test]
-fn who_follows_a_name_that_is_nobodys_is_told_so() {
+fn logs_of_an_unknown_name_fail_with_a_suggestion() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --say 'out it goes'");
     let init = Boot::new(files).start("web");
@@ -41,7 +41,7 @@ fn who_follows_a_name_that_is_nobodys_is_told_so() {
 }
 
 #[test]
-fn what_a_service_says_is_shown_kept_and_echoed() {
+fn output_of_a_service_is_shown_stored_and_echoed() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --say 'out it goes' --say-err 'and err'");
     let init = Boot::new(files).start("web");
@@ -64,7 +64,7 @@ fn what_a_service_says_is_shown_kept_and_echoed() {
 }
 
 #[test]
-fn a_killed_logger_loses_nothing_it_had_written_and_hurts_no_service() {
+fn killed_logger_loses_no_written_line_and_affects_no_service() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     let init = Boot::new(files).start("web");
@@ -79,7 +79,7 @@ fn a_killed_logger_loses_nothing_it_had_written_and_hurts_no_service() {
     until("every line is written", stored);
     logger(&init).signal(Signal::SIGKILL);
     init.sandbox.order("web", "say the last one");
-    until("the last line is there", || {
+    until("the logger has the last line", || {
         logs(&init, "web", 5).iter().any(|line| line.ends_with("the last one")).then_some(())
     });
     let status = init.status();
@@ -89,7 +89,7 @@ fn a_killed_logger_loses_nothing_it_had_written_and_hurts_no_service() {
 }
 
 #[test]
-fn a_service_never_waits_for_a_stopped_logger() {
+fn service_does_not_wait_for_a_stopped_logger() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web --trace DIR/web.trace");
     let init = Boot::new(files).start("web");
@@ -100,7 +100,7 @@ fn a_service_never_waits_for_a_stopped_logger() {
     init.check();
     init.tell("restart", &serde_json::json!({"targets": ["web"]}));
     init.when("a new run", |s| s.state("web") == "running" && starts(&init, "web") == 2);
-    // Init may have put another logger into the place of one that hangs.
+    // Init may have replaced the logger that hangs.
     if logger.is_alive() {
         logger.signal(Signal::SIGCONT);
     }
@@ -108,7 +108,7 @@ fn a_service_never_waits_for_a_stopped_logger() {
 }
 
 #[test]
-fn a_line_can_not_forge_another_units_line() {
+fn line_of_one_unit_cannot_look_like_a_line_of_another() {
     let files = Sandbox::new();
     files.unit("evil", "exec-start: DAEMON --say 'web | all is well' --control DIR/evil");
     let init = Boot::new(files).start("evil");
@@ -125,7 +125,7 @@ fn a_line_can_not_forge_another_units_line() {
 }
 
 #[test]
-fn null_means_no_output_at_all() {
+fn log_null_discards_the_output() {
     let files = Sandbox::new();
     files.unit("quiet", "log: null\nexec-start: DAEMON --say psst --trace DIR/trace");
     let init = Boot::new(files).start("quiet");
@@ -138,22 +138,26 @@ fn null_means_no_output_at_all() {
 }
 
 #[test]
-fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
+fn full_log_disk_is_reported_and_lost_lines_are_counted() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("loud", "exec-start: /bin/sh -c 'seq 5000; exec DAEMON'");
     let log = files.at("log");
     let small = format!("mount -t tmpfs -o size=64k tmpfs {log} && exec \"$@\"");
     let init = Boot::new(files).through(&["/bin/sh", "-c", &small, "sh"]).start("loud");
-    until("it is said", || init.output().contains("log files are not written").then_some(()));
-    assert!(init.output().contains("(first loud's): No space left on device"), "{}", init.output());
+    until("init logs it", || init.output().contains("cannot write log files").then_some(()));
+    assert!(
+        init.output().contains("(first for loud): No space left on device"),
+        "{}",
+        init.output()
+    );
     let last = || logs(&init, "loud", 1).iter().any(|line| line.ends_with(" 5000"));
-    until("all of it is read", || last().then_some(()));
-    // Room again: the file itself says what it lacks.
+    until("all lines are read", || last().then_some(()));
+    // With free space again, the log file says what it lacks.
     let inside = format!("/proc/{}/root{log}/loud.log", init.process().0);
-    until("there is room", || {
+    until("the file can be truncated", || {
         std::fs::OpenOptions::new().write(true).open(&inside).ok()?.set_len(0).ok()
     });
     until("the loss is noted", || {
@@ -165,9 +169,9 @@ fn a_full_disk_under_the_logs_is_said_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
+fn kernel_log_that_accepts_nothing_blocks_no_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (calls, error) in
         [("openat", "EPERM"), ("write", "ENOSPC"), ("write", "EAGAIN"), ("write", "EPERM")]
@@ -191,8 +195,8 @@ fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
         let has = |target: &str, text: &str| {
             logs(&init, target, 5).iter().any(|line| line.ends_with(text)).then_some(())
         };
-        until("what the kernel does not take is kept", || has("loud", "the last of them"));
-        until("others are heard", || has("other", "something else"));
+        until("a line that the kernel refuses is kept", || has("loud", "the last of them"));
+        until("other units are logged", || has("other", "something else"));
         until("it was tried", || (injected(&tracer.lines()) > 0).then_some(()));
         init.check();
         let tried = injected(&tracer.detach());
@@ -210,7 +214,7 @@ fn a_kernel_log_that_takes_nothing_holds_nobody_up() {
     }
 }
 
-/// What is in a unit's log files, the oldest first.
+/// The content of a unit's log files, oldest first.
 pub(crate) fn stored(init: &Init, unit: &str) -> String {
     let read = |name: String| std::fs::read_to_string(init.sandbox.path("log").join(name)).ok();
     let mut texts: Vec<String> =
@@ -221,13 +225,13 @@ pub(crate) fn stored(init: &Init, unit: &str) -> String {
 }
 
 #[test]
-fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
+fn repeatedly_killed_logger_loses_and_duplicates_no_line() {
     let kills = turns(10, 1_000) as u64;
     let files = Sandbox::new();
-    // Files are rotated all the while, and none is removed.
+    // Files are rotated all the time, and none is removed.
     let size = 256 * (1 + kills / 100);
     files.put("init.yaml", &format!("log-size: {size}KiB\nlog-keep: 1000\n"));
-    // One that writes line by line, one that writes blocks of lines and pieces of lines.
+    // One service writes single lines; the other writes blocks of lines and partial lines.
     let script = "n=0; until [ -e DIR/stop ]; do n=$((n+1)); echo line $n; done; echo last $n";
     files.unit(
         "steps",
@@ -250,15 +254,17 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
         let (logger, written) = (logger(&init), size());
         until("more is written", || (size() > written + 1000 * kill % 7000).then_some(()));
         logger.end();
-        until("it is gone", || (!logger.is_alive()).then_some(()));
+        until("the process has exited", || (!logger.is_alive()).then_some(()));
     }
     assert_eq!(["steps", "blocks"].map(|unit| init.status().main_pid(unit)), before);
     let (least, mut all) = (turns(10_000, 100_000) as u64, 0);
-    until("so many are written", || (size() > 40 * least).then_some(()));
+    until("enough lines are written", || (size() > 40 * least).then_some(()));
     init.sandbox.put("stop", "");
     for (unit, word) in [("steps", "line "), ("blocks", "")] {
-        until("the last line is there", || stored(&init, unit).contains(" last ").then_some(()));
-        // Now nothing is rotated any more while it is read.
+        until("the logger has the last line", || {
+            stored(&init, unit).contains(" last ").then_some(())
+        });
+        // No file is rotated any more while this reads them.
         let text = stored(&init, unit);
         let lines = text.lines().map(|line| line.splitn(3, ' ').nth(2).expect("three words"));
         let mut next = 1u64;
@@ -279,7 +285,7 @@ fn a_logger_that_is_killed_again_and_again_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn a_line_a_unit_is_ready_at_is_not_lost_with_the_logger_that_takes_it() {
+fn ready_line_is_not_lost_with_the_logger_that_reads_it() {
     let files = Sandbox::new();
     files.unit(
         "bot",
@@ -288,18 +294,18 @@ fn a_line_a_unit_is_ready_at_is_not_lost_with_the_logger_that_takes_it() {
     let init = Boot::new(files).start("bot");
     init.when_state("bot", "starting");
     let logger = logger(&init);
-    // It writes down what it takes, and that it does; takes it; and writes down that it has.
+    // The logger records what it is about to read, reads it, and records that it has.
     let kill = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=SIGKILL:when=3"];
     let tracer = Tracer::attach(logger, &init.sandbox.path("strace"), &kill);
     init.sandbox.order("bot", "say connected");
-    until("the logger is gone", || logger.state().is_none().then_some(()));
+    until("the logger has exited", || logger.state().is_none().then_some(()));
     drop(tracer);
     init.when_state("bot", "running");
     init.finish();
 }
 
 #[test]
-fn logs_as_json_say_when_and_of_which_run_and_since_leaves_out_what_is_older() {
+fn json_logs_have_time_and_run_and_since_omits_older_lines() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     let init = Boot::new(files).start("web");
@@ -308,14 +314,14 @@ fn logs_as_json_say_when_and_of_which_run_and_since_leaves_out_what_is_older() {
     let said = |text: &str| {
         init.sandbox.order("web", &format!("say {text}"));
         let find = || json(&["-n", "100"]).into_iter().rfind(|line| line["line"] == text);
-        until("the line is there", find)
+        until("the logger has the line", find)
     };
     let first = said("first");
     assert_eq!((&first["unit"], &first["stream"]), (&"web".into(), &"output".into()), "{first}");
     assert!(run.is_u64() && first["run"] == run, "{first}");
     let time = |line: &serde_json::Value| line["time"].as_str().unwrap_or_default().to_string();
     assert!(time(&first).len() == 24 && time(&first).ends_with('Z'), "{first}");
-    // The clock of a log has milliseconds.
+    // Log times have a resolution of milliseconds.
     let second = until("it is later", || Some(said("second")).filter(|it| time(it) > time(&first)));
     let since = json(&["--since", &time(&second)]);
     assert!(since.contains(&second), "{since:?}");
@@ -327,7 +333,7 @@ fn logs_as_json_say_when_and_of_which_run_and_since_leaves_out_what_is_older() {
 }
 
 #[test]
-fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
+fn noisy_unit_evicts_no_line_of_another_unit() {
     let files = Sandbox::new();
     files.put("init.yaml", "log-size: 64KiB\nlog-keep: 1\n");
     files.unit("quiet", "exec-start: DAEMON --say 'the only line'");
@@ -336,17 +342,17 @@ fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
     let init = Boot::new(files).start("all");
     init.when_system("running");
     let has = |unit: &str, text: &str| logs(&init, unit, 1).iter().any(|l| l.ends_with(text));
-    until("what the other says is read", || has("quiet", "the only line").then_some(()));
-    until("all of it is read", || has("noisy", " 100000").then_some(()));
+    until("the line of the other unit is read", || has("quiet", "the only line").then_some(()));
+    until("all lines are read", || has("noisy", " 100000").then_some(()));
     assert!(has("quiet", "the only line"), "{:?}", logs(&init, "quiet", 1));
     let sizes = || -> Vec<u64> {
         let entries = std::fs::read_dir(init.sandbox.path("log")).unwrap().flatten();
         let of_noisy = entries.filter(|e| e.file_name().to_string_lossy().starts_with("noisy"));
         of_noisy.filter_map(|e| Some(e.metadata().ok()?.len())).collect()
     };
-    // A line is heard of before its file is made.
-    let sizes = until("there are two files", || Some(sizes()).filter(|sizes| sizes.len() == 2));
-    // A file is whole lines: what was read at once goes into one.
+    // A line is readable before its file exists.
+    let sizes = until("two files exist", || Some(sizes()).filter(|sizes| sizes.len() == 2));
+    // A file has whole lines: everything read at once goes into one file.
     let most = 2 * 2 * 64 * 1024;
     assert!(sizes.iter().sum::<u64>() <= most, "{sizes:?}");
     assert!(init.sandbox.read("log/quiet.log").contains("the only line"));
@@ -354,7 +360,7 @@ fn a_noisy_unit_fills_its_own_share_and_evicts_nobody_elses_lines() {
 }
 
 #[test]
-fn a_line_is_one_though_a_logger_of_which_no_state_knows_was_at_it() {
+fn partial_line_stays_one_line_after_a_logger_restart_and_a_crash() {
     let files = Sandbox::new();
     let waits =
         "printf half; while [ ! -e DIR/go ]; do sleep 0.05; done; echo whole; exec sleep 1000";

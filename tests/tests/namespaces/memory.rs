@@ -1,5 +1,5 @@
-//! Memory: an init that gets none when it asks goes on as another image, or ends what it was told
-//! to end. Whom the kernel would rather kill when there is none left: [`super::weight`].
+//! Memory: an init that cannot allocate restarts itself, or finishes its shutdown. Which process
+//! the kernel kills when memory runs out: [`super::oom_score`].
 
 use super::restricted_environments::pair;
 use groundstate_tests::boot::{Boot, Init};
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-/// The kernel gives none, at the how manieth time. malloc(3) has two ways to ask.
+/// ENOMEM at these calls of brk(2) and mmap(2), the two ways in which malloc(3) gets memory.
 #[cfg(target_arch = "x86_64")]
 fn none(brk: std::ops::RangeInclusive<usize>, mmap: std::ops::RangeInclusive<usize>) -> Vec<Fault> {
     let fault = |call, at| Fault { call, error: nix::errno::Errno::ENOMEM, at, done: false };
@@ -19,7 +19,7 @@ fn none(brk: std::ops::RangeInclusive<usize>, mmap: std::ops::RangeInclusive<usi
     brk.chain(mmap.map(|at| fault(libc::SYS_mmap, at))).collect()
 }
 
-/// Half a request of many callers: init has to keep it.
+/// Sends partial requests on many connections, which init has to store.
 fn needs_memory(init: &Init) {
     let callers: Vec<UnixStream> = (0..24)
         .filter_map(|_| {
@@ -29,7 +29,7 @@ fn needs_memory(init: &Init) {
             Some(caller)
         })
         .collect();
-    // Read in order: who is answered after them knows that they have been read.
+    // Init reads in order, so this answer comes after it has read them.
     if let Some(mut client) = init.client() {
         client.send("status", &json!({}));
         client.answer();
@@ -47,7 +47,7 @@ fn crashes(init: &Init) -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn an_init_that_gets_no_memory_goes_on_as_another_image() {
+fn init_without_memory_restarts_itself() {
     let mut init = Boot::new(pair()).start("web");
     init.expect_crashes();
     init.when_system("running");
@@ -61,7 +61,7 @@ fn an_init_that_gets_no_memory_goes_on_as_another_image() {
         let survived = crashes(&init);
         assert!(survived <= crashed + 1, "{survived} crashes, {crashed} before");
         if survived > crashed {
-            // A crash lets it go.
+            // A crash detaches the tracer.
             injector = Injector::attach(&init, &[]);
         }
         crashed = survived;
@@ -80,11 +80,11 @@ fn an_init_that_gets_no_memory_goes_on_as_another_image() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn the_end_needs_no_more_memory() {
+fn shutdown_needs_no_further_memory() {
     let mut init = Boot::new(pair()).start("web");
     init.when_system("running");
     let injector = Injector::attach(&init, &none(1..=500, 1..=500));
     init.tell("exit", &json!({}));
-    assert_eq!(init.ended().code(), Some(0), "said: {}", init.output());
+    assert_eq!(init.ended().code(), Some(0), "output: {}", init.output());
     drop(injector);
 }

@@ -1,9 +1,9 @@
-//! `.mount` and `.swap` files of systemd's: which programs they run, and with which words. In
-//! this init's world mount(8), umount(8), swapon(8) and swapoff(8) are a script that notes its words.
+//! Imported `.mount` and `.swap` units: which programs they run with which arguments. A script that
+//! records its arguments stands in for mount(8), umount(8), swapon(8) and swapoff(8).
 
+use super::child_setup::is_root;
 use super::command::drop_all;
 use super::imported::{systemd, wants};
-use super::outfit::is_root;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -11,9 +11,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn mounts_and_swaps_are_what_their_programs_are_told() {
+fn mount_and_swap_units_run_their_programs_with_the_right_arguments() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let place = |name: &str| files.at(name);
@@ -56,7 +56,7 @@ fn mounts_and_swaps_are_what_their_programs_are_told() {
     for unit in &good {
         init.when_state(unit, "disabled");
     }
-    let called = until("all were called", || {
+    let called = until("all programs were called", || {
         Some(init.sandbox.read("called")).filter(|called| called.contains("swapoff"))
     });
     for line in [

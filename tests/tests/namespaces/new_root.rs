@@ -1,4 +1,5 @@
-//! `initctl switch-root`: PID 1 goes on in another root, as its init, with what is there.
+//! `initctl switch-root`: PID 1 continues in another root as its init, and keeps the running
+//! services.
 
 use super::crash::{starts, until_begun};
 use groundstate_tests::boot::{Boot, Init, Way};
@@ -9,10 +10,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Same in both roots.
+/// The same in both roots.
 const KEPT: &str = "exec-start: DAEMON --trace DIR/kept.trace --control DIR/kept";
 
-/// A root at `DIR/new` that is this machine's, with other unit files and settings.
+/// A root at `DIR/new`: a bind mount of this machine's root, with other unit files and settings.
 fn two_roots() -> Sandbox {
     let files = Sandbox::new();
     files.unit("kept", KEPT);
@@ -38,9 +39,9 @@ fn other_root(init: &Init, program: &str) -> Result<Value, Value> {
 }
 
 #[test]
-fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
+fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let mut init = Boot::new(two_roots()).start("first");
     init.when_system("running");
@@ -51,20 +52,20 @@ fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
     let said = init.initctl(&["switch-root", &new, &program("GROUNDSTATE_INIT", "init")]);
     assert_eq!(said.status.code(), Some(0), "{said:?}");
     init.when_state("comes", "running");
-    let status = init.when("nothing of the old root is left", |s| s.unit("leaves").is_null());
-    assert_eq!(status.0["goal"], json!(["second"]), "that of the settings there");
+    let status = init.when("the unit of the old root is gone", |s| s.unit("leaves").is_null());
+    assert_eq!(status.0["goal"], json!(["second"]), "the goal of the settings in the new root");
     assert_eq!(status.0["overlay"], json!({"want": [], "drop": [], "until": []}));
-    assert_eq!(status.state("broken"), "failed", "and as tolerant");
+    assert_eq!(status.state("broken"), "failed", "as tolerant as at a boot");
     assert_eq!(init.main_of("kept"), kept);
     assert_eq!(starts(&init, "kept"), 1);
     init.sandbox.order("kept", "say heard");
     until("the new root's logger writes it", || {
         init.sandbox.read("log/kept.log").contains("heard").then_some(())
     });
-    // A crash is survived there as anywhere.
+    // Init survives a crash in the new root.
     init.expect_crashes();
     crash(&init, Signal::SIGSEGV);
-    until("it goes on", || {
+    until("the process continues", || {
         let stats = init.client()?.ask("stats", &json!({})).ok()?;
         (stats["crashes"] == 1).then_some(())
     });
@@ -74,9 +75,9 @@ fn another_root_is_gone_on_in_with_what_runs_and_is_the_same_there() {
 }
 
 #[test]
-fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
+fn unusable_root_is_refused_and_changes_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(two_roots()).start("first");
     init.when_system("running");
@@ -104,7 +105,7 @@ fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
         let said = ask(root, program);
         assert!(said.contains(why), "{root} {program}: {said}");
     }
-    // A folder that has all but is no mount of its own.
+    // A folder with all required files that is not a mount point.
     let folder = init.sandbox.path("folder");
     for part in ["proc", "sys", "dev", "run", "sbin"] {
         fs::create_dir_all(folder.join(part)).unwrap();
@@ -119,7 +120,7 @@ fn a_root_that_can_not_be_gone_on_in_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn who_is_not_pid_1_has_no_root_to_leave() {
+fn supervisor_refuses_switch_root() {
     let init = Boot::new(two_roots()).way(Way::Supervisor).start("kept");
     let refused = other_root(&init, "/sbin/init").unwrap_err();
     assert_eq!(refused["kind"], "usage", "{refused}");

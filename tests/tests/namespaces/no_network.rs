@@ -1,4 +1,4 @@
-//! PID 1 opens no network connection, and looks up no path that a caller names.
+//! PID 1 opens no network connection, and looks up no path that a client names.
 
 use super::socket::free_port;
 use groundstate_tests::boot::Boot;
@@ -8,9 +8,9 @@ use groundstate_tests::tracer::Tracer;
 use serde_json::json;
 
 #[test]
-fn pid_1_opens_no_socket_of_a_network() {
+fn pid_1_opens_no_network_socket() {
     let files = Sandbox::new();
-    // Its socket is a network's; who opens it is a child.
+    // The socket unit listens on the network; a child opens the socket.
     let listen = format!("type: socket\nlisten-stream: 127.0.0.1:{}\nactivates: web", free_port());
     files.unit("door", &listen);
     files.unit("web", "type: foreground-notified\nexec-start: DAEMON --name web --notify");
@@ -18,7 +18,7 @@ fn pid_1_opens_no_socket_of_a_network() {
     files.unit("job", "type: oneshot\nexec-start: /bin/true");
     files.unit("all", "type: virtual\nwants: door, web, tick");
     let trace = files.at("strace");
-    // Of init alone, from its first call to its last: its children are not followed.
+    // Traces only init, from its first system call to its last; children are not followed.
     let calls = "trace=socket,socketpair,connect,bind,listen,accept4,accept,sendto,sendmsg";
     let wrapper = ["strace", "-D", "-qq", "-o", &trace, "-e", calls];
     let mut init = Boot::new(files).through(&wrapper).start("all");
@@ -31,17 +31,17 @@ fn pid_1_opens_no_socket_of_a_network() {
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
     let text = init.sandbox.read("strace");
-    assert!(text.contains("AF_UNIX") && text.contains("accept4("), "it was looked at: {text}");
+    assert!(text.contains("AF_UNIX") && text.contains("accept4("), "the trace has calls: {text}");
     for family in ["AF_INET", "AF_PACKET", "AF_NETLINK", "AF_VSOCK"] {
         assert!(!text.contains(family), "{family}:\n{text}");
     }
 }
 
-/// Said by nobody else.
+/// Used by no other caller.
 const MARK: &str = "marked-by-a-caller";
 
 #[test]
-fn a_name_that_is_none_reaches_no_path() {
+fn invalid_name_is_used_as_no_path() {
     let files = Sandbox::new();
     files.put("init.yaml", "sources:\n  fleet: {uid: 0}\n");
     files.unit("web", "exec-start: DAEMON");
@@ -70,7 +70,7 @@ fn a_name_that_is_none_reaches_no_path() {
             assert!(refused.is_err(), "{verb} {name:?}: {refused:?}");
         }
     }
-    // A template's instance is asked for by a name too.
+    // The instance of a template is part of a name too.
     for name in [format!("web@../{MARK}"), format!("web@{MARK}/x"), format!("web@{MARK}\0")] {
         let refused = init.ask("want", &json!({"target": name}));
         assert!(refused.is_err(), "{name:?}: {refused:?}");

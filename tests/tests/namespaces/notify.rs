@@ -1,4 +1,4 @@
-//! The notify socket: who may speak for a unit, and what nonsense does.
+//! The notify socket: which processes may send for a unit, and what malformed messages do.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
@@ -7,7 +7,7 @@ const UNIT: &str =
     "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/web";
 
 #[test]
-fn a_ready_from_a_stranger_is_refused() {
+fn ready_from_an_unknown_sender_is_refused() {
     let files = Sandbox::new();
     files.unit("web", UNIT);
     let init = Boot::new(files).start("web");
@@ -17,7 +17,7 @@ fn a_ready_from_a_stranger_is_refused() {
         main.environment().get("NOTIFY_SOCKET").cloned()
     });
     let stranger = std::os::unix::net::UnixDatagram::unbound().unwrap();
-    // A socket the stranger can not even reach is as good.
+    // The test also passes if the sender cannot reach the socket.
     let reached = stranger.send_to(b"READY=1", &address).is_ok();
     init.check();
     assert_eq!(init.dropped("messages-refused"), u64::from(reached));
@@ -28,7 +28,7 @@ fn a_ready_from_a_stranger_is_refused() {
 }
 
 #[test]
-fn a_ready_from_a_child_of_the_main_process_is_refused() {
+fn ready_from_a_child_of_the_main_process_is_refused() {
     let files = Sandbox::new();
     files.unit("web", "type: foreground-notified\nexec-start: /bin/sh -c 'DAEMON --notify --trace DIR/child; exec DAEMON --ready-on-order --notify --control DIR/web'");
     let files_child = files.path("child");
@@ -51,7 +51,7 @@ fn a_ready_from_a_child_of_the_main_process_is_refused() {
 }
 
 #[test]
-fn nonsense_on_the_notify_socket_changes_nothing() {
+fn malformed_notifications_change_nothing() {
     let files = Sandbox::new();
     files.unit("web", UNIT);
     let init = Boot::new(files).start("web");
@@ -75,7 +75,7 @@ fn nonsense_on_the_notify_socket_changes_nothing() {
 }
 
 #[test]
-fn a_reload_told_by_the_service_is_shown() {
+fn reload_reported_by_the_service_is_shown() {
     let files = Sandbox::new();
     files.unit("web", UNIT);
     let init = Boot::new(files).start("web");

@@ -1,5 +1,5 @@
-//! Attacks on the notify socket: floods, false senders and pids, and text that would do harm where init
-//! keeps or shows it.
+//! Attacks on the notify socket: floods, forged senders and pids, and text that would be harmful
+//! where init stores or shows it.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-/// A notified unit that does as it is told.
+/// A notified unit that follows orders.
 fn told(files: &Sandbox, name: &str, more: &str) {
     let text = format!(
         "type: foreground-notified\n{more}\nexec-start: DAEMON --notify --control DIR/{name}.ctl \
@@ -34,19 +34,19 @@ fn pair() -> Init {
     init
 }
 
-/// Says so for a unit, and waits until it is heard.
+/// Sends this status for a unit, and waits until init has it.
 fn heard(init: &Init, unit: &str, text: &str) {
     init.sandbox.order(&format!("{unit}.ctl"), &format!("notify STATUS={text}"));
-    until("it is heard", || (init.status().unit(unit)["status"] == text).then_some(()));
+    until("init has the status", || (init.status().unit(unit)["status"] == text).then_some(()));
 }
 
-/// Where a stranger speaks to init.
+/// The address of the notify socket.
 fn address(init: &Init) -> String {
     init.main_of("web").environment()["NOTIFY_SOCKET"].clone()
 }
 
 #[test]
-fn no_datagram_keeps_the_next_one_from_being_heard() {
+fn malformed_datagrams_do_not_block_the_next_one() {
     let init = pair();
     let path = address(&init);
     let stranger = UnixDatagram::unbound().unwrap();
@@ -70,8 +70,8 @@ fn no_datagram_keeps_the_next_one_from_being_heard() {
         heard(&init, "web", &round.to_string());
     }
     let unusable = init.dropped("messages-unusable");
-    assert!(unusable >= 1, "one is longer than any may be: {unusable}");
-    // From its own unit, again and again.
+    assert!(unusable >= 1, "one message exceeds the limit: {unusable}");
+    // From the unit itself, many times.
     init.sandbox.order("web.ctl", &format!("flood {} READY=1", turns(10_000, 1_000_000)));
     heard(&init, "web", "flooded");
     assert_eq!(init.status().state("web"), "running");
@@ -79,14 +79,14 @@ fn no_datagram_keeps_the_next_one_from_being_heard() {
 }
 
 #[test]
-fn a_flood_of_one_unit_keeps_no_other_waiting() {
+fn notification_flood_of_one_unit_delays_no_other_unit() {
     let init = pair();
     let before = init.process().memory();
     init.sandbox.order("other.ctl", &format!("flood {} STATUS=flood", turns(200_000, 2_000_000)));
-    // Taken when the flood is over.
+    // Init reads it when the flood is over.
     init.sandbox.order("other.ctl", "notify STATUS=over");
     let says = || init.status().unit("other")["status"].clone();
-    until("the flood has come", || (says() == "flood").then_some(()));
+    until("the flood has started", || (says() == "flood").then_some(()));
     let mut took: Vec<Duration> = (0..9)
         .map(|round| {
             let begin = Instant::now();
@@ -94,7 +94,7 @@ fn a_flood_of_one_unit_keeps_no_other_waiting() {
             begin.elapsed()
         })
         .collect();
-    assert_eq!(says(), "flood", "it goes on");
+    assert_eq!(says(), "flood", "the process continues");
     took.sort();
     assert!(took[4] < Duration::from_millis(500), "{took:?}");
     init.main_of("other").end();
@@ -105,7 +105,7 @@ fn a_flood_of_one_unit_keeps_no_other_waiting() {
 }
 
 #[test]
-fn a_flood_of_a_stranger_has_a_bounded_share_of_init() {
+fn notification_flood_of_an_unknown_sender_has_a_bounded_share_of_init() {
     let init = pair();
     let path = address(&init);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -118,27 +118,27 @@ fn a_flood_of_a_stranger_has_a_bounded_share_of_init() {
         };
         scope.spawn(flood);
         scope.spawn(flood);
-        // What comes all at once is read at once, what comes without end by its rate: 8,192 a second.
+        // Init reads a burst at once, and a continuous flood at a rate of 8,192 messages a second.
         let refused = || init.dropped("messages-refused");
         until("a burst has been read", || (refused() >= 8192).then_some(()));
         let (begin, before) = (Instant::now(), refused());
         for round in 0..9 {
             heard(&init, "web", &format!("round {round}"));
         }
-        until("it goes on", || (refused() > before + 16_384).then_some(()));
+        until("the process continues", || (refused() > before + 16_384).then_some(()));
         let refused = refused() - before;
         let took = begin.elapsed();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         (refused, took.as_secs_f64())
     });
-    // What was not taken yet of a second's worth as the count began.
+    // Allows for the unused part of a second's budget when the count began.
     let most = 8192.0 * (seconds + 1.0) + 1024.0;
     assert!((refused as f64) < most, "{refused} in {seconds} s, at most {most}");
     init.finish();
 }
 
 #[test]
-fn descriptors_a_stranger_sends_along_are_closed() {
+fn descriptors_sent_by_an_unknown_sender_are_closed() {
     let init = pair();
     let path = address(&init);
     let files = init.process().files().len();
@@ -152,7 +152,7 @@ fn descriptors_a_stranger_sends_along_are_closed() {
         sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&to)).unwrap();
     }
     heard(&init, "web", "all");
-    until("none is left", || (init.process().files().len() <= files + 1).then_some(()));
+    until("all are closed", || (init.process().files().len() <= files + 1).then_some(()));
     let messages = ["messages-refused", "messages-unusable"].map(|what| init.dropped(what));
     assert_eq!(messages.iter().sum::<u64>(), 90, "{messages:?}");
     assert!(init.dropped("descriptors-closed") > 0);
@@ -160,7 +160,7 @@ fn descriptors_a_stranger_sends_along_are_closed() {
 }
 
 #[test]
-fn a_ready_that_is_the_last_word_is_never_lost() {
+fn ready_sent_just_before_the_exit_is_never_lost() {
     let files = Sandbox::new();
     files.unit(
         "brief",
@@ -171,7 +171,7 @@ fn a_ready_that_is_the_last_word_is_never_lost() {
     let lives = turns(100, 10_000);
     let mut follower = init.client().expect("it listens");
     follower.send("events", &json!({"follow": true, "after": 0}));
-    // The log keeps fewer of them than there will be.
+    // The event history is shorter than the number of runs, so the events are followed.
     let mut events = Vec::new();
     let mut ready = 0;
     while ready <= lives {
@@ -184,7 +184,7 @@ fn a_ready_that_is_the_last_word_is_never_lost() {
         reached.map(|e| e["run"].as_u64()).collect::<std::collections::BTreeSet<_>>()
     };
     let (mut started, running) = (of("starting"), of("running"));
-    // The last one may be on its way.
+    // The last run may not be ready yet.
     started.pop_last();
     assert!(running.len() >= lives, "{} were ready", running.len());
     let lost: Vec<_> = started.difference(&running).collect();
@@ -194,7 +194,7 @@ fn a_ready_that_is_the_last_word_is_never_lost() {
 }
 
 #[test]
-fn a_unit_speaks_for_itself_alone() {
+fn unit_can_notify_only_for_itself() {
     let files = Sandbox::new();
     told(&files, "other", "");
     files.unit(
@@ -210,18 +210,18 @@ fn a_unit_speaks_for_itself_alone() {
     let status = init.status();
     assert_eq!((status.state("web"), status.main_pid("web")), ("starting", Some(web)));
     assert_ne!(status.main_pid("other"), Some(web));
-    assert_eq!(init.dropped("messages-refused"), 1, "what it said of a process of another unit");
+    assert_eq!(init.dropped("messages-refused"), 1, "its message about a process of another unit");
     init.sandbox.order("web.ctl", "ready");
     init.when_state("web", "running");
     init.finish();
 }
 
 #[test]
-fn a_main_pid_that_is_not_the_units_own_is_refused_and_never_signalled() {
+fn main_pid_of_another_unit_is_refused_and_never_signalled() {
     let init = pair();
     let before = init.status();
     let other = before.main_pid("other").unwrap();
-    // Those that are a number are refused, and counted; the rest is none of the words.
+    // Numeric pids are refused and counted; other values are ignored.
     let mut refused = 0;
     for (pid, is_number) in [
         ("1", true),
@@ -247,11 +247,11 @@ fn a_main_pid_that_is_not_the_units_own_is_refused_and_never_signalled() {
 }
 
 #[test]
-fn a_status_that_would_forge_or_paint_is_shown_clean_and_outlives_an_upgrade() {
+fn status_with_control_characters_is_shown_clean_and_survives_an_upgrade() {
     let init = pair();
     let evil = "up\u{1b}[2J\u{7}\rweb\tfailed\u{85}\u{202e} \\\"}],\\\"unit\\\"";
     init.sandbox.order("web.ctl", &format!("notify STATUS={evil}\\nfailed web"));
-    let status = until("it is heard", || {
+    let status = until("init has the status", || {
         init.status().unit("web")["status"].as_str().filter(|it| !it.is_empty()).map(str::to_owned)
     });
     assert!(!status.chars().any(|c| c.is_control() || c == '\u{202e}'), "{status:?}");
@@ -265,7 +265,7 @@ fn a_status_that_would_forge_or_paint_is_shown_clean_and_outlives_an_upgrade() {
 }
 
 #[test]
-fn what_is_odd_in_an_environment_or_a_description_outlives_a_crash_as_it_is() {
+fn special_characters_in_environment_and_description_survive_a_crash() {
     let files = Sandbox::new();
     let odd = "a=b c=d \\\"q\\\" 'r' $$ %% \u{e9}\u{1f600} =";
     files.unit(
@@ -286,10 +286,12 @@ fn what_is_odd_in_an_environment_or_a_description_outlives_a_crash_as_it_is() {
     let first = has();
     assert_eq!(first.2, "one\ntwo=2\n");
     crash(&init, Signal::SIGSEGV);
-    until("it goes on", || init.output().contains("continuing with the saved state").then_some(()));
+    until("the process continues", || {
+        init.output().contains("continuing with the saved state").then_some(())
+    });
     assert_eq!(has(), first);
     first.0.signal(Signal::SIGKILL);
-    until("another has its place", || {
+    until("another process is the main process", || {
         init.status().main_pid("odd-name_1.x").filter(|pid| *pid != first.0.0)
     });
     let second = has();
@@ -298,7 +300,7 @@ fn what_is_odd_in_an_environment_or_a_description_outlives_a_crash_as_it_is() {
 }
 
 #[test]
-fn every_word_is_taken_in_every_state() {
+fn every_notification_is_accepted_in_every_state() {
     let files = Sandbox::new();
     files.unit(
         "web",
@@ -321,7 +323,7 @@ fn every_word_is_taken_in_every_state() {
     ];
     let all = |state: &str| {
         init.when_state("web", state);
-        let pid = until("its process is there", || init.status().main_pid("web"));
+        let pid = until("its process runs", || init.status().main_pid("web"));
         for word in words {
             init.sandbox.order("web.ctl", &format!("notify {word}"));
             heard(&init, "web", &format!("{state} {word}"));
@@ -329,7 +331,7 @@ fn every_word_is_taken_in_every_state() {
         assert_eq!(init.status().main_pid("web"), Some(pid));
     };
     all("starting");
-    assert_eq!(init.status().state("web"), "starting", "no word but READY ends a start");
+    assert_eq!(init.status().state("web"), "starting", "only READY ends a start");
     init.sandbox.order("web.ctl", "flood 2 READY=1");
     all("running");
     let state = init.status().state("web").to_owned();
@@ -339,14 +341,14 @@ fn every_word_is_taken_in_every_state() {
     all("stopping");
     init.sandbox.order("web.ctl", "flood 2 READY=1");
     heard(&init, "web", "late");
-    assert_eq!(init.status().state("web"), "stopping", "who stops is not made ready any more");
+    assert_eq!(init.status().state("web"), "stopping", "READY does not end a stop");
     init.sandbox.order("web.ctl", "exit 0");
     init.when_state("web", "disabled");
     init.finish();
 }
 
 #[test]
-fn who_says_that_it_stops_and_stays_is_stopped_after_its_stop_timeout_and_has_failed() {
+fn unit_that_announces_its_stop_and_stays_is_stopped_after_its_stop_timeout() {
     let files = Sandbox::new();
     told(&files, "web", "stop-timeout: 1s\nrestart: never");
     files.unit("all", "type: virtual\nwaits-for: web");

@@ -1,9 +1,10 @@
-//! What a service has left to init where there are no cgroups, in a crash: who is known of no unit was
-//! begun by no init for that. How it is found whose one is, is in [`super::restricted_environments`].
+//! Processes that a service has left to init without cgroups, at a crash of init. Init must not
+//! take them for processes of no unit. How init finds the unit of an orphan is in
+//! [`super::restricted_environments`].
 
 use super::crash::{has_survived, starts, until_begun};
+use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
-use super::keeping::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{commit_word, crash, crash_when};
 use groundstate_tests::deadline::until;
@@ -12,13 +13,13 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// Sends somebody away when it is told to.
+/// A service that starts an orphan on request.
 const SENDS: &str = "exec-start: /bin/sh -c 'until test -e DIR/go; do sleep 0.01; done; setsid /bin/sh -c \"setsid sleep 1234 &\"; exec sleep 4321'";
 
-/// Whom `web` sends away now.
+/// Makes `web` start its orphan and returns it.
 fn sent_away(init: &Init) -> Process {
     init.sandbox.put("go", "");
-    until("it is nobody's child any more", || {
+    until("the orphan is init's child", || {
         let all = init.processes_of("web").into_iter();
         let mut sent =
             all.filter(|p| p.read("cmdline").is_some_and(|c| c.contains("sleep\x001234")));
@@ -26,7 +27,7 @@ fn sent_away(init: &Init) -> Process {
     })
 }
 
-/// Up, without cgroups.
+/// An init without cgroups whose unit runs.
 fn at_work(web: &str) -> Init {
     let files = Sandbox::new();
     files.unit("web", web);
@@ -38,10 +39,10 @@ fn at_work(web: &str) -> Init {
 }
 
 #[test]
-fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cgroups() {
+fn orphan_started_long_after_its_service_survives_a_crash_without_cgroups() {
     let init = at_work(SENDS);
     until("it is kept", || (commit_word(&init) != 0).then_some(()));
-    // Nothing of this comes to init's ears, and nobody's end makes it look for whose a new child is.
+    // Init gets no event for this, and no exit makes it look for the unit of a new child.
     let sent = sent_away(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
@@ -53,9 +54,9 @@ fn what_a_service_has_sent_away_long_after_its_start_outlives_a_crash_without_cg
 }
 
 #[test]
-fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it() {
+fn process_that_executes_during_a_crash_is_adopted_without_ptrace_rights() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("late.trace", "");
@@ -66,11 +67,11 @@ fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it
     .unwrap();
     files.unit("late", "user: nobody\nexec-start: DAEMON --trace DIR/late.trace");
     files.unit("all", "type: virtual");
-    // As in a container that gives its root no more than it needs.
+    // As in a container whose root has few capabilities.
     let bounded = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
     let mut init = Boot::new(files).through(&bounded).unrecorded().start("all");
     init.expect_crashes();
-    // Until its units are taken it grants nothing, and nobody reads here what it answers.
+    // The client does not read answers, so the request must come after the first load.
     init.when_system("running");
     let begun =
         |call: &groundstate_tests::crash::Call| call.number == libc::SYS_clone3 && call.result > 0;
@@ -84,7 +85,7 @@ fn what_became_its_program_in_a_crash_is_known_to_though_init_may_not_look_at_it
 }
 
 #[test]
-fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
+fn orphan_started_after_the_exit_of_another_unit_survives_a_crash() {
     let files = Sandbox::new();
     files.unit("web", SENDS);
     files.unit("job", "restart: never\nexec-start: /bin/false");
@@ -105,10 +106,9 @@ fn who_was_sent_away_after_another_had_ended_is_not_taken_for_what_that_left() {
     init.finish_after_crash();
 }
 
-/// A state that is too old, and notes that nobody heeds any more: what was sent away since is killed only where
-/// nobody knows whose it is.
+/// Repeated crashes: an orphan started after the last commit is killed only if its unit is unknown.
 #[test]
-fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
+fn orphan_of_a_service_survives_repeated_crashes() {
     let init = at_work(SENDS);
     keeps_no_more(&init);
     let sent = sent_away(&init);
@@ -120,9 +120,11 @@ fn what_a_service_has_sent_away_outlives_a_crash_in_which_nothing_is_heeded() {
     init.when_state("web", "running");
     assert_eq!(init.main_of("web"), main);
     assert!(sent.is_alive(), "{}", init.output());
-    // It ends with its unit.
+    // The orphan ends with its unit.
     init.tell("restart", &json!({"targets": ["web"]}));
-    init.when("it is another", |s| s.state("web") == "running" && init.main_of("web") != main);
+    init.when("it has another main process", |s| {
+        s.state("web") == "running" && init.main_of("web") != main
+    });
     assert!(!sent.is_alive(), "{}", init.output());
     init.finish_after_crash();
 }

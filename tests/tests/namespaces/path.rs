@@ -1,4 +1,4 @@
-//! Path units: what appears, changes, or is left behind.
+//! Path units: paths that appear or change, and directories that stay non-empty.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
@@ -20,7 +20,7 @@ pub(crate) fn until_started(files: &Sandbox, trace: &str, times: usize) {
 pub(crate) const JOB: &str = "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job";
 
 #[test]
-fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
+fn path_that_appears_below_a_missing_directory_fires() {
     let files = Sandbox::new();
     files.unit("eye", "type: path\npath-exists: DIR/a/b/flag\nactivates: server");
     files.unit("server", "exec-start: DAEMON");
@@ -35,7 +35,7 @@ fn a_path_that_appears_in_a_directory_that_was_not_there_fires() {
 }
 
 #[test]
-fn what_is_left_in_a_spool_is_looked_at_again_when_the_unit_has_ended() {
+fn directory_that_stays_non_empty_fires_again_after_the_unit_has_exited() {
     let files = Sandbox::new();
     files.unit(
         "spool",
@@ -59,7 +59,7 @@ fn what_is_left_in_a_spool_is_looked_at_again_when_the_unit_has_ended() {
 }
 
 #[test]
-fn a_changed_file_fires_once_for_each_change() {
+fn changed_file_fires_once_for_each_change() {
     let files = Sandbox::new();
     files.put("conf", "1");
     files.unit("eye", "type: path\npath-changed: DIR/conf\nactivates: job");
@@ -67,8 +67,8 @@ fn a_changed_file_fires_once_for_each_change() {
     let init = Boot::new(files).start("eye");
     init.when_state("eye", "running");
     let mut changes = 0;
-    // What changes before the lookout watches, or while the job runs, counts for nothing: after a
-    // while it is changed once more.
+    // A change before the watch exists, or while the job runs, does not count; the file is changed
+    // again after a while.
     let mut fires = |change: &dyn Fn(usize)| {
         init.when_state("job", "disabled");
         let before = starts(&init.sandbox, "job");
@@ -81,7 +81,7 @@ fn a_changed_file_fires_once_for_each_change() {
     for _ in 1..=3 {
         fires(&|round| fs::write(init.sandbox.path("conf"), round.to_string()).unwrap());
     }
-    // Replaced by another file of that name.
+    // Replaced by another file with that name.
     fires(&|_| {
         init.sandbox.put("conf", "new");
     });
@@ -92,7 +92,7 @@ fn a_changed_file_fires_once_for_each_change() {
 }
 
 #[test]
-fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
+fn glob_fires_for_a_match_and_frequent_firings_are_limited() {
     let files = Sandbox::new();
     fs::create_dir(files.path("in")).unwrap();
     files.unit("eye", "type: path\npath-exists-glob: DIR/in/*.job\nactivates: job");
@@ -102,9 +102,7 @@ fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
     fs::write(init.sandbox.path("in/x.txt"), "").unwrap();
     fs::write(init.sandbox.path("in/x.job"), "").unwrap();
     until_started(&init.sandbox, "job", 1);
-    until("init says that it rests", || {
-        init.output().contains("eye: fires too often").then_some(())
-    });
+    until("init logs the pause", || init.output().contains("eye: fires too often").then_some(()));
     let before = starts(&init.sandbox, "job");
     assert!(before >= 15, "{before} starts");
     fs::remove_file(init.sandbox.path("in/x.job")).unwrap();
@@ -114,7 +112,7 @@ fn a_pattern_fires_for_what_matches_it_and_a_flood_of_firings_rests() {
 }
 
 #[test]
-fn what_a_trigger_starts_follows_from_its_firing_in_the_events() {
+fn start_by_a_trigger_has_the_firing_as_its_cause_in_the_events() {
     let files = Sandbox::new();
     files.unit("eye", "type: path\npath-exists: DIR/flag\nactivates: server");
     files.unit("server", "exec-start: DAEMON");
@@ -136,7 +134,7 @@ fn what_a_trigger_starts_follows_from_its_firing_in_the_events() {
 }
 
 #[test]
-fn a_directory_watched_by_two_paths_is_watched_until_neither_needs_it() {
+fn directory_watched_by_two_paths_is_watched_until_neither_needs_it() {
     let files = Sandbox::new();
     fs::create_dir(files.path("real")).unwrap();
     std::os::unix::fs::symlink("real", files.path("link")).unwrap();

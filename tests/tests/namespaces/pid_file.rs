@@ -1,4 +1,4 @@
-//! Pid files: a hint that is checked. What is wrong with it is never signalled.
+//! Pid files: a hint that init checks. A process that a wrong pid file names is never signalled.
 
 use super::disk::Disk;
 use groundstate_tests::boot::{Boot, Init};
@@ -9,7 +9,7 @@ use groundstate_tests::silent::Silent;
 use serde_json::json;
 use std::time::Duration;
 
-/// What may be in a pid file that names no process, and what is told of it.
+/// Contents that name no process, and the message for each.
 const WRONG: [(&str, &str); 13] = [
     ("printf 0", "does not hold the pid of a service"),
     ("printf 1", "does not hold the pid of a service"),
@@ -27,7 +27,7 @@ const WRONG: [(&str, &str); 13] = [
 ];
 
 #[test]
-fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
+fn pid_file_without_the_pid_of_a_process_of_the_unit_is_refused() {
     let files = Sandbox::new();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
     let names: Vec<String> = (0..WRONG.len()).map(|at| format!("old{at}")).collect();
@@ -37,7 +37,7 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
             Some((makes, _)) => (format!("{makes}{file}"), String::new()),
             None => (makes.to_owned(), format!(">{file}.new; mv {file}.new {file}")),
         };
-        // It leaves a daemon behind, so that there is one whose pid the file might have been.
+        // The launcher leaves a daemon behind whose pid the file could have named.
         let launcher = format!("/bin/sh -c 'setsid sleep 1000000 & {makes} {to}'");
         files.unit(name, &format!("type: background-pidfile\npid-file: {file}\nstart-timeout: 60s\nrestart: never\nexec-start: {launcher}"));
     }
@@ -53,15 +53,15 @@ fn a_pid_file_that_names_no_process_of_the_unit_is_not_believed() {
         let reason = &status.unit(name)["reason"];
         let text = reason["text"].as_str().unwrap_or_default();
         assert!(text.contains(told), "`{makes}`: {reason}");
-        assert!(init.processes_of(name).is_empty(), "`{makes}`: nothing is left of it");
+        assert!(init.processes_of(name).is_empty(), "`{makes}`: no process is left");
     }
     init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when("all are done with", |s| names.iter().all(|name| s.state(name) == "disabled"));
+    init.when("all units are down", |s| names.iter().all(|name| s.state(name) == "disabled"));
     is_unhurt(&init);
     init.finish();
 }
 
-/// The canary runs, and has never got a signal.
+/// Checks that the canary runs and has never received a signal.
 pub(super) fn is_unhurt(init: &Init) {
     until("it says that it is ready", || {
         init.sandbox.trace("canary").contains(&"ready".to_owned()).then_some(())
@@ -71,8 +71,8 @@ pub(super) fn is_unhurt(init: &Init) {
     assert_eq!(init.status().state("canary"), "running");
 }
 
-/// A unit whose pid file this command makes of the canary's trace: it fails, is done with, and the
-/// canary runs on, unsignalled.
+/// A unit whose pid file names the canary, as made by this command. It fails and is stopped, and
+/// the canary gets no signal.
 fn names_the_canary(command: &str) -> Init {
     let files = Sandbox::new();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
@@ -84,18 +84,18 @@ fn names_the_canary(command: &str) -> Init {
     let status = init.when_state("old", "failed");
     assert_eq!(status.main_pid("old"), None);
     init.tell("set-target", &json!({"targets": ["keep"]}));
-    init.when("old is done with", |s| s.state("old") == "disabled");
+    init.when("old is down", |s| s.state("old") == "disabled");
     is_unhurt(&init);
     init
 }
 
 #[test]
-fn the_pid_of_another_units_process_is_never_signalled() {
+fn process_of_another_unit_in_a_pid_file_is_never_signalled() {
     names_the_canary("sed -n \"s/start //p\" DIR/canary >DIR/run/old.pid").finish();
 }
 
 #[test]
-fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
+fn pid_file_that_is_a_hard_link_of_another_does_not_damage_that_file() {
     let init = names_the_canary(
         "sed -n \"s/start //p\" DIR/canary >DIR/run/canary.pid; ln DIR/run/canary.pid DIR/run/old.pid",
     );
@@ -105,7 +105,7 @@ fn a_pid_file_that_is_another_name_of_a_file_does_that_file_no_harm() {
 }
 
 #[test]
-fn a_stale_pid_file_is_not_the_new_run() {
+fn stale_pid_file_is_not_taken_for_the_new_run() {
     let files = Sandbox::new();
     files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: DAEMON --pid-file DIR/run/old.pid");
     files.put("run/old.pid", "1\n");
@@ -116,15 +116,15 @@ fn a_stale_pid_file_is_not_the_new_run() {
 }
 
 #[test]
-fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else() {
+fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     std::fs::create_dir(files.path("theirs")).unwrap();
     std::os::unix::fs::chown(files.path("theirs"), Some(65534), Some(65534)).unwrap();
     files.unit("canary", "exec-start: DAEMON --trace DIR/canary");
-    // What stays in the background writes its own pid and the canary's in turn.
+    // The daemon writes its own pid and the canary's in turn.
     files.put(
         "racer.sh",
         "canary=$(sed -n 's/start //p' $1/canary)\n\
@@ -147,7 +147,8 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
     let stopped = turns(100, 10_000);
     let mut runs = 0;
     let mut last = None;
-    let patience = Duration::from_secs(300) * u32::try_from(stopped / 100).expect("not so many");
+    let patience =
+        Duration::from_secs(300) * u32::try_from(stopped / 100).expect("the number fits");
     let done = within(patience, || {
         let main = init.status().main_pid("racer");
         assert_ne!(main, canary, "the canary's pid is believed");
@@ -155,7 +156,7 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
             (runs, last) = (runs + 1, main);
             let _ = init.ask("restart", &json!({"targets": ["racer"]}));
         } else {
-            // One whose file was read at the wrong moment has failed, and is tried again.
+            // A run whose pid file was read at the wrong moment has failed and is retried.
             let _ = init.ask("retry", &json!({"targets": ["racer"]}));
         }
         (runs >= stopped).then_some(())
@@ -169,10 +170,10 @@ fn a_pid_file_that_changes_from_moment_to_moment_makes_init_signal_nobody_else()
 }
 
 #[test]
-fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
+fn pid_file_on_a_frozen_disk_blocks_only_its_unit() {
     let files = Sandbox::new();
     let Some(disk) = Disk::of(&files, "disk") else {
-        return groundstate_tests::not_run!("there are no loop devices");
+        return groundstate_tests::not_run!("no loop devices here");
     };
     let at = files.path("disk");
     let old = |name: &str, file: &str, timeout: &str| {
@@ -188,14 +189,14 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
     init.when_system("running");
     disk.fsfreeze("--freeze");
     init.tell("want", &json!({"target": "hangs"}));
-    // What an earlier run has left is to be removed: whoever does so waits, and can not be killed.
-    init.when("it is given up", |s| s.reason("hangs") == "unkillable");
+    // The child that removes the old pid file blocks and cannot be killed.
+    init.when("init gives up", |s| s.reason("hangs") == "unkillable");
     init.tell("want", &json!({"target": "other"}));
     init.when_state("other", "running");
     init.check();
     assert!(at.join("old.pid").exists());
     disk.fsfreeze("--unfreeze");
-    init.when("it may be started again", |s| s.reason("hangs") != "unkillable");
+    init.when("the unit can start again", |s| s.reason("hangs") != "unkillable");
     assert!(!at.join("old.pid").exists());
     let left = init.finish_and_keep();
     drop(disk);
@@ -203,7 +204,7 @@ fn a_pid_file_on_a_local_disk_that_hangs_holds_up_its_unit_alone() {
 }
 
 #[test]
-fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
+fn pid_file_on_a_hung_disk_at_the_exit_of_the_main_process_delays_only_its_unit() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("disk")).unwrap();
     files.unit("old", "type: background-pidfile\npid-file: DIR/disk/file\nrestart: never\nexec-start: DAEMON --pid-file DIR/disk/file");
@@ -216,21 +217,21 @@ fn a_disk_that_hangs_as_the_main_process_ends_delays_what_follows_alone() {
         return init.finish();
     };
     init.main_of("old").signal(nix::sys::signal::Signal::SIGKILL);
-    // Whether another process goes on for it is asked of nobody but a child, which waits.
+    // A child checks whether the pid file names a successor, and blocks.
     silent.until_reading(1);
     assert_eq!(init.tell("ping", &json!({}))["pid"], 1);
     init.tell("upgrade", &json!({}));
     init.main_of("base").signal(nix::sys::signal::Signal::SIGKILL);
     init.when_state("base", "running");
-    let status = init.when("it is waited for no longer", |s| s.state("old") != "running");
+    let status = init.when("init stops waiting", |s| s.state("old") != "running");
     assert_ne!(status.main_pid("old"), Some(main));
     drop(silent);
-    init.when("who waited has ended", |s| s.reason("old") == "signal");
+    init.when("the child has exited", |s| s.reason("old") == "signal");
     init.finish();
 }
 
 #[test]
-fn a_pid_file_in_memory_is_read_at_once() {
+fn pid_file_on_tmpfs_is_read_at_once() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("memory")).unwrap();
     files.unit("old", "type: background-pidfile\npid-file: DIR/memory/pid\nexec-start: DAEMON --pid-file DIR/memory/pid");
@@ -243,7 +244,7 @@ fn a_pid_file_in_memory_is_read_at_once() {
 }
 
 #[test]
-fn a_main_process_that_nobody_reaps_has_ended_whatever_its_pid_file_says() {
+fn unreaped_main_process_counts_as_exited_whatever_its_pid_file_says() {
     let files = Sandbox::new();
     files.put("parent.sh", "sleep 1000 & echo $! >$1/run/old.pid; exec sleep 2000\n");
     files.unit(
@@ -257,23 +258,26 @@ fn a_main_process_that_nobody_reaps_has_ended_whatever_its_pid_file_says() {
     let main = init.main_of("old");
     let parent = init.processes_of("old").into_iter().find(|process| *process != main);
     main.end();
-    let state = init.when("it has ended", |s| !matches!(s.state("old"), "running" | "starting"));
+    let state =
+        init.when("the process has exited", |s| !matches!(s.state("old"), "running" | "starting"));
     assert_eq!(state.main_pid("old"), None, "{}", state.table());
-    until("what it had left is gone", || (!parent.expect("it waits").is_alive()).then_some(()));
+    until("its parent has exited", || (!parent.expect("it waits").is_alive()).then_some(()));
     init.finish();
 }
 
 #[test]
-fn a_process_that_has_ended_and_is_not_reaped_is_made_no_main_process() {
+fn zombie_is_refused_as_main_process() {
     let files = Sandbox::new();
-    // Whose child it is never reaps it; it is of the unit, and its pid is its own.
+    // Its parent never reaps the child, which belongs to the unit and keeps its pid.
     files.put("main.sh", "sleep 0 & echo $! >$1/dead; exec \"$2\" --notify --control $1/web\n");
     files.unit("web", "type: foreground-notified\nexec-start: /bin/sh DIR/main.sh DIR DAEMON");
     let init = Boot::new(files).start("web");
     let before = init.when_state("web", "running").main_pid("web");
     let dead = init.sandbox.read("dead");
     let dead: i32 = dead.trim().parse().expect("a pid");
-    until("it has ended", || (init.process().neighbour(dead)?.state() == Some('Z')).then_some(()));
+    until("the process has exited", || {
+        (init.process().neighbour(dead)?.state() == Some('Z')).then_some(())
+    });
     init.sandbox.order("web", &format!("notify MAINPID={dead}"));
     until("it was refused", || (init.dropped("messages-refused") >= 1).then_some(()));
     assert_eq!(init.status().main_pid("web"), before);

@@ -1,5 +1,5 @@
-//! A pid file over time: it appears late or never, goes away, is rewritten for another process, or was
-//! there before its unit started.
+//! A pid file over time: it appears late or never, is removed, is rewritten for another process, or
+//! existed before its unit started.
 
 use super::pid_file::is_unhurt;
 use groundstate_tests::boot::{Boot, Init};
@@ -10,12 +10,13 @@ use groundstate_tests::tracer::{Tracer, injected};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// What each script below begins with: `name PID` makes it the pid file, `await FILE` waits for one.
+/// Helper functions of the scripts below: `name PID` writes the pid file, `await FILE` waits for a
+/// file.
 const WORDS: &str = "name() { echo $1 >$dir/run/new; mv $dir/run/new $dir/run/old.pid; }\n\
                      await() { until [ -e $dir/$1 ]; do sleep 0.01; done; }\n\
                      dir=$1; echo $$ >$dir/left\n";
 
-/// A unit whose launcher leaves this script behind, or a launcher that is this script, and a canary.
+/// A canary, and a unit whose launcher leaves this script running in the background.
 fn unit(more: &str, launcher: &str, script: &str) -> Sandbox {
     let files = Sandbox::new();
     files.put("daemon.sh", &format!("{WORDS}{script}\n"));
@@ -29,10 +30,10 @@ fn unit(more: &str, launcher: &str, script: &str) -> Sandbox {
     files
 }
 
-/// A launcher that ends at once.
+/// A launcher that exits at once.
 const LEAVES: &str = "echo x >>DIR/launched; setsid sh DIR/daemon.sh DIR DAEMON &";
 
-/// The script, once its launcher has ended.
+/// The script, once its launcher has exited.
 fn left(init: &Init) -> Process {
     until("it is the only one left of its unit", || match init.processes_of("old").as_slice() {
         [one] => one.inner_pid().filter(|pid| says(init, "left") == Some(*pid)).map(|_| *one),
@@ -45,7 +46,7 @@ fn says(init: &Init, file: &str) -> Option<i32> {
     init.sandbox.read(file).trim().parse().ok()
 }
 
-/// The unit has never had a main process, nor been up.
+/// Checks that the unit has never had a main process nor been running.
 fn was_never_up(init: &Init) {
     let events = init.initctl_json_lines(&["events"]);
     assert!(events.iter().any(|event| event["unit"] == "old"));
@@ -54,14 +55,14 @@ fn was_never_up(init: &Init) {
     assert_eq!(init.status().main_pid("old"), None);
 }
 
-/// The daemon has come so far that it would tell of a signal.
+/// Waits until the daemon records signals.
 fn is_at_work(init: &Init) {
     until("it is at work", || {
         init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
     });
 }
 
-/// It is stopped as it is to be.
+/// Checks that the stop is recorded as expected.
 fn is_stopped(init: &Init) {
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
@@ -70,7 +71,7 @@ fn is_stopped(init: &Init) {
 }
 
 #[test]
-fn a_pid_file_that_comes_after_its_launcher_has_ended_is_waited_for() {
+fn pid_file_that_appears_after_the_exit_of_the_launcher_is_waited_for() {
     let files = unit("start-timeout: 1h", LEAVES, "await go; name $$; exec sleep 1000000");
     let init = Boot::new(files).start("all");
     let daemon = left(&init);
@@ -84,7 +85,7 @@ fn a_pid_file_that_comes_after_its_launcher_has_ended_is_waited_for() {
 }
 
 #[test]
-fn a_pid_file_that_never_comes_fails_the_start_and_what_was_begun_is_ended() {
+fn pid_file_that_never_appears_fails_the_start_and_ends_its_processes() {
     let files = unit("start-timeout: 1s", LEAVES, "await never");
     files.unit("nothing", "type: background-pidfile\npid-file: DIR/run/nothing.pid\nrestart: never\nstart-timeout: 1h\nexec-start: /bin/true");
     files.unit("both", "type: virtual\nwaits-for: all, nothing");
@@ -93,7 +94,7 @@ fn a_pid_file_that_never_comes_fails_the_start_and_what_was_begun_is_ended() {
     assert_eq!(status.reason("old"), "start-timeout", "{}", status.table());
     was_never_up(&init);
     assert!(init.processes_of("old").is_empty());
-    // Where nobody is left who might write it, that is known without waiting.
+    // Without a process that could write the file, the start fails without waiting.
     let reason = init.when_state("nothing", "failed").unit("nothing")["reason"].clone();
     assert!(
         reason["text"].as_str().unwrap_or_default().contains("there is no pid file"),
@@ -104,14 +105,14 @@ fn a_pid_file_that_never_comes_fails_the_start_and_what_was_begun_is_ended() {
 }
 
 #[test]
-fn a_pid_file_that_is_removed_takes_nothing_from_its_unit() {
+fn removed_pid_file_does_not_change_its_unit() {
     let files = unit("stop-timeout: 60s", LEAVES, "name $$; exec \"$2\" --trace $dir/trace");
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old");
     is_at_work(&init);
-    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("it is there");
+    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("the process exists");
     init.check();
-    // Nothing is heard of this: init is asked to look at everything once more.
+    // Init gets no event for the removal; a reload makes it look at all units.
     init.tell("reload", &json!({}));
     init.check();
     let status = init.status();
@@ -121,14 +122,14 @@ fn a_pid_file_that_is_removed_takes_nothing_from_its_unit() {
 }
 
 #[test]
-fn who_names_another_process_of_its_unit_and_ends_hands_over_to_it() {
+fn exit_of_a_main_process_hands_over_to_the_process_in_its_pid_file() {
     let script = "name $$; await go\n\"$2\" --trace $dir/trace & echo $! >$dir/next; name $!";
     let init = Boot::new(unit("stop-timeout: 60s", LEAVES, script)).start("all");
     let before = init.when_state("old", "running");
     let first = left(&init);
     assert_eq!(before.main_pid("old"), first.inner_pid());
     init.sandbox.put("go", "");
-    let status = init.when("another goes on", |s| {
+    let status = init.when("another process is the main process", |s| {
         s.main_pid("old").is_some() && s.main_pid("old") == says(&init, "next")
     });
     assert!(!first.is_alive());
@@ -139,7 +140,7 @@ fn who_names_another_process_of_its_unit_and_ends_hands_over_to_it() {
 }
 
 #[test]
-fn what_is_said_before_a_main_process_ends_counts_before_its_end() {
+fn notification_before_the_exit_of_the_main_process_is_handled_before_that_exit() {
     let files = Sandbox::new();
     let script = "sleep 1000000 & echo $! >$1/first\n\"$2\" --trace $1/trace --control $1/next &\nwait $(cat $1/first); exec sleep 1000000\n";
     files.put("front.sh", script);
@@ -154,24 +155,24 @@ fn what_is_said_before_a_main_process_ends_counts_before_its_end() {
     init.when("another's child is its main process", |s| {
         s.main_pid("front") == Some(first) && s.state("front") == "running"
     });
-    // Init hears of both in one turn.
+    // Init reads both in one turn.
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("next", &format!("notify MAINPID={next}"));
     init.sandbox.order("next", "fork 1");
-    let process = |pid| init.process().neighbour(pid).expect("it is there");
-    until("it has said so", || (!process(next).children().is_empty()).then_some(()));
+    let process = |pid| init.process().neighbour(pid).expect("the process exists");
+    until("the message is sent", || (!process(next).children().is_empty()).then_some(()));
     let first = process(first);
     first.end();
     until("its parent has reaped it", || first.state().is_none().then_some(()));
     init.process().signal(Signal::SIGCONT);
-    init.when("another goes on", |s| s.main_pid("front") == Some(next));
+    init.when("another process is the main process", |s| s.main_pid("front") == Some(next));
     let events = init.initctl_json_lines(&["events"]);
     assert!(events.iter().all(|event| event["unit"] != "front" || event["from"] != "running"));
     init.finish();
 }
 
-/// A unit whose process does as DIR/old says, and a child of that as DIR/next does.
+/// A unit whose process takes orders at DIR/old and has a child that takes orders at DIR/next.
 fn pair(unit: &str) -> Sandbox {
     let files = Sandbox::new();
     let next = "DAEMON --trace DIR/trace --control DIR/next";
@@ -187,26 +188,26 @@ fn next_of(init: &Init) -> i32 {
     next.strip_prefix("start ").and_then(|pid| pid.parse().ok()).expect("a pid")
 }
 
-/// It says so; it has as this returns, whether init has heard it or not.
+/// Makes the process send this notification, and returns once it is sent.
 fn says_at_once(init: &Init, (fifo, process): (&str, Process), text: &str) {
     let before = process.children().len();
     init.sandbox.order(fifo, &format!("notify {text}"));
     init.sandbox.order(fifo, "fork 1");
-    until("it has said so", || (process.children().len() > before).then_some(()));
+    until("the message is sent", || (process.children().len() > before).then_some(()));
 }
 
 #[test]
-fn what_a_main_process_says_in_the_turn_in_which_it_is_named_counts() {
+fn notification_of_a_main_process_named_in_the_same_turn_is_accepted() {
     let kind = "type: foreground-notified\nnotify-access: main\nexec-start: PAIR";
     let init = Boot::new(pair(kind)).start("front");
     let (old, next) = (init.main_of("front"), next_of(&init));
-    // Not the main process yet, it may say nothing.
+    // Before it is the main process, its messages are refused.
     init.sandbox.order("next", "notify READY=1");
     until("it is refused", || (init.dropped("messages-refused") == 1).then_some(()));
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     says_at_once(&init, ("old", old), &format!("MAINPID={next}"));
-    let child = init.process().neighbour(next).expect("it is there");
+    let child = init.process().neighbour(next).expect("the process exists");
     says_at_once(&init, ("next", child), "READY=1");
     init.process().signal(Signal::SIGCONT);
     let status = init.when_state("front", "running");
@@ -216,7 +217,7 @@ fn what_a_main_process_says_in_the_turn_in_which_it_is_named_counts() {
 }
 
 #[test]
-fn who_names_another_with_last_words_that_are_heard_at_its_end_alone_hands_over_to_it() {
+fn main_pid_in_the_last_message_of_an_exited_process_hands_over() {
     let kind = "type: foreground-notified\nnotify-access: main\nexec-start: PAIR";
     let files = pair(&format!("{kind}\nstop-timeout: 60s"));
     files.unit("keep", "type: virtual");
@@ -224,14 +225,14 @@ fn who_names_another_with_last_words_that_are_heard_at_its_end_alone_hands_over_
     let (old, next) = (init.main_of("front"), next_of(&init));
     init.sandbox.order("old", "notify READY=1");
     let first = init.when_state("front", "running").main_pid("front");
-    // At the head of the turn nothing is to be had; as it is reaped it is.
+    // The read at the start of the turn finds nothing; the one before reaping finds the message.
     let inject = ["-e", "trace=recvmmsg", "-e", "inject=recvmmsg:error=EAGAIN:when=1"];
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     init.process().signal(Signal::SIGSTOP);
-    until("init is held", || init.process().state().filter(|state| "Tt".contains(*state)));
+    until("init is stopped", || init.process().state().filter(|state| "Tt".contains(*state)));
     init.sandbox.order("old", &format!("notify MAINPID={next}"));
     init.sandbox.order("old", "exit 0");
-    until("it has ended", || (old.state() == Some('Z')).then_some(()));
+    until("the process has exited", || (old.state() == Some('Z')).then_some(()));
     init.process().signal(Signal::SIGCONT);
     let status = init.when("it is not the main one", |s| s.main_pid("front") != first);
     assert_eq!((status.state("front"), status.main_pid("front")), ("running", Some(next)));
@@ -243,7 +244,7 @@ fn who_names_another_with_last_words_that_are_heard_at_its_end_alone_hands_over_
 }
 
 #[test]
-fn a_launcher_that_names_the_daemon_and_ends_needs_no_pid_file() {
+fn launcher_that_names_the_daemon_by_notification_needs_no_pid_file() {
     let kind = "type: background-pidfile\npid-file: DIR/none.pid\nnotify-access: main";
     let files = pair(&format!(
         "{kind}\nexec-start: PAIR\nexec-stop: /bin/sh -c 'echo x >>DIR/stopped; kill $MAINPID'"
@@ -251,7 +252,7 @@ fn a_launcher_that_names_the_daemon_and_ends_needs_no_pid_file() {
     files.unit("keep", "type: virtual");
     let init = Boot::new(files).start("front");
     let next = next_of(&init);
-    // Said too early: it is up when its launcher has ended.
+    // READY comes too early: the unit is running only after its launcher has exited.
     init.sandbox.order("old", &format!("notify MAINPID={next}\\nREADY=1"));
     init.when("it is named", |s| s.main_pid("front") == Some(next));
     init.check();
@@ -267,7 +268,7 @@ fn a_launcher_that_names_the_daemon_and_ends_needs_no_pid_file() {
 }
 
 #[test]
-fn a_oneshot_that_names_a_process_runs_all_its_lines_all_the_same() {
+fn oneshot_that_names_a_main_process_still_runs_all_its_commands() {
     let kind = "type: oneshot\nnotify-access: main\nkill-mode: process";
     let second = "/bin/sh -c 'echo x >>DIR/second'";
     let files = pair(&format!("{kind}\nexec-start:\n  - PAIR\n  - {second}"));
@@ -282,16 +283,18 @@ fn a_oneshot_that_names_a_process_runs_all_its_lines_all_the_same() {
 }
 
 #[test]
-fn who_names_a_process_of_another_unit_and_ends_hands_over_to_nobody() {
+fn exit_of_a_main_process_does_not_hand_over_to_a_process_of_another_unit() {
     let script = "name $$; await go\nname $(sed -n 's/start //p' $dir/canary)";
     let init = Boot::new(unit("", LEAVES, script)).start("all");
     init.when_state("old", "running");
     let (main, canary) = (init.main_of("old"), init.status().main_pid("canary"));
     init.sandbox.put("go", "");
-    // A moment passes in which its pid file is looked at.
-    init.when("it has ended", |s| s.main_pid("old").is_none() && s.state("old") != "running");
+    // Init reads the pid file after a moment.
+    init.when("the process has exited", |s| {
+        s.main_pid("old").is_none() && s.state("old") != "running"
+    });
     assert!(!main.is_alive());
-    assert_eq!(says(&init, "run/old.pid"), canary, "that is what its pid file says");
+    assert_eq!(says(&init, "run/old.pid"), canary, "the pid in its pid file");
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
     is_unhurt(&init);
@@ -299,11 +302,11 @@ fn who_names_a_process_of_another_unit_and_ends_hands_over_to_nobody() {
 }
 
 #[test]
-fn a_pid_file_from_before_that_names_who_lives_now_is_not_believed() {
+fn old_pid_file_that_names_a_live_process_is_refused() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
-    // A process of the unit itself gets the very pid, or another unit's has it.
+    // The pid belongs to a process of the unit itself, or to one of another unit.
     let own = "until echo 29999 >/proc/sys/kernel/ns_last_pid; setsid sleep 1000000 & \
                echo $$! >DIR/left; [ $$! = 30000 ]; do kill $$!; done";
     for (launcher, canary_writes) in

@@ -1,4 +1,4 @@
-//! Pipes of output over crashes of init: each has a number for the logger, which nobody else gets.
+//! Output pipes across crashes of init: each has a number for the logger that no other pipe gets.
 
 use super::crash::has_survived;
 use super::log::logger;
@@ -10,14 +10,14 @@ use nix::sys::stat::Mode;
 use serde_json::json;
 use std::cell::Cell;
 
-/// One timer, so that the state is kept again and again.
+/// A timer, so that init commits its state again and again.
 const TICK: [(&str, &str); 2] = [
     ("tick", "type: timer\ntimer-unit-active: 50ms\ntimer-active: 50ms\nactivates: job"),
     ("job", "type: oneshot\nexec-start: /bin/true"),
 ];
 
 #[test]
-fn a_line_beside_a_start_is_heard_over_a_crash_and_hides_nobody_elses() {
+fn output_of_a_reload_command_is_read_across_a_crash_and_hides_no_other_output() {
     let files = Sandbox::new();
     nix::unistd::mkfifo(&files.path("go"), Mode::S_IRWXU).expect("a fifo");
     let slow = "echo one; read x <DIR/go; echo two; echo over >>DIR/web.trace";
@@ -42,7 +42,7 @@ fn a_line_beside_a_start_is_heard_over_a_crash_and_hides_nobody_elses() {
         let found = || init.output().lines().filter(|said| *said == line).count();
         until(line, || (found() >= times).then_some(()));
     };
-    // Its pipe is in no hand yet; the logger has it; it is put away.
+    // Its pipe was not sent yet; the logger has it; the pipe keeper has it.
     for (round, sent) in [0, 1, 2].into_iter().enumerate() {
         is_committed(&init);
         let (cloned, count) = (Cell::new(false), Cell::new(0));
@@ -66,7 +66,7 @@ fn a_line_beside_a_start_is_heard_over_a_crash_and_hides_nobody_elses() {
         init.tell("reload-unit", &json!({"targets": ["other"]}));
         over("other", round + 1);
         said("other | three", round + 1);
-        // The next logger is given it as well.
+        // The next logger gets the pipe as well.
         logger(&init).end();
         init.sandbox.order("go", "on");
         over("web", round + 1);

@@ -1,15 +1,15 @@
-//! The prefixes of imported commands: which user, groups, capabilities and name the process of
-//! each command has, seen from inside.
+//! Prefixes of imported commands: user, groups, capabilities and name of the process of each
+//! command, seen from inside.
 
+use super::child_setup::{alone, is_root};
 use super::imported::{reload, systemd, wants};
-use super::outfit::{alone, is_root};
 use groundstate_tests::boot::Init;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// The restrictions of the unit that hold for a command.
+/// Which restrictions of the unit apply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     All,
@@ -84,16 +84,16 @@ fn check(init: &Init, name: &str, directive: &str, privileged: bool) {
         let own_name = prefix.contains('@');
         assert_eq!(value("argv0:"), if own_name { "own-name" } else { "/bin/sh" }, "{what}");
         let expanded = value("said:");
-        // Without variables, `$$` is the shell's: its pid.
+        // Without variables, `$$` is expanded by the shell: its pid.
         assert_eq!(expanded == "leaf", !prefix.contains(':'), "{what}: {expanded}");
         assert!(expanded == "leaf" || expanded.ends_with("GREEN"), "{what}: {expanded}");
     }
 }
 
 #[test]
-fn each_prefix_of_a_command_gives_the_rights_it_promises() {
+fn prefix_of_a_command_selects_the_restrictions_that_apply() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("out")).unwrap();
@@ -131,12 +131,12 @@ fn each_prefix_of_a_command_gives_the_rights_it_promises() {
 #[test]
 fn double_exclamation_mark_of_native_line_runs_as_the_unit_user() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("one", "user: nobody\nexec-start: \"!!/bin/sleep 1000\"");
     let init = alone(files).start("one");
-    let uid = super::outfit::past_exec(&init, "one").status("Uid").unwrap_or_default();
+    let uid = super::child_setup::past_exec(&init, "one").status("Uid").unwrap_or_default();
     assert!(uid.starts_with("65534"), "{uid}");
     init.finish();
 }

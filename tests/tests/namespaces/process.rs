@@ -1,5 +1,5 @@
-//! What a service finds itself in: environment, limits, files, signals, user; and what
-//! becomes of processes nobody else looks after.
+//! Attributes of a service process: environment, limits, files, signals, user. Also processes that
+//! their parents have left.
 
 use super::restricted_environments::after;
 use groundstate_tests::boot::Boot;
@@ -10,12 +10,13 @@ use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 use std::process::Command;
 
-/// What init is started with is all that no service is to have; `$0` gets the limits that are to be theirs.
+/// Starts init with attributes that no service may inherit; `$0` records the limits that services
+/// do get.
 const UNCLEAN: &str = "trap '' HUP QUIT PIPE TTIN TTOU URG; umask 077; cd /tmp; ulimit -c 0; ulimit -S -n 512; \
                        exec 7</dev/null 8>&1; cat /proc/self/limits >\"$0\"; exec \"$@\"";
 
 #[test]
-fn a_service_starts_from_a_clean_slate() {
+fn service_process_inherits_no_attribute_of_init() {
     let files = Sandbox::new();
     files.put("init.yaml", "env-pass: []\n");
     files.unit("plain", "exec-start: /bin/sleep 1000");
@@ -33,15 +34,15 @@ fn a_service_starts_from_a_clean_slate() {
     }
     assert_eq!(process.status("Umask").as_deref(), Some("0022"));
     assert_eq!(process.link("cwd").unwrap().to_str(), Some("/"));
-    // What loads it has a library open for a moment.
+    // The dynamic loader has a library open for a moment.
     let open = || process.files().keys().copied().collect::<Vec<i32>>();
-    until("it has these alone", || (open() == [0, 1, 2]).then_some(()));
+    until("it has only these descriptors", || (open() == [0, 1, 2]).then_some(()));
     assert_eq!(process.files()[&0], "/dev/null");
     let pid = process.0;
     assert_eq!(process.stat_field(2), Some(pid), "it leads its own group");
     assert_eq!(process.stat_field(3), Some(pid), "it leads its own session");
     assert_eq!(process.stat_field(4), Some(0), "it has no terminal");
-    // Init has raised its own meanwhile.
+    // Init has raised its own limit meanwhile.
     assert_eq!(process.read("limits").unwrap(), init.sandbox.read("given"));
     assert_ne!(init.process().limit("Max open files"), process.limit("Max open files"));
     let environment = process.environment();
@@ -53,7 +54,7 @@ fn a_service_starts_from_a_clean_slate() {
 }
 
 #[test]
-fn what_the_unit_file_asks_for_is_what_it_gets() {
+fn process_has_the_attributes_that_its_unit_file_sets() {
     let files = Sandbox::new();
     files.put("extra.env", "FROM_FILE=yes\n# a comment\nQUOTED=\"two words\"\n");
     files.unit("asked", "working-dir: /usr\numask: \"027\"\nlimits: {nofile: \"512:1024\", core: 0}\nenv: {COLOUR: green}\nenv-file: [DIR/extra.env, -/no/such/file]\nexec-start: DAEMON --name ${COLOUR} --trace DIR/trace");
@@ -74,9 +75,9 @@ fn what_the_unit_file_asks_for_is_what_it_gets() {
 }
 
 #[test]
-fn a_user_is_all_of_that_user() {
+fn user_sets_all_uids_gids_groups_and_variables() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("someone", "user: nobody\nexec-start: /bin/sleep 1000");
@@ -90,7 +91,7 @@ fn a_user_is_all_of_that_user() {
     assert_eq!(process.status("Uid"), Some(four(&uid)));
     assert_eq!(process.status("Gid"), Some(four(&gid)));
     let groups = process.status("Groups").unwrap_or_default();
-    assert!(groups.is_empty() || groups == gid, "no group of init's is left: {groups}");
+    assert!(groups.is_empty() || groups == gid, "no group of init remains: {groups}");
     assert_eq!(process.status("CapEff").as_deref(), Some("0000000000000000"));
     let environment = process.environment();
     assert_eq!(environment["USER"], "nobody");
@@ -99,7 +100,7 @@ fn a_user_is_all_of_that_user() {
 }
 
 #[test]
-fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
+fn processes_left_by_a_run_are_gone_before_the_next_start() {
     let files = Sandbox::new();
     files.unit(
         "messy",
@@ -107,10 +108,10 @@ fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
     );
     let init = Boot::new(files).start("messy");
     init.when_state("messy", "running");
-    until("all of it is there", || (init.processes_of("messy").len() == 4).then_some(()));
+    until("all processes are running", || (init.processes_of("messy").len() == 4).then_some(()));
     let first = init.processes_of("messy");
     init.sandbox.order("messy", "exit 1");
-    until("a new one is there", || {
+    until("a new run has all its processes", || {
         let now = init.processes_of("messy");
         (now.len() == 4 && now.iter().all(|p| !first.contains(p))).then_some(())
     });
@@ -118,11 +119,11 @@ fn what_a_unit_leaves_behind_is_gone_before_it_starts_again() {
 }
 
 #[test]
-fn hundreds_of_short_lives_leave_nothing() {
+fn hundreds_of_short_runs_leak_nothing() {
     let files = Sandbox::new();
     files.unit("quick", "restart: always\nrestart-delay: 1ms\nsuccess-status: [0]\nexec-start: DAEMON --trace DIR/trace --exit 0");
     let init = Boot::new(files).start("quick");
-    until("it lived often", || {
+    until("it has run often enough", || {
         let starts = init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
         (starts > 300).then_some(())
     });
@@ -131,7 +132,7 @@ fn hundreds_of_short_lives_leave_nothing() {
 }
 
 #[test]
-fn a_unit_of_many_deaf_processes_is_gone_after_its_stop() {
+fn unit_with_many_processes_that_ignore_sigterm_is_gone_after_its_stop() {
     let files = Sandbox::new();
     files.unit(
         "hydra",
@@ -139,15 +140,16 @@ fn a_unit_of_many_deaf_processes_is_gone_after_its_stop() {
     );
     files.unit("none", "type: virtual");
     let init = Boot::new(files).start("hydra");
-    until("all of it is there", || (init.processes_of("hydra").len() == 41).then_some(()));
+    until("all processes are running", || (init.processes_of("hydra").len() == 41).then_some(()));
     init.tell("set-target", &serde_json::json!({"targets": ["none"]}));
     init.when("it is down", |s| s.main_pid("hydra").is_none());
-    until("nothing of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+    until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
     init.finish();
 }
 
-/// Says who is alive of the run before, as it begins; leaves one that is deaf, one that is deaf in a session of its own and
-/// has lost its parent, and one that takes its time to end; and ends.
+/// Records at its start which processes of the previous run are alive. Leaves a process that
+/// ignores SIGTERM, one that does so in a session of its own without its parent, and one that exits
+/// slowly. Then exits.
 const MESSY: &str = r#"dir=$1
 while read pid; do
   state=$(sed 's/.*) \(.\).*/\1/' /proc/$pid/stat 2>/dev/null)
@@ -162,7 +164,7 @@ echo x >>$dir/runs
 "#;
 
 #[test]
-fn no_run_begins_while_anything_of_the_one_before_is_alive() {
+fn run_starts_only_after_all_processes_of_the_previous_run_have_exited() {
     let lives = turns(20, 500);
     for taking in ["true", "umount -R -l /sys"] {
         let files = Sandbox::new();
@@ -174,7 +176,9 @@ fn no_run_begins_while_anything_of_the_one_before_is_alive() {
         );
         files.unit("none", "type: virtual");
         let mut init = after(taking, files).start("messy");
-        until("it has lived often", || (init.sandbox.trace("runs").len() >= lives).then_some(()));
+        until("it has run often enough", || {
+            (init.sandbox.trace("runs").len() >= lives).then_some(())
+        });
         assert_eq!(init.sandbox.read("overlap"), "", "{taking}: {}", init.output());
         init.tell("set-target", &json!({"targets": ["none"]}));
         init.when("it is down", |s| {
@@ -186,14 +190,14 @@ fn no_run_begins_while_anything_of_the_one_before_is_alive() {
     }
 }
 
-/// Forked twice, in a session of its own, with nothing open: it adopts what flees from it in the same
-/// way. Neither heeds TERM.
+/// A double-forked subreaper in a session of its own without open files, which adopts a descendant
+/// made in the same way. Both ignore SIGTERM.
 const FLEES: &str = r#"( setsid "$1" --name reaper --ignore TERM --adopts '( trap "" TERM; setsid sleep 1000 <&- >&- 2>&- & )' <&- >&- 2>&- & )
 exec "$1" --name main
 "#;
 
 #[test]
-fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
+fn double_forked_subreaper_without_open_files_is_killed_with_its_unit() {
     for (taking, tracking) in [("true", "cgroup2"), ("umount -R -l /sys", "process-group")] {
         let files = Sandbox::new();
         files.put("flee.sh", FLEES);
@@ -205,7 +209,7 @@ fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
             return groundstate_tests::not_run!("no cgroups of the second kind here");
         }
         let own_session = |process: &Process| process.stat_field(3) == Some(process.0);
-        let reaper = until("it has fled, and is init's", || {
+        let reaper = until("the process has left its session and is init's child", || {
             let fled = |process: &Process| {
                 let words = process.read("cmdline").unwrap_or_default();
                 words.contains("\0reaper\0")
@@ -214,8 +218,8 @@ fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
             };
             init.processes_of("hydra").into_iter().find(fled)
         });
-        // Who left it is gone, and it is not init's: it has been adopted on the way.
-        let adopted = until("what has fled from it is its own, and has nothing open", || {
+        // Its parent has exited, and it is not init's child: the subreaper has adopted it.
+        let adopted = until("the adopted process has its own session and no open files", || {
             let fled = |process: &Process| {
                 process.read("comm").as_deref() == Some("sleep\n")
                     && own_session(process)
@@ -237,9 +241,9 @@ fn who_forks_twice_adopts_what_it_begins_and_has_nothing_open_is_killed_too() {
 }
 
 #[test]
-fn each_service_has_a_session_keyring_of_its_own() {
+fn each_service_has_its_own_session_keyring() {
     let files = Sandbox::new();
-    // KEYCTL_GET_KEYRING_ID of KEY_SPEC_SESSION_KEYRING; nobody's is -1.
+    // KEYCTL_GET_KEYRING_ID of KEY_SPEC_SESSION_KEYRING; -1 without keyrings.
     let call = libc::SYS_keyctl;
     files.put(
         "id.py",
@@ -255,7 +259,7 @@ fn each_service_has_a_session_keyring_of_its_own() {
     let output = Command::new("python3").arg(files.path("id.py")).output().expect("python3 runs");
     let own = id(&String::from_utf8_lossy(&output.stdout));
     if own < 0 {
-        return groundstate_tests::not_run!("there are no keyrings here");
+        return groundstate_tests::not_run!("no keyrings here");
     }
     let init = Boot::new(files).start("all");
     init.when_system("running");

@@ -1,5 +1,5 @@
-//! How processes end, or do not: init reports each ending as it was, and a process that does not end
-//! holds up no other unit.
+//! How processes end, or do not: init reports each exit exactly, and a process that does not exit
+//! blocks no other unit.
 
 use super::restricted_environments::pair;
 use super::shutdown::two;
@@ -14,11 +14,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
 
-/// Signals that end nobody who does nothing about them.
+/// Signals whose default action does not end a process.
 const HARMLESS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
 
 #[test]
-fn each_way_to_end_is_told_as_it_was() {
+fn each_exit_code_and_signal_is_reported_exactly() {
     let files = Sandbox::new();
     let all = (0..=255).step_by(256 / turns(5, 256));
     let codes: BTreeSet<i32> = all.chain([1, 127, 255]).collect();
@@ -53,7 +53,7 @@ fn each_way_to_end_is_told_as_it_was() {
 }
 
 #[test]
-fn each_type_ends_as_its_main_process_does() {
+fn unit_of_each_type_ends_as_its_main_process_does() {
     let ends = [
         ("exit 0", 0),
         ("exit 1", 1),
@@ -111,7 +111,7 @@ fn each_type_ends_as_its_main_process_does() {
     for (name, (_, end)) in names.iter().zip(ends.iter().cycle()) {
         told(name, *end);
     }
-    // Of this type the end of the script is no end of the service.
+    // For this type the exit of the script does not end the service.
     init.when_state("background-scripted-0", "running");
     for (number, (_, end)) in ends.into_iter().enumerate().skip(1) {
         told(&format!("background-scripted-{number}"), end);
@@ -121,7 +121,7 @@ fn each_type_ends_as_its_main_process_does() {
 }
 
 #[test]
-fn a_core_that_was_dumped_is_told() {
+fn core_dump_is_reported() {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("cores")).unwrap();
     for (name, most) in [("dumps", "infinity"), ("does-not", "0")] {
@@ -133,7 +133,7 @@ fn a_core_that_was_dumped_is_told() {
     for (name, dumped) in [("dumps", true), ("does-not", false)] {
         let reason = init.when_state(name, "failed").unit(name)["reason"].clone();
         assert_eq!(reason["signal"], 6, "{reason}");
-        // A program that gets them may get them whatever the limit.
+        // A program in core_pattern may get core dumps despite the limit.
         if !pattern.starts_with('|') {
             let text = reason["text"].as_str().unwrap();
             assert_eq!(text.contains("core dumped"), dumped, "{text}");
@@ -142,7 +142,7 @@ fn a_core_that_was_dumped_is_told() {
     init.finish();
 }
 
-/// The directory of the cgroup of a process, as the test sees it.
+/// The cgroup directory of a process, as the test sees it.
 pub(crate) fn cgroup(process: Process) -> Option<String> {
     let text = process.read("cgroup")?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
@@ -151,7 +151,7 @@ pub(crate) fn cgroup(process: Process) -> Option<String> {
     dirs.into_iter().find(|dir| std::path::Path::new(&format!("{dir}/cgroup.freeze")).exists())
 }
 
-/// A unit whose process waits for a file system that does not answer: not even KILL ends it.
+/// A unit whose process blocks on a file system that does not answer: not even SIGKILL ends it.
 fn stuck() -> (Init, Option<Silent>) {
     let files = Sandbox::new();
     std::fs::create_dir(files.path("silent")).unwrap();
@@ -169,7 +169,7 @@ fn stuck() -> (Init, Option<Silent>) {
 }
 
 #[test]
-fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
+fn unkillable_process_blocks_no_other_unit_and_gets_no_second_run() {
     let (init, silent) = stuck();
     let Some(silent) = silent else {
         groundstate_tests::not_run!("no FUSE here");
@@ -179,24 +179,24 @@ fn what_can_not_be_killed_holds_nobody_up_and_is_not_started_beside() {
     silent.until_closing(1);
     let main = init.main_of("stuck");
     init.tell("set-target", &json!({"targets": ["base"]}));
-    let status = init.when("it is given up", |s| s.reason("stuck") == "unkillable");
+    let status = init.when("init gives up", |s| s.reason("stuck") == "unkillable");
     assert_eq!(status.state("stuck"), "failed");
-    assert!(main.is_alive(), "it is there still");
-    // Wanted again: others start, it does not.
+    assert!(main.is_alive(), "the process still exists");
+    // The goal needs both units: `other` starts, `stuck` does not.
     init.tell("set-target", &json!({"targets": ["both"]}));
     init.when_state("other", "running");
     init.tell("ping", &json!({}));
-    assert_eq!(init.sandbox.trace("runs").len(), 1, "no second one beside it");
+    assert_eq!(init.sandbox.trace("runs").len(), 1, "no second run");
     drop(silent);
-    until("it is gone", || (!main.is_alive()).then_some(()));
-    // The file system has died with its server: the next try finds nothing.
-    init.when("it may be started again", |s| s.reason("stuck") != "unkillable");
+    until("the process has exited", || (!main.is_alive()).then_some(()));
+    // The FUSE server is gone, so the next start finds no file system.
+    init.when("the unit can start again", |s| s.reason("stuck") != "unkillable");
     init.tell("set-target", &json!({"targets": ["base"]}));
     init.finish();
 }
 
 #[test]
-fn who_can_not_be_killed_at_the_end_of_a_container_is_told_of_where_init_speaks() {
+fn unkillable_process_at_the_shutdown_of_a_container_is_reported() {
     let (mut init, silent) = stuck();
     let Some(silent) = silent else {
         groundstate_tests::not_run!("no FUSE here");
@@ -206,12 +206,12 @@ fn who_can_not_be_killed_at_the_end_of_a_container_is_told_of_where_init_speaks(
     silent.until_closing(1);
     init.tell("exit", &json!({}));
     let told = || init.output().contains(") does not exit after SIGKILL: ");
-    until("it is told of", || told().then_some(()));
+    until("it is reported", || told().then_some(()));
     drop(silent);
     assert_eq!(init.ended().code(), Some(0));
 }
 
-/// Sends each of these signals to init so often, from outside, until it is gone.
+/// Sends each of these signals to init this many times, from outside, or until init is gone.
 fn storm(init: &Init, signals: &str, rounds: usize) -> Child {
     let script = format!(
         "i=0; while [ $i -lt {rounds} ]; do for s in {signals}; do kill -$s $0 2>/dev/null || exit; done; i=$((i+1)); done"
@@ -221,7 +221,7 @@ fn storm(init: &Init, signals: &str, rounds: usize) -> Child {
 }
 
 #[test]
-fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
+fn flood_of_harmless_signals_acts_like_each_signal_once() {
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     let db = init.main_of("db");
@@ -229,18 +229,18 @@ fn a_storm_of_signals_is_no_more_than_each_of_them_once() {
     db.signal(Signal::SIGKILL);
     assert!(storm.wait().expect("it ends").success());
     hears(&init);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     init.finish();
 }
 
-/// Signals that end no init.
+/// Signals that do not end init.
 const HARMLESS_TO_INIT: &str = "HUP USR1 WINCH CHLD PIPE ALRM URG CONT 41 60";
 
-/// At USR1 the sockets are made anew: who has just come may have to come again.
+/// Init recreates its sockets at SIGUSR1, so a new client may have to connect again.
 fn hears(init: &Init) {
-    until("all of it is heard", || {
+    until("init answers three times in a row", || {
         let heard = || {
             init.client().and_then(|mut client| {
                 client.send("ping", &json!({}));
@@ -251,21 +251,21 @@ fn hears(init: &Init) {
     });
 }
 
-/// It stands still while all of this comes, and goes on: to it that is one moment.
+/// Stops init while all these signals arrive, so that it sees them at once.
 fn at_once(init: &Init, signals: &str, rounds: usize) {
     init.process().signal(Signal::SIGSTOP);
-    until("it stands still", || (init.process().state() == Some('T')).then_some(()));
-    let sent = storm(init, signals, rounds).wait().expect("the storm ends");
-    assert!(sent.success(), "{signals}: all of it is sent");
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
+    let sent = storm(init, signals, rounds).wait().expect("the sender has exited");
+    assert!(sent.success(), "{signals}: all signals are sent");
 }
 
-/// How often the machine was told of an event of this kind.
+/// The number of events of this kind that the state machine got.
 fn recorded(init: &Init, kind: &str) -> usize {
     let start = format!("\"event\":{{\"{kind}\":");
     init.sandbox.read("record").lines().filter(|line| line.contains(&start)).count()
 }
 
-/// All that was to be done at the end was done once.
+/// Checks that each stop command ran once.
 fn ended_in_order(init: &mut Init, signal: &str) {
     assert_eq!(init.ended().code(), Some(0), "{signal}: {}", init.output());
     let web = init.sandbox.trace("web");
@@ -273,28 +273,28 @@ fn ended_in_order(init: &mut Init, signal: &str) {
     assert_eq!(init.sandbox.trace("stopped"), ["x"], "{signal}");
 }
 
-/// Each signal that ends all there is; 37 to 39 are RTMIN+3 to RTMIN+5.
+/// Each signal that ends init; 37 to 39 are RTMIN+3 to RTMIN+5.
 const ENDS: [&str; 7] = ["INT", "TERM", "PWR", "USR2", "37", "38", "39"];
 
 #[test]
-fn a_signal_that_came_often_while_init_stood_still_is_heeded_once() {
+fn signal_sent_many_times_to_a_stopped_init_acts_once() {
     let often = turns(1_000, 100_000);
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     let db = init.main_of("db");
-    // CONT would let it go on.
+    // CONT would continue init.
     at_once(&init, &HARMLESS_TO_INIT.replace(" CONT", ""), often);
     db.signal(Signal::SIGKILL);
     init.process().signal(Signal::SIGCONT);
     hears(&init);
-    init.when("its end was not lost", |s| {
+    init.when("its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     until("it has reloaded", || (recorded(&init, "Reload") > 0).then_some(()));
-    // Whatever of it were still to come would come before this.
+    // Any further reload of the flood would come before this one.
     init.tell("reload", &json!({}));
     init.tell("ping", &json!({}));
-    assert_eq!(recorded(&init, "Reload"), 2, "one of the storm, one that was asked for");
+    assert_eq!(recorded(&init, "Reload"), 2, "one by signal, one by request");
     init.finish();
     for signal in ENDS {
         let mut init = two();
@@ -306,18 +306,18 @@ fn a_signal_that_came_often_while_init_stood_still_is_heeded_once() {
 }
 
 #[test]
-fn a_storm_of_a_signal_that_ends_all_is_one_end_in_order() {
-    // A key that is pressed for longer hastens the end.
+fn flood_of_an_end_signal_causes_one_orderly_shutdown() {
+    // Repeated Ctrl-Alt-Del hastens the shutdown, so INT is left out.
     for signal in ENDS.into_iter().filter(|signal| *signal != "INT") {
         let mut init = two();
         let mut storm = storm(&init, signal, 1_000_000_000);
         ended_in_order(&mut init, signal);
-        storm.wait().expect("whom it was for is gone");
+        storm.wait().expect("the sender exits after init");
     }
 }
 
 #[test]
-fn signals_of_its_own_children_neither_end_nor_stop_pid_1() {
+fn signals_sent_by_its_children_neither_end_nor_stop_pid_1() {
     let files = pair();
     files.unit(
         "foe",
@@ -330,7 +330,7 @@ fn signals_of_its_own_children_neither_end_nor_stop_pid_1() {
     assert_ne!(init.process().state(), Some('T'));
     for number in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
         let told = format!("signal {number}: sent by another process");
-        until("it is told of", || init.output().contains(&told).then_some(()));
+        until("it is reported", || init.output().contains(&told).then_some(()));
     }
     init.finish();
 }

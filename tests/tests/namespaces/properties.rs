@@ -1,8 +1,8 @@
-//! What `systemctl show` and `systemctl status` print of a unit, by a real init: the properties that
-//! Ansible, Puppet, debhelper and service(8) read.
+//! Output of `systemctl show` and `systemctl status` for a real init: the properties that Ansible,
+//! Puppet, debhelper and service(8) read.
 
 use super::crash::crashes;
-use crate::shim::{service, systemctl};
+use crate::systemctl_shim::{service, systemctl};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -87,7 +87,7 @@ fn show_prints_the_definition_of_a_unit() {
 }
 
 #[test]
-fn show_says_when_a_file_has_changed_since_init_read_it() {
+fn show_reports_a_unit_file_changed_since_its_load() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000");
@@ -115,7 +115,7 @@ fn show_says_when_a_file_has_changed_since_init_read_it() {
 }
 
 #[test]
-fn show_prints_what_a_trigger_waits_for() {
+fn show_prints_the_conditions_of_a_trigger() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000");
@@ -151,7 +151,7 @@ fn show_prints_what_a_trigger_waits_for() {
 }
 
 #[test]
-fn show_prints_the_walls_that_hold_and_no_other() {
+fn show_prints_only_the_sandboxing_that_is_applied() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     let lines = "ExecStart=/bin/sleep 1000\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_KILL\n\
@@ -185,7 +185,7 @@ fn show_prints_the_walls_that_hold_and_no_other() {
 }
 
 #[test]
-fn show_says_when_a_drop_in_of_a_type_a_prefix_or_an_instance_has_changed() {
+fn show_reports_a_changed_drop_in_of_a_type_a_prefix_or_an_instance() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "a-web", "ExecStart=/bin/sleep 1000");
@@ -257,7 +257,7 @@ fn cat_prints_an_enabled_unit_and_the_drop_ins_of_an_instance_once() {
 }
 
 #[test]
-fn all_commands_of_a_run_have_one_invocation_id_also_after_a_crash_of_init() {
+fn all_commands_of_a_run_have_one_invocation_id_even_after_a_crash_of_init() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     let say = format!("/bin/sh -c 'echo $$INVOCATION_ID >>{}", files.at("ids"));
@@ -279,7 +279,7 @@ fn all_commands_of_a_run_have_one_invocation_id_also_after_a_crash_of_init() {
     assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert_eq!(ids(2), [id.as_str(), &id]);
     crash(&init, Signal::SIGSEGV);
-    until("it has survived", || (crashes(&init) == 1).then_some(()));
+    until("init has recovered", || (crashes(&init) == 1).then_some(()));
     assert_eq!(value(&init, "web", "InvocationID"), id);
     assert_eq!(systemctl(&init, &["reload", "web"]).1, 0);
     assert_eq!(ids(3), [id.as_str(); 3]);
@@ -309,7 +309,7 @@ fn status_and_show_of_a_process_are_those_of_its_unit() {
 }
 
 #[test]
-fn a_masked_unit_and_an_instance_that_is_not_loaded_are_there() {
+fn masked_unit_and_unloaded_instance_are_found() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     files.put("units/job@.service", "[Service]\nExecStart=/bin/sleep 1000\n");
@@ -328,7 +328,7 @@ fn a_masked_unit_and_an_instance_that_is_not_loaded_are_there() {
     );
     let (said, code) = systemctl(&init, &["status", "nobody"]);
     assert_eq!((said.as_str(), code), ("Unit nobody.service could not be found.", 4));
-    // Ansible starts an instance only where this says that it is there.
+    // Ansible starts an instance only if this reports it as loaded.
     assert_eq!(value(&init, "job@x", "LoadState"), "loaded");
     assert_eq!(value(&init, "job@x", "ActiveState"), "inactive");
     assert_eq!(value(&init, "gone", "LoadState"), "masked");
@@ -339,7 +339,7 @@ fn a_masked_unit_and_an_instance_that_is_not_loaded_are_there() {
 }
 
 #[test]
-fn the_state_of_the_system_counts_what_cannot_start() {
+fn system_state_counts_units_that_cannot_start() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     service(&files, "bad", "ExecStart=/bin/false");
@@ -362,7 +362,7 @@ fn the_state_of_the_system_counts_what_cannot_start() {
 }
 
 #[test]
-fn a_goal_that_is_up_with_failed_units_says_so() {
+fn running_goal_with_failed_units_is_logged() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     for name in ["bad", "worse"] {
@@ -382,7 +382,7 @@ fn a_goal_that_is_up_with_failed_units_says_so() {
 }
 
 #[test]
-fn the_critical_chain_of_the_boot_outlives_a_restart() {
+fn critical_chain_of_the_boot_survives_a_restart() {
     let files = Sandbox::new();
     files.unit("db", "exec-start: DAEMON --name db");
     files.unit("web", "depends-ms: db\nexec-start: DAEMON --name web");
@@ -399,7 +399,7 @@ fn the_critical_chain_of_the_boot_outlives_a_restart() {
 }
 
 #[test]
-fn show_counts_the_restarts_that_init_made_by_itself() {
+fn show_counts_automatic_restarts() {
     let files = Sandbox::new();
     files.unit("multi-user", "type: virtual");
     let lines = "Restart=always\nRestartSec=10ms\nExecStart=/bin/sh -c 'until [ -e DIR/go ]; do sleep 0.02; done; rm DIR/go'";

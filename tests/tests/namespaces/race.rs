@@ -1,8 +1,8 @@
-//! Reloads at the worst time: ten a second while units crash, and at once with each other, another
-//! goal, an upgrade, a crash, the end. What one reload does is in [`super::reload`].
+//! Reloads at bad times: ten a second while units crash, and concurrent with other reloads, a new
+//! goal, an upgrade, a crash or a shutdown. The effect of one reload is in [`super::reload`].
 
 use super::crash::has_survived;
-use super::survival::is_steady;
+use super::saved_state::is_steady;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::Steps;
@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[test]
-fn ten_reloads_a_second_while_units_crash_touch_nobody_else() {
+fn ten_reloads_a_second_while_units_crash_affect_no_other_unit() {
     let time = Duration::from_secs(10);
     let seen = storm(Size { units: 100, crashing: 10, time, recorded: true });
     println!("{seen}");
-    // How soon it answers is judged by the soak: here so many others are at work.
+    // The soak checks the answer times; other tests run beside this one.
     seen.verdict(Duration::from_secs(5)).unwrap();
 }
 
 #[test]
-fn there_are_reloads_of_each_kind_however_busy_the_machine_is() {
-    // As if init had answered none in all that time.
+fn each_kind_of_reload_is_made_even_on_a_busy_machine() {
+    // As if init had answered no reload in all that time.
     let (units, crashing, time) = (20, 4, Duration::ZERO);
     let seen = storm(Size { units, crashing, time, recorded: false });
     seen.verdict(Duration::from_secs(5)).unwrap();
 }
 
-/// Two ways to the same service, and so many others that a load takes its time.
+/// Two targets that need the same service, and enough other units that a load takes time.
 fn crossroads() -> Init {
     let files = Sandbox::new();
     files.unit("db", "exec-start: DAEMON --name db");
@@ -51,7 +51,7 @@ fn edit(files: &Sandbox, version: usize) {
     files.unit("web", &format!("waits-for: db\nexec-start: DAEMON --name web{version}."));
 }
 
-/// The service runs as it was last described, and nobody else was touched.
+/// Checks that the service runs with its latest definition and that no other unit was touched.
 fn is_of(init: &Init, version: usize, db: Option<i32>) {
     until("it runs as it was last described", || {
         let main = init.main_of("web").read("cmdline")?;
@@ -64,11 +64,11 @@ fn is_of(init: &Init, version: usize, db: Option<i32>) {
 }
 
 fn generation(answer: &Value) -> u64 {
-    answer["generation"].as_u64().unwrap_or_else(|| panic!("it tells its generation: {answer}"))
+    answer["generation"].as_u64().unwrap_or_else(|| panic!("the answer has a generation: {answer}"))
 }
 
 #[test]
-fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other() {
+fn concurrent_reloads_goals_and_upgrades_are_applied_one_after_the_other() {
     let init = crossroads();
     let db = init.status().main_pid("db");
     let mut clients: Vec<Client> = (0..4).map(|_| init.client().unwrap()).collect();
@@ -77,7 +77,7 @@ fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other
         edit(&init.sandbox, round);
         let goal = if round % 2 == 0 { "left" } else { "right" };
         let goal_fields = json!({"targets": [goal]});
-        // Each is the first now and then.
+        // The order rotates.
         for at in (0..4).map(|at| (at + round) % 4) {
             match at {
                 0 | 1 => clients[at].send("reload", &json!({})),
@@ -88,7 +88,7 @@ fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other
         }
         let mut answer = |at: usize| clients[at].answer().expect("an answer").expect("no refusal");
         let (one, other) = (generation(&answer(0)), generation(&answer(1)));
-        // Signals may come before, between and after them.
+        // SIGHUP may cause reloads before, between and after them.
         assert!(before < one && before < other && one != other, "{before} {one} {other}");
         answer(2);
         if round % 3 == 0 {
@@ -104,10 +104,10 @@ fn reloads_at_once_with_each_other_a_goal_and_an_upgrade_are_one_after_the_other
     init.finish();
 }
 
-/// Both children of init, of which the first tried a binary and the second has read the units, have
-/// ended before it has heard of either: there is no end of a load any more that brings the next one.
+/// Two children of init, of which one checks a binary and the other has loaded the units, exit
+/// before init reaps either. The new image must start the next load without an exit of a loader.
 #[test]
-fn a_reload_that_waits_for_one_that_ends_with_the_trial_of_a_binary_is_done_by_the_next_image() {
+fn reload_that_waits_for_another_during_an_upgrade_is_done_by_the_new_image() {
     let init = crossroads();
     let children = init.process().children();
     let mut clients: Vec<Client> = (0..3).map(|_| init.client().unwrap()).collect();
@@ -121,13 +121,13 @@ fn a_reload_that_waits_for_one_that_ends_with_the_trial_of_a_binary_is_done_by_t
         begun.retain(|child| !children.contains(child));
         begun
     };
-    // Beside them may be who writes the state.
+    // A state writer may run beside them.
     let is_of_them =
         |child: &Process| child.read("comm").is_some_and(|name| name != "init: keeps\n");
     while begun().into_iter().filter(is_of_them).count() < 2 {
         steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
         let ended = || begun().iter().all(|child| !child.is_alive()).then_some(());
-        until("who was begun has done its work", ended);
+        until("both children have exited", ended);
     }
     drop(steps);
     let mut answer = |at: usize| clients[at].answer().expect("an answer").expect("no refusal");
@@ -139,7 +139,7 @@ fn a_reload_that_waits_for_one_that_ends_with_the_trial_of_a_binary_is_done_by_t
 }
 
 #[test]
-fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set() {
+fn goal_set_while_a_reload_removes_it_has_a_provider_or_is_refused() {
     let init = crossroads();
     let db = init.status().main_pid("db");
     for round in 1..=6 {
@@ -154,7 +154,7 @@ fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set(
         let goal = if set.is_ok() { "right" } else { "left" };
         assert_eq!(init.status().0["goal"], json!([goal]));
         is_of(&init, if reloaded.is_ok() { round } else { 0 }, db);
-        // Back to where it began.
+        // Restores the initial units and goal.
         init.sandbox.unit("right", "type: virtual\nwaits-for: web");
         edit(&init.sandbox, 0);
         init.tell("reload", &json!({}));
@@ -164,13 +164,13 @@ fn a_goal_that_is_set_while_a_reload_takes_it_away_has_a_provider_or_is_not_set(
     init.finish();
 }
 
-/// What makes a process.
+/// System calls that make a process.
 pub(crate) const FORKS: [i64; 3] = [libc::SYS_fork, libc::SYS_clone, libc::SYS_clone3];
-/// Calls after which it crashes; so many there are in any load.
+/// Numbers of system calls after which init crashes; each load makes at least this many.
 const CALLS: [usize; 4] = [0, 2, 6, 12];
 
 #[test]
-fn a_crash_in_the_middle_of_a_reload_leaves_the_old_or_the_new() {
+fn crash_during_a_reload_leaves_the_old_or_the_new_generation() {
     let mut init = crossroads();
     init.sandbox
         .unit("tick", "type: timer\ntimer-unit-active: 200ms\ntimer-active: 100ms\nactivates: job")
@@ -186,14 +186,14 @@ fn a_crash_in_the_middle_of_a_reload_leaves_the_old_or_the_new() {
         let mut steps = Steps::of(&init);
         client.send("reload", &json!({}));
         steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
-        // The loader is at work; or has brought what it found, and that is taken.
+        // The loader runs, or its result was already taken.
         for _ in 0..CALLS[round - 1] {
             steps.step();
         }
         steps.crash();
         drop(steps);
         has_survived(&init, round as u64);
-        // Answered or cut off: what it says is so; and the next one is the last word.
+        // An answer before the crash must be true. The next reload applies in any case.
         if let Some(Ok(answer)) = client.answer() {
             assert!(generation(&init.status().0) >= generation(&answer));
             is_of(&init, round, db);

@@ -1,5 +1,5 @@
-//! Orphans and crowds of them: they come to init, are reaped by it as soon as they are dead, keep nobody
-//! waiting and are no unit's. What becomes of a unit's own pids is in [`super::recycled`].
+//! Many orphans: init reaps them promptly, without delaying clients or affecting units. Reused pids
+//! of units are in [`super::pid_reuse`].
 
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
@@ -13,21 +13,21 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// So many at most are reaped before others are heard.
+/// The most exits that init reaps in one turn.
 const REAPS_A_TURN: usize = 1024;
 
-/// Who leaves `$1` processes to init, and stays. Each is a copy of a shell that waits for somebody to
-/// open a pipe: they are cheap.
+/// Leaves `$1` processes to init and stays. Each is a forked shell that blocks in the open of a
+/// pipe, which is cheap.
 const LEAVES: &str =
     "i=0; while [ $i -lt $1 ]; do i=$((i+1)); ( ( exec 3<$2/never ) & ); done; exec \"$3\"\n";
 
-/// Who has a child with `$1` such processes, for which it does not wait.
+/// Has a child with `$1` such processes for which that child never waits.
 const BREEDS: &str = "( i=0; while [ $i -lt $1 ]; do i=$((i+1)); ( exec 3<$2/never ) & done; exec sleep 1000000 ) &\nexec \"$3\"\n";
 
-/// What takes from init the cgroups it would tell its processes apart by.
+/// Runs init without cgroups.
 const WITHOUT_CGROUPS: [&str; 4] = ["/bin/sh", "-c", BARE, "sh"];
 
-/// An init with one unit, `parent`, which does that with so many.
+/// An init with one unit, `parent`, which runs this script for that many processes.
 fn beside(script: &str, count: usize, through: &[&str]) -> Init {
     let files = Sandbox::new();
     nix::unistd::mkfifo(&files.path("never"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
@@ -36,29 +36,31 @@ fn beside(script: &str, count: usize, through: &[&str]) -> Init {
     Boot::new(files).through(through).start("parent")
 }
 
-/// An init to which its unit has left so many processes, and those.
+/// An init with that many orphans of its unit, and the orphans.
 fn among_orphans(count: usize, through: &[&str]) -> (Init, Vec<Process>) {
     let init = beside(LEAVES, count, through);
     let ours = || init.process().children().len();
-    until("they are init's", || (ours() > count).then_some(()));
+    until("they are children of init", || (ours() > count).then_some(()));
     let main = init.main_of("parent");
-    until("who left them is at work", || main.link("exe").filter(|exe| exe.ends_with("daemon")));
+    until("the parent has executed its program", || {
+        main.link("exe").filter(|exe| exe.ends_with("daemon"))
+    });
     let orphans = init.processes_of("parent").into_iter().filter(|process| *process != main);
     let orphans: Vec<Process> = orphans.collect();
     assert_eq!(orphans.len(), count);
     (init, orphans)
 }
 
-/// None of them is init's any more, dead or alive.
+/// Returns `Some` once none of them is a child of init, alive or dead.
 fn are_gone(init: &Init, orphans: &[Process]) -> Option<()> {
     let its = init.process().0;
     orphans.iter().all(|orphan| orphan.stat_field(1) != Some(its)).then_some(())
 }
 
-/// They die while init stands still.
+/// Kills them while init is stopped.
 fn die_at_once(init: &Init, crowd: &[Process]) {
     init.process().signal(Signal::SIGSTOP);
-    until("it stands still", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     crowd.iter().for_each(|process| process.signal(Signal::SIGKILL));
     until("all are dead", || crowd.iter().all(|process| !process.is_alive()).then_some(()));
 }
@@ -68,14 +70,14 @@ fn turns_of(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn a_crowd_that_dies_while_init_is_stopped_is_reaped_at_once() {
+fn many_orphans_that_die_while_init_is_stopped_are_reaped_at_once() {
     let count = turns(1_500, 10_000);
     let (init, crowd) = among_orphans(count, &[]);
     let main = init.status().main_pid("parent");
     let mut client = init.client().expect("a connection");
     let before = turns_of(&mut client);
     die_at_once(&init, &crowd);
-    // Who asks while it stands still is answered as it goes on, and so is who asks then.
+    // A client that asks while init is stopped, or right after it continues, is answered.
     let mut asked = 0;
     loop {
         let late = Lateness::of(init.process());
@@ -93,13 +95,13 @@ fn a_crowd_that_dies_while_init_is_stopped_is_reaped_at_once() {
     }
     let took = turns_of(&mut client) - before;
     let most = count.div_ceil(REAPS_A_TURN) + 2 * asked + 4;
-    assert!(took <= most as u64, "{took} turns for {count} and {asked} who asked");
+    assert!(took <= most as u64, "{took} turns for {count} orphans and {asked} clients");
     assert_eq!(init.status().main_pid("parent"), main);
     init.finish();
 }
 
-/// As that is done, these are init's and dead: it reaps them in a second and has nothing to say of it,
-/// for they are no unit's.
+/// After `done` these are dead children of init. It reaps them within a second without an event,
+/// because they belong to no unit.
 fn are_reaped(init: &Init, orphans: &[Process], done: impl Fn()) {
     let seq = || init.tell("ping", &json!({}))["seq"].clone();
     let (before, last) = (init.status(), seq());
@@ -112,7 +114,7 @@ fn are_reaped(init: &Init, orphans: &[Process], done: impl Fn()) {
 }
 
 #[test]
-fn orphans_are_reaped_and_hurt_no_unit() {
+fn orphans_are_reaped_and_affect_no_unit() {
     let count = turns(1_000, 10_000);
     for through in [&[][..], &WITHOUT_CGROUPS] {
         let (init, orphans) = among_orphans(count, through);
@@ -123,11 +125,11 @@ fn orphans_are_reaped_and_hurt_no_unit() {
 }
 
 #[test]
-fn the_dead_whose_parent_has_not_waited_for_them_are_reaped_and_hurt_no_unit() {
+fn zombies_whose_parent_exits_are_reaped_and_affect_no_unit() {
     let count = turns(1_000, 10_000);
     let init = beside(BREEDS, count, &[]);
     let main = init.main_of("parent");
-    let breeder = until("it has begun all", || {
+    let breeder = until("all children have started", || {
         let sleeps = |child: &Process| child.read("comm").as_deref() == Some("sleep\n");
         main.children().into_iter().find(sleeps)
     });
@@ -135,35 +137,36 @@ fn the_dead_whose_parent_has_not_waited_for_them_are_reaped_and_hurt_no_unit() {
     assert_eq!(children.len(), count);
     children.iter().for_each(|child| child.signal(Signal::SIGKILL));
     let are_dead = || children.iter().all(|child| child.state() == Some('Z')).then_some(());
-    until("all are dead and nobody has reaped them", are_dead);
+    until("all are zombies", are_dead);
     are_reaped(&init, &children, || {
         breeder.signal(Signal::SIGKILL);
-        until("they are init's", || (!breeder.is_alive()).then_some(()));
+        until("they are children of init", || (!breeder.is_alive()).then_some(()));
     });
-    assert!(children.iter().all(|child| child.state().is_none()), "they were init's");
+    assert!(children.iter().all(|child| child.state().is_none()), "they were children of init");
     init.finish();
 }
 
-/// Each has had a process, whose pid it has written down; only the last one has one now, another.
+/// Each has had a process that recorded its pid; only the last one has a process now, a different
+/// one.
 const ONCE: [(&str, &str, &str); 4] = [
     ("done", "type: oneshot", "exited"),
     ("begun", "type: background-scripted", "running"),
     ("broken", "restart: never\nsuccess-status: [9]", "failed"),
     ("again", "restart: always\nrestart-delay: 1ms", "running"),
 ];
-/// What each does; `$0` is its name.
+/// The script of each of them; `$0` is its name.
 const LIVES: &str =
     "echo $$ >>$1/$0.pid; [ $0 != again ] || [ $(wc -l <$1/$0.pid) = 1 ] || exec sleep 1000000\n";
 
-/// Gives the pid it is told to a process that it leaves to init, as soon as nobody else gets it.
+/// Starts an orphan with the requested pid, unless another process takes the pid first.
 const LEAVES_ONE: &str = "while read pid; do\n\
     ( echo $((pid-1)) >/proc/sys/kernel/ns_last_pid; ( echo $(exec sh -c 'echo $PPID') >>$1/left; exec sleep 1000000 ) & )\n\
     done 0<>$1/pids\n";
 
 #[test]
-fn the_end_of_an_orphan_that_has_the_pid_of_a_units_process_is_no_units() {
+fn exit_of_an_orphan_with_the_old_pid_of_a_unit_changes_no_unit() {
     if !can_be_chosen() {
-        return groundstate_tests::not_run!("a pid can not be chosen here");
+        return groundstate_tests::not_run!("the next pid cannot be chosen here");
     }
     let files = Sandbox::new();
     files.put("live.sh", LIVES);
@@ -176,7 +179,7 @@ fn the_end_of_an_orphan_that_has_the_pid_of_a_units_process_is_no_units() {
     let names = ONCE.map(|(unit, ..)| unit).join(", ");
     files.unit("all", &format!("type: virtual\nwaits-for: parent, {names}"));
     let init = Boot::new(files).start("all");
-    init.when("all are as they are to be", |s| {
+    init.when("all units are in their expected states", |s| {
         s.state("parent") == "running"
             && init.sandbox.trace("again.pid").len() == 2
             && ONCE.iter().all(|(unit, _, state)| s.state(unit) == *state)
@@ -185,7 +188,8 @@ fn the_end_of_an_orphan_that_has_the_pid_of_a_units_process_is_no_units() {
         let given = init.sandbox.trace("left").len();
         init.sandbox.order("pids", &pid.to_string());
         let left = || init.sandbox.trace("left").get(given)?.parse().ok();
-        let orphan = init.process().neighbour(until("it is there", left)).expect("it lives");
+        let orphan =
+            init.process().neighbour(until("the process exists", left)).expect("the process runs");
         let its = init.process().0;
         until("it is init's", || (orphan.stat_field(1) == Some(its)).then_some(()));
         orphan
@@ -205,9 +209,8 @@ fn the_end_of_an_orphan_that_has_the_pid_of_a_units_process_is_no_units() {
     init.finish();
 }
 
-/// The processor time that init took to reap so many orphans that died all at once. One
-/// look at its children for each of them would take four times as long for each, where they are four
-/// times as many.
+/// The processor time in which init reaps this many orphans that die at once. A scan of all
+/// children for each exit would make the time per orphan grow with their number.
 fn time_of_reaping(count: usize) -> Duration {
     let (mut init, crowd) = among_orphans(count, &WITHOUT_CGROUPS);
     die_at_once(&init, &crowd);
@@ -222,14 +225,14 @@ fn time_of_reaping(count: usize) -> Duration {
 }
 
 #[test]
-fn a_crowd_of_orphans_takes_time_by_its_number_and_no_more_without_cgroups() {
+fn reaping_time_is_linear_in_the_number_of_orphans_without_cgroups() {
     let (few, many) = (250, 1000);
     let each = |count: u32| time_of_reaping(count as usize) / count;
     let (of_few, of_many) = (each(few), each(many));
     assert!(of_many < of_few * 2, "{of_few:?} each of {few}, {of_many:?} each of {many}");
 }
 
-/// The kernel lets us say which pid is next.
+/// Returns true if the kernel lets the test choose the next pid.
 pub(super) fn can_be_chosen() -> bool {
     nix::unistd::geteuid().is_root()
         && std::path::Path::new("/proc/sys/kernel/ns_last_pid").exists()

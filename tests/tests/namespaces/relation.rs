@@ -1,9 +1,9 @@
-//! systemd's own unit files: what the directives of `[Unit]` and `[Install]` make units do to each
-//! other, by the events that follow.
+//! Imported systemd units: how the directives of `[Unit]` and `[Install]` make units affect each
+//! other, as seen in the events.
 
+use super::child_setup::{inside, is_root};
 use super::command::{drop_all, words};
 use super::imported::{reload, systemd, wants};
-use super::outfit::{inside, is_root};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-/// A oneshot that says its name in the file `order` and stays.
+/// A oneshot that appends its name to the file `order` and stays active.
 fn says(files: &Sandbox, name: &str, unit: &str) {
     let text = format!(
         "[Unit]\n{unit}\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c 'echo {name} >>DIR/order'\n"
@@ -30,7 +30,7 @@ fn runs(files: &Sandbox, name: &str, unit: &str) {
 }
 
 #[test]
-fn imported_order_is_kept_and_pulls_nobody_in() {
+fn imported_order_is_kept_and_starts_no_unit() {
     let files = Sandbox::new();
     systemd(
         &files,
@@ -53,12 +53,12 @@ fn imported_order_is_kept_and_pulls_nobody_in() {
     let said = words(&init, "order", 5);
     assert_eq!(said, ["helper", "gate", "second", "third", "last"]);
     init.when_state("friend.service", "running");
-    assert_eq!(init.status().state("stranger.service"), "disabled", "After= brings nobody in");
+    assert_eq!(init.status().state("stranger.service"), "disabled", "After= starts no unit");
     init.finish();
 }
 
 #[test]
-fn a_default_dependency_waits_for_the_systems_own_start() {
+fn default_dependencies_wait_for_sysinit() {
     let files = Sandbox::new();
     files.unit(
         "early",
@@ -76,7 +76,7 @@ fn a_default_dependency_waits_for_the_systems_own_start() {
 }
 
 #[test]
-fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
+fn bound_unit_stops_with_its_dependency_and_requiring_unit_stays() {
     let files = Sandbox::new();
     runs(&files, "base", "");
     runs(&files, "bound", "BindsTo=base.service\nAfter=base.service");
@@ -101,17 +101,17 @@ fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
     let pid = |status: &groundstate_tests::status::Status, name: &str| {
         status.main_pid(&format!("{name}.service"))
     };
-    // A stop that was asked for takes along who requires it and who is part of it.
+    // A requested stop also stops units that require it or are part of it.
     init.tell("restart", &serde_json::json!({"targets": ["base.service"]}));
-    let again = init.when("all run anew", |s| {
+    let again = init.when("all units are restarted", |s| {
         ["base", "bound", "requiring", "part", "stopped"]
             .iter()
             .all(|n| pid(s, n).is_some() && pid(s, n) != pid(&before, n))
     });
     assert_eq!(pid(&again, "echo"), pid(&before, "echo"));
-    // A crash takes along only who is bound: Restart= is not set.
+    // A crash stops only bound units: Restart= is not set.
     init.main_of("base.service").signal(Signal::SIGKILL);
-    let after = init.when("the bound one is gone", |s| pid(s, "bound").is_none());
+    let after = init.when("the bound unit is down", |s| pid(s, "bound").is_none());
     for name in ["requiring", "part", "echo"] {
         assert_eq!(pid(&after, name), pid(&again, name), "{name}");
     }
@@ -119,7 +119,7 @@ fn a_bound_unit_goes_with_its_other_and_a_requiring_one_stays() {
 }
 
 #[test]
-fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
+fn conflicts_requisite_on_failure_and_on_success_work_for_imported_units() {
     let files = Sandbox::new();
     runs(&files, "friend", "");
     runs(&files, "foe", "Conflicts=friend.service");
@@ -140,15 +140,15 @@ fn an_imported_unit_keeps_foes_apart_and_calls_for_help() {
     said.sort();
     assert_eq!(said, ["alarm@", "cheer", "good"]);
     let refused = init.initctl(&["want", "foe.service"]);
-    assert!(!refused.status.success(), "both at once");
+    assert!(!refused.status.success(), "a conflict");
     assert_eq!(init.status().state("friend.service"), "running");
     init.finish();
 }
 
 #[test]
-fn what_needs_a_path_is_started_once_it_is_mounted() {
+fn unit_that_requires_a_mounted_path_starts_after_the_mount() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let place = files.at("mnt");
@@ -188,7 +188,7 @@ fn what_needs_a_path_is_started_once_it_is_mounted() {
 }
 
 #[test]
-fn links_of_a_target_bring_units_in_by_name_and_by_alias() {
+fn links_in_wants_and_requires_directories_start_units_by_name_and_alias() {
     let files = Sandbox::new();
     let many = "[Unit]\nDescription=Many\nWants=direct.service\nUpholds=upheld.service\n";
     systemd(&files, "many.target", many);
@@ -216,14 +216,14 @@ fn links_of_a_target_bring_units_in_by_name_and_by_alias() {
     }
     let mut said = words(&init, "order", 2);
     said.sort();
-    assert_eq!(said, ["one", "usual"], "the link's instance and the template's own");
+    assert_eq!(said, ["one", "usual"], "the instance of the link and the default instance");
     let told = init.initctl(&["status", "other-name.service"]);
     assert!(String::from_utf8_lossy(&told.stdout).contains("linked.service"));
     init.finish();
 }
 
 #[test]
-fn what_install_says_is_what_an_enabled_unit_does() {
+fn enabled_unit_starts_as_its_install_section_says() {
     let files = Sandbox::new();
     let root = files.at("root");
     for folder in ["etc/systemd/system", "lib/systemd/system"] {
@@ -259,14 +259,14 @@ fn what_install_says_is_what_an_enabled_unit_does() {
     for name in ["wanted.service", "beside.service", "each@usual.service", "upheld.service"] {
         init.when_state(name, "running");
     }
-    assert_ne!(init.status().state("off.service"), "running", "nobody enabled it");
+    assert_ne!(init.status().state("off.service"), "running", "it is not enabled");
     let told = init.initctl(&["status", "another.service"]);
     assert!(String::from_utf8_lossy(&told.stdout).contains("wanted.service"));
     init.finish();
 }
 
 #[test]
-fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
+fn imported_unit_can_be_excluded_from_the_goal_by_either_name() {
     let files = Sandbox::new();
     runs(&files, "imp", "");
     systemd(
@@ -282,7 +282,7 @@ fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
         });
         let output = init.initctl(&["set-target", "all", name]);
         assert_eq!(output.status.code(), Some(0), "{name}");
-        init.when("what it pulls in goes with it", |s| {
+        init.when("the units that it pulls in stop too", |s| {
             s.state("imp.service") == "disabled" && s.state("other.service") == "disabled"
         });
         init.tell("set-target", &serde_json::json!({"targets": ["all"]}));
@@ -290,7 +290,7 @@ fn an_imported_unit_is_left_out_of_the_goal_by_either_of_its_names() {
     init.finish();
 }
 
-/// Writes a line for each handler of an end: its instance and what it is told.
+/// A handler that writes its instance and the result of the unit that triggered it.
 const TELLS: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo %i $MONITOR_UNIT $MONITOR_SERVICE_RESULT $MONITOR_EXIT_CODE $MONITOR_EXIT_STATUS $${#MONITOR_INVOCATION_ID} >>DIR/told'\n";
 
 fn told(init: &Init, of: &str) -> Vec<String> {
@@ -299,7 +299,7 @@ fn told(init: &Init, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
+fn each_failure_starts_its_handler_once_with_the_result_of_the_unit() {
     let files = Sandbox::new();
     systemd(&files, "mail@.service", TELLS);
     let ends = |unit: &str, service: &str| {
@@ -330,7 +330,7 @@ fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
     init.when("the crash is survived", |_| init.tell("stats", &json!({}))["crashes"] == 1);
     let before = runs();
     until("it has failed some more times", || (runs() >= before + 3).then_some(()));
-    // Between two runs.
+    // This is true between two runs.
     until("each failure has its mail", || (told(&init, "job").len() == runs()).then_some(()));
     let all = told(&init, "job");
     let want = "job.service job.service exit-code exited 3 32";
@@ -339,7 +339,7 @@ fn each_failure_brings_in_its_handler_once_and_tells_it_how_the_unit_ended() {
 }
 
 #[test]
-fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_nothing() {
+fn each_success_starts_its_handler_once_and_a_shared_handler_gets_no_result() {
     let files = Sandbox::new();
     systemd(&files, "cheer@.service", TELLS);
     systemd(&files, "both@.service", TELLS);
@@ -352,11 +352,11 @@ fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_
     wants(&files, &["job.service", "one.service", "two.service"]);
     let init = Boot::new(files).start("all");
     for count in 1..=4 {
-        until("the success is told", || (told(&init, "job").len() == count).then_some(()));
+        until("the success is reported", || (told(&init, "job").len() == count).then_some(()));
         init.when_state("cheer@job.service.service", "exited");
         init.tell("restart", &json!({"targets": ["job.service"]}));
     }
-    until("the last success is told", || (told(&init, "job").len() == 5).then_some(()));
+    until("the last success is reported", || (told(&init, "job").len() == 5).then_some(()));
     let all = told(&init, "job");
     let want = "job.service job.service success exited 0 32";
     assert!(all.iter().all(|line| line == want), "{all:?}");
@@ -366,7 +366,7 @@ fn each_success_brings_in_its_handler_once_and_several_units_tell_their_handler_
 }
 
 #[test]
-fn a_handler_at_work_is_not_cut_short_when_its_cause_goes_away() {
+fn running_handler_is_not_stopped_when_its_cause_is_gone() {
     let files = Sandbox::new();
     systemd(
         &files,

@@ -1,4 +1,4 @@
-//! Reload: the whole set of unit files at once, or nothing; and the policy beside it.
+//! Reload: all unit files at once, or nothing; and the policy.
 
 use super::race::FORKS;
 use groundstate_tests::boot::Boot;
@@ -16,12 +16,12 @@ fn pair() -> Sandbox {
 }
 
 #[test]
-fn a_reload_restarts_what_changed_and_nothing_else() {
+fn reload_restarts_only_changed_units() {
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     init.sandbox.unit("web", "waits-for: db\nexec-start: DAEMON --name web2");
     init.tell("reload", &json!({}));
-    let after = init.when("web runs anew", |s| {
+    let after = init.when("web is restarted", |s| {
         s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
     });
     assert_eq!(after.main_pid("db"), before.main_pid("db"));
@@ -30,7 +30,7 @@ fn a_reload_restarts_what_changed_and_nothing_else() {
 }
 
 #[test]
-fn a_reload_without_changes_does_nothing() {
+fn reload_without_changes_does_nothing() {
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     init.tell("reload", &json!({}));
@@ -43,7 +43,7 @@ fn a_reload_without_changes_does_nothing() {
 }
 
 #[test]
-fn a_mistake_in_a_needed_unit_refuses_the_whole_reload() {
+fn mistake_in_a_needed_unit_refuses_the_whole_reload() {
     let init = Boot::new(pair()).start("web");
     let before = init.when_system("running");
     init.sandbox.unit("db", "exec-start: DAEMON --name db2");
@@ -51,7 +51,7 @@ fn a_mistake_in_a_needed_unit_refuses_the_whole_reload() {
     let output = init.initctl(&["--json", "reload"]);
     assert_eq!(output.status.code(), Some(65));
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(said["errors"].as_u64() >= Some(2), "both mistakes are said: {said}");
+    assert!(said["errors"].as_u64() >= Some(2), "both mistakes are reported: {said}");
     let after = init.status();
     for unit in ["db", "web"] {
         assert_eq!(after.main_pid(unit), before.main_pid(unit));
@@ -61,7 +61,7 @@ fn a_mistake_in_a_needed_unit_refuses_the_whole_reload() {
 }
 
 #[test]
-fn a_ring_is_refused_and_named() {
+fn dependency_ring_is_refused_and_named() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     init.sandbox.unit("db", "depends-on: web\nexec-start: DAEMON --name db");
@@ -73,21 +73,21 @@ fn a_ring_is_refused_and_named() {
 }
 
 #[test]
-fn a_hang_up_reloads() {
+fn sighup_reloads() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     init.sandbox
         .unit("web", "waits-for: db\ndescription: new words\nexec-start: DAEMON --name web2");
     let before = init.status();
     init.process().signal(nix::sys::signal::Signal::SIGHUP);
-    init.when("web runs anew", |s| {
+    init.when("web is restarted", |s| {
         s.state("web") == "running" && s.main_pid("web") != before.main_pid("web")
     });
     init.finish();
 }
 
 #[test]
-fn an_unneeded_unit_that_breaks_breaks_alone() {
+fn mistake_in_an_unneeded_unit_fails_only_that_unit() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     init.sandbox.unit("other", "exec-strat: DAEMON");
@@ -101,7 +101,7 @@ fn an_unneeded_unit_that_breaks_breaks_alone() {
 }
 
 #[test]
-fn a_masked_target_counts_as_nobody_at_once() {
+fn masked_target_loses_its_provider_at_once() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     let output = init.initctl(&["mask", "--runtime", "db"]);
@@ -115,7 +115,7 @@ fn a_masked_target_counts_as_nobody_at_once() {
 }
 
 #[test]
-fn a_unit_file_taken_away_stops_its_unit() {
+fn removed_unit_file_stops_its_unit() {
     let files = pair();
     files.unit("extra", "exec-start: DAEMON");
     files.unit("all", "type: virtual\nwants: extra\nwaits-for: web");
@@ -124,7 +124,7 @@ fn a_unit_file_taken_away_stops_its_unit() {
     let process = init.main_of("extra");
     init.sandbox.remove_unit("extra");
     init.tell("reload", &json!({}));
-    groundstate_tests::deadline::until("its process is gone", || {
+    groundstate_tests::deadline::until("its process has exited", || {
         (!process.is_alive()).then_some(())
     });
     init.when_system("running");
@@ -132,7 +132,7 @@ fn a_unit_file_taken_away_stops_its_unit() {
 }
 
 #[test]
-fn a_broken_file_at_boot_breaks_only_itself() {
+fn broken_file_at_boot_fails_only_its_own_units() {
     let files = pair();
     files.put("units/broken.yaml", "unit: broken\n  this: [is not yaml\n");
     let init = Boot::new(files).start("web");
@@ -140,7 +140,7 @@ fn a_broken_file_at_boot_breaks_only_itself() {
     init.finish();
 }
 
-/// Open files this process may have from now on.
+/// Sets the limit of open files of this process.
 fn limit_files(process: Process, most: &str) {
     let set = format!("--nofile={most}:");
     let status = Command::new("prlimit").args(["--pid", &process.0.to_string(), &set]).status();
@@ -148,7 +148,7 @@ fn limit_files(process: Process, most: &str) {
 }
 
 #[test]
-fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
+fn each_client_that_waits_for_a_load_that_cannot_start_gets_an_error() {
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
     for number in 0..300 {
@@ -163,13 +163,14 @@ fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
         client.send("plan", &json!({"reload": true}));
     }
     steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
-    // It stands where the first load has begun: the others wait for that one, and can not begin.
+    // Init is stopped after the first load has started: the other requests wait for it, and their
+    // load cannot start.
     limit_files(init.process(), "3");
     drop(steps);
     let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
     limit_files(init.process(), &most);
     let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-    assert!(!told.is_empty(), "who waited could begin");
+    assert!(!told.is_empty(), "the waiting loads must fail");
     for error in told {
         assert!(error["message"].as_str().unwrap().contains("cannot start the loader"), "{error}");
     }
@@ -179,8 +180,8 @@ fn whoever_waits_for_a_load_that_can_not_begin_is_told() {
 
 #[test]
 fn file_of_misspelt_long_targets_does_not_keep_other_units_from_starting() {
-    // Each pair of names is as long as a name may be and differs in a few letters: the search for the
-    // name that was meant is at its dearest.
+    // Each pair of names has the maximum length and differs in a few letters: the worst case for
+    // the search for the intended name.
     let name = |kind: &str, n: usize| format!("{kind}{n:04}{}", "abcdefgh".repeat(31));
     let list =
         |kind: &str, count: usize| (0..count).map(|n| name(kind, n)).collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
-//! Restricted environments: no root, no namespace, no writable runtime directory, no process left to
-//! fork, a kernel without the newer system calls.
+//! Restricted environments: no root, no namespace, no writable runtime directory, no process left
+//! to fork, a kernel without newer system calls.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
@@ -17,14 +17,14 @@ pub(crate) fn pair() -> Sandbox {
 }
 
 #[test]
-fn a_user_namespace_is_enough() {
+fn init_runs_in_a_user_namespace() {
     let init = Boot::new(pair()).way(Way::UserNamespace).start("web");
     init.when_system("running");
     init.finish();
 }
 
 #[test]
-fn a_plain_supervisor_adopts_and_stops_everything() {
+fn plain_supervisor_adopts_and_stops_all_processes() {
     let files = pair();
     files.unit("fork", "exec-start: DAEMON --orphans 2");
     files.unit("all", "type: virtual\ndepends-on: web, fork");
@@ -34,14 +34,14 @@ fn a_plain_supervisor_adopts_and_stops_everything() {
     let left = init.processes_of("fork");
     init.finish();
     for process in left {
-        until("nothing is left", || (!process.is_alive()).then_some(()));
+        until("no process is left", || (!process.is_alive()).then_some(()));
     }
 }
 
 #[test]
-fn another_user_can_run_it_for_themselves() {
+fn unprivileged_user_can_run_a_supervisor() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     for name in ["run", "log", "."] {
@@ -52,16 +52,16 @@ fn another_user_can_run_it_for_themselves() {
         .through(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
         .start("web");
     init.when_system("running");
-    // Its cgroup is root's.
+    // Its cgroup belongs to root.
     assert_eq!(init.status().0["tracking"], "process-group");
     assert!(init.main_of("web").status("Uid").unwrap().starts_with("65534"));
     init.finish();
 }
 
 #[test]
-fn without_a_writable_runtime_directory_it_goes_on() {
+fn init_runs_without_a_writable_runtime_directory() {
     if nix::unistd::geteuid().is_root() {
-        // Root writes anywhere but where the file system itself is read-only.
+        // Root can write everywhere except on a read-only file system.
         let files = Sandbox::new();
         files.unit("web", "type: oneshot\nexec-start: DAEMON --exit 5");
         let mut init = Boot::new(files)
@@ -77,11 +77,11 @@ fn without_a_writable_runtime_directory_it_goes_on() {
     assert_eq!(init.ended().code(), Some(5), "{}", init.output());
 }
 
-/// No socket tells how it goes: what is seen of it are its processes.
+/// Without a control socket the test can only observe the processes.
 #[test]
-fn with_a_runtime_directory_on_a_read_only_run_it_supervises() {
+fn init_with_its_runtime_directory_on_a_read_only_file_system_supervises() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let boot = after("mount -t tmpfs -o ro none /run", pair());
     let mut init = boot.arguments(&["--runtime-dir", "/run/groundstate"]).launch("web");
@@ -89,12 +89,12 @@ fn with_a_runtime_directory_on_a_read_only_run_it_supervises() {
         [main] => Some(main),
         _ => None,
     };
-    // Db says that it is ready on a notify socket that has no place either.
+    // `db` reports ready although its notify socket has no path either.
     until("web is up", || main(&init, "web"));
     let db = until("db is up", || main(&init, "db"));
     db.signal(Signal::SIGKILL);
     until("db is replaced", || main(&init, "db").filter(|now| *now != db));
-    until("so is web, which depends on it", || main(&init, "web"));
+    until("web, which depends on it, is restarted", || main(&init, "web"));
     let told = "cannot write to /run/groundstate: ";
     assert_eq!(init.output().matches(told).count(), 1, "{}", init.output());
     init.process().signal(Signal::SIGTERM);
@@ -102,7 +102,7 @@ fn with_a_runtime_directory_on_a_read_only_run_it_supervises() {
 }
 
 #[test]
-fn a_start_for_which_no_process_could_be_made_is_tried_again() {
+fn start_that_cannot_fork_is_retried() {
     let files = Sandbox::new();
     files.unit("web", "restart-delay: 50ms\nexec-start: DAEMON");
     files.unit("none", "type: virtual");
@@ -113,7 +113,7 @@ fn a_start_for_which_no_process_could_be_made_is_tried_again() {
     let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
     init.tell("set-target", &serde_json::json!({"targets": ["web"]}));
-    init.when("it can not start", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
+    init.when("its start fails", |s| s.unit("web")["attempt"].as_u64() >= Some(2));
     init.check();
     assert!(injected(&tracer.detach()) > 0);
     init.when_system("running");
@@ -121,12 +121,13 @@ fn a_start_for_which_no_process_could_be_made_is_tried_again() {
 }
 
 #[test]
-fn an_older_kernel_will_do() {
+fn init_runs_on_a_kernel_without_newer_system_calls() {
     let calls = "inject=pidfd_open,close_range,openat2,clone3,memfd_create,statx:error=ENOSYS";
     let init = {
         let files = pair();
         let trace = files.at("strace");
-        // Without close_range(2) each child closes as many as there may be, and each is traced.
+        // Without close_range(2) each child closes descriptors up to its limit, and strace traces
+        // each call.
         let few = "--nofile=256:256";
         Boot::new(files)
             .through(&["prlimit", few, "strace", "-f", "-qq", "-o", &trace, "-e", calls])
@@ -135,7 +136,7 @@ fn an_older_kernel_will_do() {
     let init = init.start("web");
     init.when_system("running");
     init.tell("exit", &serde_json::json!({}));
-    until("init is gone", || (!init.process().is_alive()).then_some(()));
+    until("init has exited", || (!init.process().is_alive()).then_some(()));
     let made = init.sandbox.read("strace");
     for call in ["close_range", "clone3", "memfd_create", "statx"] {
         let met = |line: &str| line.contains(call) && line.contains("INJECTED");
@@ -144,7 +145,7 @@ fn an_older_kernel_will_do() {
 }
 
 #[test]
-fn too_few_files_for_a_boot_are_survived() {
+fn too_low_limit_of_open_files_is_survived() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     let pid = init.process().0.to_string();
@@ -163,17 +164,17 @@ fn too_few_files_for_a_boot_are_survived() {
     init.finish();
 }
 
-/// Takes /proc away: the one of its own pid namespace, and the one below that.
+/// Unmounts /proc: that of its own pid namespace, and the one below it.
 pub(crate) const NO_PROC: &str = "while umount -l /proc; do :; done 2>/dev/null";
 
-/// Init behind a shell that first takes something away.
+/// Init behind a shell that first runs this command.
 pub(crate) fn after(taking: &str, files: Sandbox) -> Boot {
     let script = format!("{taking}; exec \"$0\" \"$@\"");
     Boot::new(files).through(&["/bin/sh", "-c", &script])
 }
 
 #[test]
-fn without_proc_it_supervises() {
+fn init_supervises_without_proc() {
     let init = after(NO_PROC, pair()).start("web");
     let before = init.when_system("running");
     init.main_of("db").signal(nix::sys::signal::Signal::SIGKILL);
@@ -183,9 +184,9 @@ fn without_proc_it_supervises() {
     init.finish();
 }
 
-/// What no unit knows of: it was there before init was.
+/// A process that belongs to no unit: it is older than init.
 #[test]
-fn without_proc_who_is_left_at_the_end_is_asked_before_it_is_killed() {
+fn leftover_process_gets_sigterm_before_sigkill_at_the_shutdown_without_proc() {
     let files = pair();
     let leftover = files.at("leftover.sh");
     let (up, told) = (files.at("up"), files.at("told"));
@@ -200,12 +201,11 @@ fn without_proc_who_is_left_at_the_end_is_asked_before_it_is_killed() {
     assert_eq!(files.read("told"), "term\n");
 }
 
-/// What is mounted below the /proc of its own is that of the pid namespace outside: its numbers
-/// are those of other processes.
+/// The /proc below init's own one shows the outer pid namespace, with pids of other processes.
 #[test]
-fn a_proc_of_another_pid_namespace_is_not_believed() {
+fn proc_of_another_pid_namespace_is_ignored() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let told = "the /proc here is of another pid namespace";
     for (from_the_start, cgroups) in [(true, true), (false, true), (false, false)] {
@@ -225,12 +225,12 @@ fn a_proc_of_another_pid_namespace_is_not_believed() {
             let words = ["-t", &pid, "-m", "-p", "--", "umount", "-l", "/proc"];
             assert!(Command::new("nsenter").args(words).status().unwrap().success());
         }
-        // Nor does it take the others for its own when it goes on as another image.
+        // Init must also ignore it when it restores its state after a crash.
         groundstate_tests::crash::crash(&init, Signal::SIGSEGV);
         until("it has crashed", || {
             (init.ask("stats", &serde_json::json!({})).ok()?["crashes"] == 1).then_some(())
         });
-        // What had only just begun may have been begun anew; nothing runs beside itself.
+        // A unit that was just starting may have been restarted; no unit runs twice.
         let before = init.when_system("running");
         let once = || {
             for unit in ["db", "web", "stranger"] {
@@ -252,16 +252,16 @@ fn a_proc_of_another_pid_namespace_is_not_believed() {
 }
 
 #[test]
-fn without_cgroups_it_supervises() {
+fn init_supervises_without_cgroups() {
     let init = after("umount -R -l /sys", pair()).start("web");
     init.when_system("running");
     init.finish();
 }
 
 #[test]
-fn without_privileges_it_supervises() {
+fn init_supervises_without_privileges() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(pair())
         .through(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"])
@@ -271,10 +271,10 @@ fn without_privileges_it_supervises() {
 }
 
 #[test]
-fn a_signal_that_means_nothing_and_a_file_that_may_grow_no_more_end_no_supervisor() {
+fn unknown_signals_and_a_file_size_limit_do_not_end_a_supervisor() {
     let init = Boot::new(pair()).way(Way::Supervisor).unrecorded().start("web");
     init.when_state("web", "running");
-    // Its output and the memory that outlives a crash may not be larger than that.
+    // Init's output and its state memory may not grow beyond this.
     let set = ["--fsize=65536".to_owned(), format!("--pid={}", init.process().0)];
     assert!(Command::new("prlimit").args(set).status().unwrap().success());
     let named = [libc::SIGXCPU, libc::SIGXFSZ, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
@@ -287,8 +287,8 @@ fn a_signal_that_means_nothing_and_a_file_that_may_grow_no_more_end_no_superviso
     init.finish();
 }
 
-/// A service, and a daemon that only a pid file tells of. No program of theirs makes any of the calls below: who is
-/// refused them is init.
+/// A service, and a daemon known only by its pid file. Their programs make none of the calls below,
+/// so only init meets the refusal.
 fn of_plain_programs() -> Sandbox {
     let files = Sandbox::new();
     files.unit("web", "restart-delay: 50ms\nexec-start: /bin/sleep 1000");
@@ -299,14 +299,15 @@ fn of_plain_programs() -> Sandbox {
 }
 
 #[test]
-fn for_each_newer_system_call_there_is_another_way() {
+fn each_newer_system_call_has_a_fallback() {
     for call in ["pidfd_open", "close_range", "openat2", "clone3", "memfd_create", "statx"] {
         let files = of_plain_programs();
         let trace = files.at("strace");
-        // Who has not this one has io_uring neither, and init does not ask.
+        // A kernel without this call has no io_uring either, and init does not ask for it.
         let (calls, inject) =
             (format!("trace={call},io_uring_setup"), format!("inject={call}:error=ENOSYS"));
-        // Without close_range(2) each child closes as many as there may be, and each is traced.
+        // Without close_range(2) each child closes descriptors up to its limit, and strace traces
+        // each call.
         let wrapper = ["prlimit", "--nofile=256:256", "strace", "-f", "-qq", "-o", &trace];
         let boot = Boot::new(files).through(&wrapper).through(&["-e", &calls, "-e", &inject]);
         let mut init = boot.way(Way::Supervisor).start("all");
@@ -315,7 +316,7 @@ fn for_each_newer_system_call_there_is_another_way() {
         for unit in units {
             init.main_of(unit).end();
         }
-        init.when(&format!("both are healed without {call}"), |s| {
+        init.when(&format!("both are restarted without {call}"), |s| {
             let is_new = |unit: &&str| {
                 s.main_pid(unit).is_some() && s.main_pid(unit) != before.main_pid(unit)
             };
@@ -330,7 +331,7 @@ fn for_each_newer_system_call_there_is_another_way() {
         init.tell("exit", &serde_json::json!({}));
         assert_eq!(init.ended().code(), Some(0), "without {call}");
         let made = init.sandbox.read("strace");
-        assert!(made.contains("INJECTED"), "{call} was never asked for");
+        assert!(made.contains("INJECTED"), "{call} was never called");
         assert!(!made.contains("io_uring"), "{made}");
     }
 }

@@ -1,9 +1,9 @@
-//! What takes something away from a process: each way is seen from inside where it is asked for, and
-//! nowhere else; and where one of its steps fails nothing runs.
+//! Restrictions of a process: each is seen from inside where the unit asks for it, and nowhere
+//! else. If a step fails, the program does not run.
 
+use super::child_setup::is_root;
 use super::command::script;
 use super::hierarchy::BARE;
-use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
@@ -14,8 +14,8 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// A restriction: its name here, what the unit file says, the line of what the process sees, and what
-/// that says with it and without.
+/// A restriction: name, unit keys, the line that the process prints, and its value with and without
+/// the restriction.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 const ROWS: [Row; 14] = [
@@ -47,18 +47,18 @@ const ROWS: [Row; 14] = [
     ("jail", "root-dir: DIR/jail", "processes", "0", "OTHER"),
 ];
 
-/// All that a process says of itself, as `key` says it.
+/// The value that the process of this unit printed for `key`.
 fn seen(init: &Init, unit: &str, key: &str) -> String {
     let text = init.sandbox.read(&format!("{unit}.seen"));
     let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let line = line.unwrap_or_else(|| panic!("{unit} says nothing of {key}:\n{text}"));
+    let line = line.unwrap_or_else(|| panic!("{unit} has no line {key}:\n{text}"));
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn each_restriction_is_felt_from_inside_and_only_where_it_is_asked_for() {
+fn each_restriction_applies_only_to_the_units_that_ask_for_it() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     fs::create_dir(files.path("jail")).unwrap();
@@ -99,9 +99,9 @@ fn each_restriction_is_felt_from_inside_and_only_where_it_is_asked_for() {
     init.finish();
 }
 
-/// Without cgroups init has a use of its own for it.
+/// Without cgroups init uses this limit to tag processes.
 #[test]
-fn a_limit_of_locks_is_the_units_that_asks_for_it() {
+fn locks_limit_is_that_of_the_unit_if_it_sets_one() {
     const ASKED: [(&str, &str, &str, &str); 3] = [
         ("few", "5", "5", "5"),
         ("between", "\"7:infinity\"", "7", "unlimited"),
@@ -131,12 +131,12 @@ fn a_limit_of_locks_is_the_units_that_asks_for_it() {
             }
         }
         let mark = init.main_of("plain").limit(MOST).unwrap().1;
-        assert!(mark.parse::<u64>().is_ok(), "what asks for none bears init's mark: {mark}");
+        assert!(mark.parse::<u64>().is_ok(), "a unit without the limit has init's tag: {mark}");
         init.finish();
     }
 }
 
-/// What is asked for, each by a unit of its own.
+/// Settings, each in a unit of its own.
 const ASKED: [(&str, &str); 11] = [
     ("nothing", ""),
     ("user", "user: nobody"),
@@ -154,7 +154,7 @@ const ASKED: [(&str, &str); 11] = [
     ("schedule", "nice: 5\nio-class: idle\ncpu-policy: batch\ncpu-affinity: 0"),
 ];
 
-/// The steps that a call belongs to; of a call that is not here any will do.
+/// The steps that each call may belong to; a call that is not listed may belong to any.
 const STEPS: [(&str, &[&str]); 16] = [
     ("setsid", &["setsid"]),
     ("dup3", &["stdio"]),
@@ -174,8 +174,8 @@ const STEPS: [(&str, &[&str]); 16] = [
     ("execve", &["execve"]),
 ];
 
-/// Without these a child is no less than it is to be: they can not fail, there is another way,
-/// or they only look; and where there are no keyrings it has none.
+/// Calls that may fail without harm: they cannot fail, have a fallback, or only query; without
+/// keyrings the child has none.
 const OF_NO_WEIGHT: [&str; 11] = [
     "keyctl",
     "rt_sigaction",
@@ -190,10 +190,10 @@ const OF_NO_WEIGHT: [&str; 11] = [
     "sched_yield",
 ];
 
-/// The calls that the child of each unit makes before its program runs, in order.
+/// The calls of the child of each unit before its program runs, in order.
 type Calls = BTreeMap<&'static str, Vec<String>>;
 
-/// These, and which calls init makes itself.
+/// Parses the calls of the children, and the set of calls that init itself makes.
 fn calls(lines: &[String], init: i32) -> (Calls, BTreeSet<String>) {
     let mut of: BTreeMap<i32, Vec<String>> = BTreeMap::new();
     let mut found = BTreeMap::new();
@@ -216,10 +216,10 @@ fn calls(lines: &[String], init: i32) -> (Calls, BTreeSet<String>) {
     (found, of.remove(&init).unwrap_or_default().into_iter().collect())
 }
 
-/// Calls that fail: of each the how manieth of a child.
+/// The calls that fail, each with its occurrence in a child.
 type Failing = BTreeMap<String, usize>;
 
-/// Which of these a child meets first.
+/// The first of these failures in the calls of a child.
 fn meets(child: &[String], failing: &Failing) -> Option<(String, usize)> {
     let mut made = BTreeMap::new();
     child.iter().find_map(|call| {
@@ -228,8 +228,8 @@ fn meets(child: &[String], failing: &Failing) -> Option<(String, usize)> {
     })
 }
 
-/// In so few rounds each of these calls fails at each of its occurrences from the second to this one, and
-/// at the last: in a round each child meets one at most.
+/// Few rounds in which each of these calls fails at each occurrence from the second to `most`, and
+/// at the last. In each round a child meets at most one failure.
 fn rounds(of: &Calls, weighty: &BTreeSet<String>, most: usize) -> Vec<Failing> {
     let mut left = BTreeSet::new();
     for (unit, child) in of {
@@ -248,7 +248,7 @@ fn rounds(of: &Calls, weighty: &BTreeSet<String>, most: usize) -> Vec<Failing> {
             };
             of.iter().filter_map(met).filter(|it| left.contains(it)).collect::<Vec<_>>()
         };
-        // Whatever beside it has more of them met.
+        // Adds further failures that more children meet in this round.
         for (_, call, nth) in &left {
             let mut more = failing.clone();
             more.entry(call.clone()).or_insert(*nth);
@@ -264,7 +264,7 @@ fn rounds(of: &Calls, weighty: &BTreeSet<String>, most: usize) -> Vec<Failing> {
     rounds
 }
 
-/// It was never executed, and the step is named.
+/// Checks that the program never ran and that the right step is named.
 fn assert_refused(status: &Status, unit: &str, ran: bool, (call, errno): (&str, i32)) {
     let reason = &status.unit(unit)["reason"];
     assert!(!ran && status.state(unit) == "failed", "{call} failed, and {unit} ran");
@@ -275,13 +275,13 @@ fn assert_refused(status: &Status, unit: &str, ran: bool, (call, errno): (&str, 
     assert!(steps.is_none_or(|steps| steps.contains(&stage)), "{call}, {unit}: {reason}");
 }
 
-/// All of [`ASKED`] begin once, under strace(1) with these arguments, and are not wanted any more. How that
-/// went, and its lines.
+/// Starts all of [`ASKED`] once under strace(1) with these arguments and stops them. Returns the
+/// status before the stop and the lines of strace.
 fn begin_all(init: &Init, what: &str, arguments: &[&str]) -> (Status, Vec<String>) {
     begin(init, &ASKED.map(|(name, _)| name), what, arguments)
 }
 
-/// The same of these units.
+/// The same for these units.
 pub(crate) fn begin(
     init: &Init,
     all: &[&str],
@@ -295,11 +295,11 @@ pub(crate) fn begin(
     let status = init.when(what, over);
     let lines = tracer.detach();
     init.tell("set-target", &json!({"targets": ["base"]}));
-    init.when("none is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
+    init.when("no unit is wanted", |s| all.iter().all(|unit| s.state(unit) == "disabled"));
     (status, lines)
 }
 
-/// Its program has run since this was asked last.
+/// Returns true if its program has run since the last call.
 fn ran(init: &Init, unit: &str) -> bool {
     let name = format!("ran-{unit}");
     let ran = !init.sandbox.read(&name).is_empty();
@@ -308,14 +308,14 @@ fn ran(init: &Init, unit: &str) -> bool {
 }
 
 #[test]
-fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
+fn child_that_cannot_get_the_attributes_of_its_unit_is_never_executed() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("base", "exec-start: DAEMON");
     for (name, asks) in ASKED {
-        // Whoever it is may say that it ran.
+        // Any user may record that it ran.
         files.put(&format!("ran-{name}"), "");
         fs::set_permissions(
             files.path(&format!("ran-{name}")),
@@ -333,7 +333,8 @@ fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     let (_, lines) = begin_all(&init, "recorded", &[]);
     let (of, own) = calls(&lines, init.process().0);
     assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(&init, unit)), "{of:?}");
-    // Init's own failure would say nothing of its children's; of those named it makes none that it needs.
+    // A failure in init itself says nothing about its children; init needs none of the calls listed
+    // in STEPS.
     let named = |call: &str| STEPS.iter().any(|(name, _)| *name == call);
     let is_weighty = |call: &&String| {
         named(call) || !own.contains(*call) && !OF_NO_WEIGHT.contains(&call.as_str())
@@ -350,7 +351,7 @@ fn a_child_that_can_not_be_made_what_its_unit_asks_for_is_never_executed() {
     init.finish();
 }
 
-/// Whoever makes one of these calls is refused when it fails each time, and so the first time.
+/// Makes each call fail at every occurrence: each unit whose child makes the call must be refused.
 fn each_fails(init: &Init, of: &Calls, weighty: &BTreeSet<String>) {
     for call in weighty {
         let inject = format!("inject={call}:error=EPERM");
@@ -368,7 +369,8 @@ fn each_fails(init: &Init, of: &Calls, weighty: &BTreeSet<String>) {
     }
 }
 
-/// The same at their later occurrences, with an error that has no meaning of its own anywhere. Gives which have more than one.
+/// The same at later occurrences, with an error that has no special meaning for any of them.
+/// Returns the calls that a child makes more than once.
 fn each_fails_later(init: &Init, of: &Calls, weighty: &BTreeSet<String>) -> BTreeSet<String> {
     let mut again = BTreeSet::new();
     for failing in rounds(of, weighty, turns(5, 128)) {

@@ -1,5 +1,5 @@
-//! Many units, ignored files, directory entries and log lines; and then an idle init. A soak run has
-//! ten times as many.
+//! Many units, ignored files, directory entries and log lines, and an idle init. A soak run has ten
+//! times as many.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{until, within};
@@ -9,19 +9,19 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 use std::time::Duration;
 
-/// Nothing happens for so long.
+/// Init must stay idle for this long.
 const REST: Duration = Duration::from_secs(1);
 
-/// How often the kernel has taken PID 1 from or to a processor.
+/// The number of context switches of PID 1.
 fn switches(init: &Init) -> u64 {
     let count = |key| init.process().status(key).and_then(|text| text.parse::<u64>().ok());
     let of = |key| count(key).expect("the kernel counts");
     of("voluntary_ctxt_switches") + of("nonvoluntary_ctxt_switches")
 }
 
-/// Waits until PID 1 was not once on a processor for a while.
+/// Waits until PID 1 has been idle for a while.
 pub(crate) fn comes_to_rest(init: &Init) {
-    until("init rests", || {
+    until("init is idle", || {
         let before = switches(init);
         within(REST, || (switches(init) != before).then_some(())).is_none().then_some(())
     });
@@ -33,7 +33,7 @@ fn kib(init: &Init, key: &str) -> u64 {
 }
 
 #[test]
-fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
+fn many_units_and_log_lines_take_little_memory_and_an_idle_init_does_not_run() {
     let (defined, running) = (turns(1_000, 10_000), turns(100, 1_000));
     let files = Sandbox::new();
     let mut needed = Vec::new();
@@ -64,7 +64,7 @@ fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
     let woken = switches(&init) - before;
     println!("{defined} units, {running} run: {memory} KiB; {lines} lines: {woken} switches");
     assert!(woken < lines as u64 / 100, "{woken} switches for {lines} lines");
-    // Of its own, whatever of its program is mapped.
+    // Private memory, without the mapped program.
     let most = 4096 + 2 * defined as u64;
     assert!(memory <= most, "{memory} KiB for {defined} units");
     init.may_keep_this_much();
@@ -73,7 +73,7 @@ fn a_thousand_units_and_many_lines_cost_little_memory_and_rest_costs_nothing() {
 }
 
 #[test]
-fn a_directory_full_of_nonsense_is_read_past() {
+fn directory_full_of_ignored_files_is_read() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     for number in 0..turns(10_000, 100_000) {
@@ -88,9 +88,9 @@ fn a_directory_full_of_nonsense_is_read_past() {
 }
 
 #[test]
-fn without_an_inode_left_init_boots_and_reloads() {
+fn init_boots_and_reloads_without_a_free_inode() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
@@ -101,7 +101,7 @@ fn without_an_inode_left_init_boots_and_reloads() {
         (from..).take_while(|n| std::fs::File::create(small.join(format!("f{n}"))).is_ok()).count()
     };
     assert!((4..10).contains(&filled(0)));
-    // Room for the sockets alone.
+    // Leaves inodes only for the sockets.
     (0..3).for_each(|number| std::fs::remove_file(small.join(format!("f{number}"))).unwrap());
     let init = Boot::new(files).start("web");
     let before = init.when_system("running").main_pid("web");
@@ -109,7 +109,7 @@ fn without_an_inode_left_init_boots_and_reloads() {
     init.sandbox.unit("other", "exec-start: DAEMON");
     init.tell("reload", &json!({}));
     let refused = init.initctl(&["mask", "other", "--runtime"]);
-    assert_ne!(refused.status.code(), Some(0), "there is no room for it");
+    assert_ne!(refused.status.code(), Some(0), "no space left");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("No space left"), "{said}");
     init.main_of("web").signal(nix::sys::signal::Signal::SIGKILL);

@@ -1,5 +1,6 @@
-//! Something init or its children need is not there, full, or fails: what can go on goes on,
-//! what can not is named, nothing runs with less than it asked for, and all is well afterwards.
+//! A resource that init or its children need is missing, exhausted or failing. What can continue
+//! does, the rest is reported, no program runs with less than it asked for, and init recovers
+//! afterwards.
 
 use super::process_endings::cgroup;
 use super::restricted_environments::{NO_PROC, after, pair};
@@ -16,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A unit that ends is noticed and started again.
+/// Checks that init notices an exit and restarts the unit.
 pub(crate) fn supervises(init: &Init) {
     let before = init.when_system("running");
     init.main_of("db").signal(Signal::SIGKILL);
@@ -25,7 +26,7 @@ pub(crate) fn supervises(init: &Init) {
     });
 }
 
-/// What it lacks init tells, and once.
+/// Checks that init reports each missing resource once.
 fn tells_once(init: &Init, lacks_proc: bool) {
     let output = init.output();
     let told = |text: &str| output.matches(text).count();
@@ -33,7 +34,7 @@ fn tells_once(init: &Init, lacks_proc: bool) {
     assert_eq!(told("tracking processes by descent"), usize::from(by_descent), "{output}");
     let no_crash = told("cannot arm crash recovery: /proc is missing");
     assert_eq!(no_crash, usize::from(lacks_proc), "{output}");
-    // What becomes of a unit is told each time.
+    // Messages about units may repeat.
     let of_a_unit = |line: &&str| ["db: ", "web: "].iter().any(|unit| line.starts_with(unit));
     let own = output.lines().filter_map(|line| line.strip_prefix("groundstate: "));
     let mut own: Vec<&str> = own.filter(|line| !of_a_unit(line)).collect();
@@ -43,12 +44,12 @@ fn tells_once(init: &Init, lacks_proc: bool) {
 }
 
 #[test]
-fn whatever_is_missing_around_it_init_supervises() {
+fn init_supervises_whichever_resource_is_missing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let nothing_at_all = format!("umount -R -l /sys; {NO_PROC}; mount -t tmpfs -o ro none /dev");
-    // Without /tmp nothing of a tree that lies there could be run.
+    // If the tree is in /tmp, no program could run without it.
     let is_there = program("GROUNDSTATE_INIT", "init").starts_with("/tmp");
     let no_tmp = if is_there { "true" } else { NO_TMP };
     for taking in [
@@ -69,18 +70,18 @@ fn whatever_is_missing_around_it_init_supervises() {
     }
 }
 
-/// In /tmp there is nothing but the test's own directory, and nothing can be made.
+/// /tmp holds only the test's own directory and is read-only.
 const NO_TMP: &str = "mount -t tmpfs none /run && mkdir /run/kept && mount --bind DIR /run/kept && \
                       mount -t tmpfs none /tmp && mkdir -p DIR && mount --bind /run/kept DIR && \
                       mount -o remount,ro /tmp || exit 9";
 
 #[test]
-fn where_the_state_cannot_be_stored_init_reaps_on() {
+fn init_reaps_children_although_its_state_cannot_be_stored() {
     let files = Sandbox::new();
     // More children than the inbox has entries.
     let fork = "n=0; while [ $n -lt 4600 ]; do (true &) ; n=$((n+1)); done";
     files.unit("many", &format!("type: oneshot\nexec-start: /bin/sh -c '({fork})'"));
-    // There is room for the inbox, and none for the store.
+    // The file size limit allows the inbox, but not the state store.
     let boot = after("ulimit -f 800", files);
     let init = boot.way(Way::UserNamespace).start("many");
     init.when_state("many", "exited");
@@ -88,14 +89,14 @@ fn where_the_state_cannot_be_stored_init_reaps_on() {
 }
 
 #[test]
-fn without_inotify_it_supervises() {
+fn init_supervises_without_inotify() {
     let boot = after("echo 0 >/proc/sys/user/max_inotify_instances", pair());
     let init = boot.way(Way::UserNamespace).start("web");
     supervises(&init);
     init.finish();
 }
 
-/// Path units of each kind, what they bring in, and a service beside them.
+/// Path units of each kind, the units that they activate, and a service beside them.
 fn eyes() -> Sandbox {
     let files = pair();
     files.unit("appears", "type: path\npath-exists: DIR/flag\nactivates: one");
@@ -108,7 +109,7 @@ fn eyes() -> Sandbox {
 }
 
 #[test]
-fn without_inotify_or_a_watch_to_be_had_paths_are_looked_at() {
+fn paths_are_polled_without_inotify_or_free_watches() {
     for what in ["max_inotify_instances", "max_inotify_watches"] {
         let boot = after(&format!("echo 0 >/proc/sys/user/{what}"), eyes());
         let init = boot.way(Way::UserNamespace).start("all");
@@ -116,7 +117,7 @@ fn without_inotify_or_a_watch_to_be_had_paths_are_looked_at() {
         init.sandbox.put("flag", "");
         init.when_state("one", "running");
         for times in 1..=2 {
-            // One change, not two: it may be looked at between an emptying and a writing.
+            // A rename is one change; a poll could see a truncate and a write separately.
             init.sandbox.put("new", &format!("again {times}"));
             std::fs::rename(init.sandbox.path("new"), init.sandbox.path("written")).unwrap();
             until("it fires each time", || {
@@ -129,12 +130,11 @@ fn without_inotify_or_a_watch_to_be_had_paths_are_looked_at() {
     }
 }
 
-/// One that ends in a cgroup and is the child of somebody who is elsewhere: nobody but inotify tells
-/// init of it.
+/// A process in the cgroup of a run whose parent is elsewhere: only inotify tells init of its exit.
 #[test]
-fn without_inotify_it_is_noticed_that_a_cgroup_has_emptied() {
+fn empty_cgroup_is_noticed_without_inotify() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     files.unit("parent", "stop-timeout: 300ms\nexec-start: DAEMON --children 1 --ignore TERM");
@@ -157,19 +157,19 @@ fn without_inotify_it_is_noticed_that_a_cgroup_has_emptied() {
     std::fs::write(format!("{dir}/cgroup.procs"), child.0.to_string()).expect("it can be moved");
     init.tell("set-target", &json!({"targets": ["none"]}));
     until("its own process has ended", || (!main_of_host.is_alive()).then_some(()));
-    // Nothing else wakes init any more; whoever asks it something makes it look.
+    // No other event wakes init; a client request would make it look at all cgroups.
     let _ = within(Duration::from_secs(1), || None::<()>);
-    assert!(child.is_alive(), "it does not mind");
+    assert!(child.is_alive(), "the child ignores the signal");
     child.end();
     let is_over = || init.sandbox.path("over").exists().then_some(());
-    until("what follows the last of them is done", is_over);
+    until("the command after the last exit has run", is_over);
     assert!(!child.is_alive());
     init.when_state("host", "disabled");
     init.finish();
 }
 
 #[test]
-fn without_a_timer_descriptor_timers_fire() {
+fn timers_fire_without_a_timer_descriptor() {
     let files = pair();
     files.unit(
         "often",
@@ -201,7 +201,7 @@ fn without_a_timer_descriptor_timers_fire() {
 }
 
 #[test]
-fn while_nothing_more_can_be_watched_units_end_and_start_and_say_that_they_are_ready() {
+fn units_exit_start_and_become_ready_while_epoll_accepts_no_descriptor() {
     let files = pair();
     files.unit(
         "forked",
@@ -215,19 +215,19 @@ fn while_nothing_more_can_be_watched_units_end_and_start_and_say_that_they_are_r
     let mut before = status();
     let arguments = ["-e", "trace=epoll_ctl", "-e", "inject=epoll_ctl:error=ENOSPC"];
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
-    // Db says so on the notify socket, web by a line of its output.
+    // `db` reports ready on the notify socket, `web` by a line of output.
     for _ in 0..3 {
         let mains = |status: &Status| ["db", "web", "forked"].map(|unit| status.main_pid(unit));
         let old = mains(&before);
         for pid in [old[0], old[2]].into_iter().flatten() {
-            init.process().neighbour(pid).expect("it is there").signal(Signal::SIGKILL);
+            init.process().neighbour(pid).expect("the process exists").signal(Signal::SIGKILL);
         }
-        before = until("all are new", || {
+        before = until("all units have new main processes", || {
             let now = status();
             let is_new = mains(&now).iter().zip(old).all(|(new, old)| new.is_some() && *new != old);
             (is_new && now.system() == "running").then_some(now)
         });
-        // Who comes now is heard, or told to go.
+        // A new client is answered or turned away.
         let mut other = init.client().expect("it listens");
         other.send("ping", &json!({}));
         let _ = other.answer();
@@ -237,7 +237,7 @@ fn while_nothing_more_can_be_watched_units_end_and_start_and_say_that_they_are_r
 }
 
 #[test]
-fn a_daemon_is_found_healed_and_stopped_without_descriptors_of_processes() {
+fn daemon_is_found_restarted_and_stopped_without_pidfds() {
     let files = Sandbox::new();
     files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nrestart-delay: 50ms\nexec-start: DAEMON --pid-file DIR/run/old.pid");
     files.unit(
@@ -252,7 +252,7 @@ fn a_daemon_is_found_healed_and_stopped_without_descriptors_of_processes() {
     let mut init = Boot::new(files).through(&wrapper).way(Way::Supervisor).start("all");
     let before = init.when_system("running").main_pid("old");
     init.main_of("old").end();
-    init.when("it is healed", |s| {
+    init.when("the daemon is restarted", |s| {
         s.system() == "running" && s.main_pid("old").is_some() && s.main_pid("old") != before
     });
     let main = init.main_of("old");
@@ -261,10 +261,10 @@ fn a_daemon_is_found_healed_and_stopped_without_descriptors_of_processes() {
     assert!(!main.is_alive());
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
-    assert!(init.sandbox.read("strace").contains("INJECTED"), "it was asked for");
+    assert!(init.sandbox.read("strace").contains("INJECTED"), "the call was made");
 }
 
-/// A file system of 64 KiB; gone with the value.
+/// A tmpfs of 64 KiB, unmounted when the value is dropped.
 struct Small(PathBuf);
 
 impl Small {
@@ -274,10 +274,10 @@ impl Small {
         Small(path.to_owned())
     }
 
-    /// Nothing more fits into it.
+    /// Fills it.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("filling");
-        let mut file = std::fs::File::create(&path).expect("there is room for one");
+        let mut file = std::fs::File::create(&path).expect("the file can be made");
         while file.write_all(&[b'x'; 512]).is_ok() {}
         let mut number = 0;
         while std::fs::File::create(self.0.join(format!("inode{number}"))).is_ok() {
@@ -294,9 +294,9 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_under_init_and_its_logs_stops_nobody() {
+fn full_disk_under_the_runtime_and_log_directories_stops_no_unit() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = pair();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
@@ -317,7 +317,7 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
     init.tell("reload", &json!({}));
     init.tell("set-target", &json!({"targets": ["web"]}));
     init.when_state("loud", "disabled");
-    // Nothing is cut short that was whole before.
+    // The old policy file stays complete.
     let refused = init.initctl(&["mask", "loud", "--runtime"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert_eq!(policy(), before);
@@ -330,7 +330,7 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
     init.tell("set-target", &json!({"targets": ["all"]}));
     init.when_system("running");
     init.sandbox.order("loud", "say there is room again");
-    until("what is said afterwards is kept", || {
+    until("later lines are logged", || {
         let said = init.initctl(&["logs", "loud", "-n", "5"]).stdout;
         String::from_utf8_lossy(&said).contains("room again").then_some(())
     });
@@ -340,7 +340,7 @@ fn a_full_disk_under_init_and_its_logs_stops_nobody() {
 }
 
 #[test]
-fn want_of_memory_and_descriptors_at_each_call_is_survived() {
+fn failed_allocations_and_descriptors_at_many_calls_are_survived() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
     let mut reached = 0;
@@ -358,14 +358,14 @@ fn want_of_memory_and_descriptors_at_each_call_is_survived() {
         let (db, web) = (init.main_of("db"), init.status().main_pid("web"));
         let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &arguments);
         db.signal(Signal::SIGKILL);
-        // Whoever asks meanwhile may be turned away.
+        // A client that connects meanwhile may be turned away.
         if let Some(mut client) = init.client() {
             client.send("reload", &json!({}));
             client.answer();
         }
-        until("its end is noticed", || (!db.is_alive()).then_some(()));
+        until("its exit is noticed", || (!db.is_alive()).then_some(()));
         reached += usize::from(injected(&tracer.detach()) > 0);
-        init.when("both are new", |s| {
+        init.when("both are restarted", |s| {
             let other = |unit: &str, pid| s.main_pid(unit).is_some_and(|now| now != pid);
             s.system() == "running" && web.is_some_and(|pid| other("web", pid))
         });
@@ -375,7 +375,7 @@ fn want_of_memory_and_descriptors_at_each_call_is_survived() {
 }
 
 #[test]
-fn a_console_nobody_reads_holds_up_nobody() {
+fn unread_console_blocks_neither_init_nor_a_unit() {
     let files = pair();
     files.unit("loud", "exec-start: DAEMON --name loud --control DIR/loud");
     files.unit("all", "type: virtual\ndepends-on: web, loud");
@@ -393,14 +393,14 @@ fn a_console_nobody_reads_holds_up_nobody() {
     supervises(&init);
     init.sandbox.order("loud", "lines 20000");
     init.sandbox.order("loud", "say the last of them");
-    until("it is kept, though nobody sees it on the console", || {
+    until("the line is logged although the console is blocked", || {
         let said = init.initctl(&["logs", "loud", "-n", "5"]).stdout;
         String::from_utf8_lossy(&said).contains("the last of them").then_some(())
     });
     init.tell("reload", &json!({}));
-    assert!(init.dropped("lines-not-said") > 0, "it has said that both were replaced");
+    assert!(init.dropped("lines-not-said") > 0, "init has logged both restarts");
     init.sandbox.order("loud", "lines 20000");
-    until("what the console did not get is counted", || {
+    until("lines lost on the console are counted", || {
         (init.dropped("lines-not-shown") > 0).then_some(())
     });
     let shown = init.initctl(&["stats"]).stdout;

@@ -1,4 +1,4 @@
-//! The end: in order, within its time, whatever is under way.
+//! Shutdown: in order, within its deadline, whatever is in progress.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::{Call, crash_when};
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
-fn the_end_stops_dependents_first() {
+fn shutdown_stops_dependents_first() {
     let files = Sandbox::new();
     for (unit, edge) in
         [("a", ""), ("b", "depends-on: a\n"), ("c", "depends-ms: b\n"), ("d", "waits-for: c\n")]
@@ -31,8 +31,8 @@ fn the_end_stops_dependents_first() {
     assert_eq!(init.sandbox.trace("order"), ["d", "c", "b", "a"]);
 }
 
-/// Units of a drawn graph, and who comes after whom by an edge that orders. Each says when it is
-/// started and when it is stopped.
+/// Units of a random graph. Returns the pairs of units that an edge orders. Each unit records its
+/// start and its stop.
 fn drawn(chance: &mut Rng, files: &Sandbox) -> Vec<(String, String)> {
     const UNITS: usize = 16;
     let mut edges = Vec::new();
@@ -65,7 +65,7 @@ fn drawn(chance: &mut Rng, files: &Sandbox) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_end_of_any_graph_stops_dependents_first_and_starts_nobody() {
+fn shutdown_of_a_random_graph_stops_dependents_first_and_starts_no_unit() {
     let mut chance = Rng::new(301);
     for _ in 0..turns(2, 20) {
         let files = Sandbox::new();
@@ -89,7 +89,7 @@ fn the_end_of_any_graph_stops_dependents_first_and_starts_nobody() {
 }
 
 #[test]
-fn many_that_ignore_term_take_the_time_of_one() {
+fn many_units_that_ignore_sigterm_take_the_time_of_one_stop() {
     let files = Sandbox::new();
     let names: Vec<String> = (0..20).map(|n| format!("deaf{n}")).collect();
     for name in &names {
@@ -97,7 +97,7 @@ fn many_that_ignore_term_take_the_time_of_one() {
     }
     files.unit("all", &format!("type: virtual\nwaits-for: {}", names.join(", ")));
     let mut init = Boot::new(files).start("all");
-    init.when("all block the signal", |s| {
+    init.when("all ignore the signal", |s| {
         s.system() == "running"
             && init.sandbox.trace("trace").iter().filter(|w| *w == "ready").count() == 20
     });
@@ -109,12 +109,12 @@ fn many_that_ignore_term_take_the_time_of_one() {
 }
 
 #[test]
-fn the_deadline_ends_what_has_no_timeout() {
+fn shutdown_deadline_ends_a_unit_without_a_stop_timeout() {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 1s\n");
     files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
     let mut init = Boot::new(files).start("deaf");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     init.tell("poweroff", &json!({}));
@@ -122,7 +122,7 @@ fn the_deadline_ends_what_has_no_timeout() {
 }
 
 #[test]
-fn nothing_starts_and_no_wish_is_heard_once_the_end_has_begun() {
+fn no_unit_starts_and_no_request_is_granted_during_the_shutdown() {
     let files = Sandbox::new();
     files.unit("slow", "stop-timeout: 2s\nexec-start: DAEMON --ignore TERM --trace DIR/slow");
     files.unit("crash", "restart-delay: 10ms\nexec-start: DAEMON --trace DIR/crash");
@@ -142,7 +142,7 @@ fn nothing_starts_and_no_wish_is_heard_once_the_end_has_begun() {
 }
 
 #[test]
-fn an_end_during_the_boot_is_an_end() {
+fn shutdown_during_the_boot_ends_init() {
     let files = Sandbox::new();
     files.unit("slow", "type: oneshot\nexec-start: DAEMON --ready-on-order --control DIR/slow");
     files.unit("web", "depends-on: slow\nexec-start: DAEMON --trace DIR/web");
@@ -153,14 +153,14 @@ fn an_end_during_the_boot_is_an_end() {
     assert_eq!(init.sandbox.trace("web"), Vec::<String>::new());
 }
 
-/// The system runs, and the stand-in that leaves this trace reads its signals by now.
+/// Waits until the system runs and the stand-in service with this trace handles signals.
 fn is_up(init: &Init, trace: &str) {
     init.when("it is up", |s| {
         s.system() == "running" && init.sandbox.trace(trace).contains(&"ready".to_owned())
     });
 }
 
-/// A service and a script that has to be run at the end, all up.
+/// A service, and a script with a stop command, both active.
 pub(super) fn two() -> Init {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 4s\n");
@@ -176,7 +176,7 @@ pub(super) fn two() -> Init {
 }
 
 #[test]
-fn the_end_needs_no_process_no_descriptor_and_no_memory_file() {
+fn shutdown_needs_no_new_process_descriptor_or_memory() {
     let call = |error: &str, calls: &str| (error.to_owned(), calls.to_owned());
     for (error, calls) in [
         call("EAGAIN", "clone,clone3,fork,vfork"),
@@ -192,15 +192,18 @@ fn the_end_needs_no_process_no_descriptor_and_no_memory_file() {
         assert_eq!(init.ended().code(), Some(0), "{error}: {}", init.output());
         assert!(injected(&tracer.detach()) > 0, "{error}");
         let trace = init.sandbox.trace("web");
-        assert!(trace.contains(&"term".to_owned()), "{error}: it was asked to end: {trace:?}");
+        assert!(
+            trace.contains(&"term".to_owned()),
+            "{error}: the service got no SIGTERM: {trace:?}"
+        );
     }
 }
 
 #[test]
-fn the_end_needs_neither_its_socket_nor_its_directory() {
+fn shutdown_by_signal_needs_neither_socket_nor_runtime_directory() {
     let mut init = two();
     std::fs::remove_dir_all(init.sandbox.path("run")).unwrap();
-    // RTMIN+3, as machine managers have it.
+    // RTMIN+3, as machine managers send it.
     let pid = init.process().0.to_string();
     assert!(Command::new("/bin/kill").args(["-37", &pid]).status().unwrap().success());
     assert_eq!(init.ended().code(), Some(0));
@@ -208,7 +211,7 @@ fn the_end_needs_neither_its_socket_nor_its_directory() {
 }
 
 #[test]
-fn the_end_comes_in_the_middle_of_a_reload_and_the_last_word_says_how() {
+fn shutdown_during_a_reload_works_and_the_last_exit_code_counts() {
     let files = Sandbox::new();
     files.unit("slow", "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --control DIR/slow --trace DIR/slow.trace");
     files.unit("web", "exec-start: DAEMON --trace DIR/web");
@@ -220,7 +223,7 @@ fn the_end_comes_in_the_middle_of_a_reload_and_the_last_word_says_how() {
     let mut client = init.client().unwrap();
     client.send("reload", &json!({}));
     init.tell("exit", &json!({"code": 3}));
-    // Begun with one status, and in the course of it another is asked for.
+    // The shutdown started with one exit code; a later request sets another.
     let _ = init.ask("exit", &json!({"code": 4}));
     init.sandbox.order("slow", "exit 0");
     assert_eq!(init.ended().code(), Some(4), "{}", init.output());
@@ -228,16 +231,16 @@ fn the_end_comes_in_the_middle_of_a_reload_and_the_last_word_says_how() {
 }
 
 #[test]
-fn asking_again_and_again_puts_the_end_off_by_nothing() {
+fn repeated_shutdown_requests_do_not_delay_it() {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 1500ms\n");
     files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
     let mut init = Boot::new(files).start("deaf");
-    init.when("it is deaf", |s| {
+    init.when("the unit ignores SIGTERM", |s| {
         s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
     });
     let begin = Instant::now();
-    until("it has ended, however often it is told", || {
+    until("init exits despite repeated requests", || {
         if let Some(mut client) = init.client() {
             client.send("exit", &json!({}));
             client.answer();
@@ -249,9 +252,8 @@ fn asking_again_and_again_puts_the_end_off_by_nothing() {
 }
 
 #[test]
-fn the_end_of_a_supervisor_is_not_the_machines() {
-    // By verb, by every signal that ends a machine, and by force.
-    // What runs it is strace.
+fn shutdown_of_a_supervisor_does_not_shut_down_the_machine() {
+    // By each verb and by each signal that ends a machine. Init is a child of strace.
     let pid = |init: &Init| {
         let is_init = |p: &Process| p.read("comm").is_some_and(|name| name.trim() == "init");
         let found = init.process().children().into_iter().find(is_init);
@@ -267,7 +269,7 @@ fn the_end_of_a_supervisor_is_not_the_machines() {
         Box::new(done) as Box<dyn Fn(&Init)>
     };
     let verbs = ["poweroff", "reboot", "halt", "exit"].map(|verb| ask(verb) as Box<dyn Fn(&Init)>);
-    // Ctrl-Alt-Del, the power key, RTMIN+3 to RTMIN+5.
+    // Ctrl-Alt-Del, the power key, TERM, and RTMIN+3 to RTMIN+5.
     let signals = ["-INT", "-PWR", "-TERM", "-37", "-38", "-39"].map(send);
     for (number, end) in verbs.into_iter().chain(signals).enumerate() {
         let files = Sandbox::new();
@@ -284,7 +286,7 @@ fn the_end_of_a_supervisor_is_not_the_machines() {
     }
 }
 
-/// A service that does not end by itself, and nothing that would end it soon.
+/// A service that does not end by itself, without a timeout that would end it soon.
 fn deaf() -> Init {
     let files = Sandbox::new();
     files.put("init.yaml", "shutdown-deadline: 10min\n");
@@ -295,7 +297,7 @@ fn deaf() -> Init {
 }
 
 #[test]
-fn an_end_that_is_waited_for_is_hastened_when_it_is_asked_for_with_force() {
+fn forced_shutdown_request_ends_the_wait_for_a_unit() {
     for words in [&["exit", "--force"][..], &["exit", "3", "--force", "--force"]] {
         let mut init = deaf();
         let refused = init.ask("hasten", &json!({})).unwrap_err();
@@ -311,7 +313,7 @@ fn an_end_that_is_waited_for_is_hastened_when_it_is_asked_for_with_force() {
 }
 
 #[test]
-fn what_an_end_waits_for_is_named_and_a_later_key_ends_the_wait() {
+fn shutdown_names_the_unit_it_waits_for_and_a_later_key_press_ends_the_wait() {
     let mut init = deaf();
     let pid = init.status().main_pid("deaf").unwrap();
     init.process().signal(Signal::SIGINT);
@@ -332,7 +334,7 @@ fn what_an_end_waits_for_is_named_and_a_later_key_ends_the_wait() {
 }
 
 #[test]
-fn a_crash_as_init_lets_go_of_all_it_has_is_one_of_its_end() {
+fn crash_while_init_releases_its_resources_still_ends_with_the_exit_code() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
     let mut init = Boot::new(files).start("web");
@@ -346,13 +348,13 @@ fn a_crash_as_init_lets_go_of_all_it_has_is_one_of_its_end() {
 }
 
 #[test]
-fn a_shutdown_that_is_hastened_again_after_a_crash_waits_for_nothing() {
+fn shutdown_hastened_again_after_a_crash_does_not_wait() {
     let mut init = deaf();
     init.expect_crashes();
     init.tell("exit", &json!({"code": 3}));
     init.when_state("deaf", "stopping");
     let mut client = init.client().expect("it listens");
-    // It says so to itself before it does anything else.
+    // Init logs this before it does anything else.
     let hastened = |call: &Call| {
         call.number == libc::SYS_write
             && init.output().contains("waiting no longer: killing all processes")

@@ -1,4 +1,5 @@
-//! Socket units: activation by a client, descriptors that are kept, what can not be opened.
+//! Socket units: activation by a client, sockets that stay open across restarts, addresses that
+//! cannot be opened.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
@@ -11,9 +12,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 
-/// Sends a line and gives the words of the answer: pid, names, the line.
+/// Sends a line and returns the words of the answer: pid, names, the line.
 fn talk(mut stream: impl Read + Write, line: &str) -> Vec<String> {
-    stream.write_all(format!("{line}\n").as_bytes()).expect("somebody takes the line");
+    stream.write_all(format!("{line}\n").as_bytes()).expect("the socket takes the line");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer.split_whitespace().map(str::to_owned).collect()
@@ -29,7 +30,7 @@ pub(super) fn free_port() -> u16 {
 }
 
 #[test]
-fn the_first_connection_starts_the_service_and_gets_its_answer() {
+fn first_connection_starts_the_service_and_is_answered() {
     let files = Sandbox::new();
     let port = free_port();
     files.unit(
@@ -57,7 +58,7 @@ fn the_first_connection_starts_the_service_and_gets_its_answer() {
 }
 
 #[test]
-fn no_connection_is_refused_while_the_service_crashes_and_comes_back() {
+fn no_connection_is_refused_while_the_service_crashes_and_restarts() {
     let files = Sandbox::new();
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: echo");
     files.unit("echo", "restart-delay: 50ms\nexec-start: LISTENER");
@@ -76,7 +77,7 @@ fn no_connection_is_refused_while_the_service_crashes_and_comes_back() {
 }
 
 #[test]
-fn a_service_that_ends_well_leaves_and_the_next_connection_starts_it_anew() {
+fn next_connection_starts_a_service_again_that_exited_successfully() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -102,7 +103,7 @@ fn a_service_that_ends_well_leaves_and_the_next_connection_starts_it_anew() {
 }
 
 #[test]
-fn datagrams_and_fifos_wake_a_service_too() {
+fn datagrams_and_fifos_start_a_service() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -124,7 +125,7 @@ fn datagrams_and_fifos_wake_a_service_too() {
     assert!(fifo.metadata().unwrap().file_type().is_fifo());
     init.tell("set-target", &json!({"targets": ["none"]}));
     init.when_state("front", "disabled");
-    until("the paths are gone", || {
+    until("the paths are removed", || {
         (!fifo.exists() && !init.sandbox.path("front.dgram").exists()).then_some(())
     });
     init.tell("set-target", &json!({"targets": ["front"]}));
@@ -135,7 +136,7 @@ fn datagrams_and_fifos_wake_a_service_too() {
 }
 
 #[test]
-fn what_can_not_be_listened_at_is_named_and_tried_again() {
+fn socket_that_cannot_be_bound_is_named_and_retried() {
     let files = Sandbox::new();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -158,7 +159,7 @@ fn what_can_not_be_listened_at_is_named_and_tried_again() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced_and_anything_else_is_left_alone() {
+fn stale_socket_is_replaced_and_other_files_are_not() {
     let files = Sandbox::new();
     drop(UnixListener::bind(files.path("stale.sock")).unwrap());
     let _living = UnixListener::bind(files.path("living.sock")).unwrap();
@@ -184,16 +185,14 @@ fn a_stale_socket_is_replaced_and_anything_else_is_left_alone() {
 }
 
 #[test]
-fn a_service_that_takes_nothing_is_not_started_without_end() {
+fn service_that_accepts_nothing_is_not_started_endlessly() {
     let files = Sandbox::new();
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: deaf");
     files.unit("deaf", "exec-start: LISTENER --deaf 0");
     let init = Boot::new(files).start("front");
     init.when_state("front", "running");
     let _waits = UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
-    until("init says that it rests", || {
-        init.output().contains("front: fires too often").then_some(())
-    });
+    until("init logs the pause", || init.output().contains("front: fires too often").then_some(()));
     let starts = || {
         let events = init.initctl_json_lines(&["events"]);
         events.iter().filter(|e| e["unit"] == "deaf" && e["to"] == "starting").count()
@@ -211,7 +210,7 @@ fn a_service_that_takes_nothing_is_not_started_without_end() {
 }
 
 #[test]
-fn a_service_is_handed_the_sockets_of_all_that_activate_it() {
+fn service_gets_the_sockets_of_all_units_that_activate_it() {
     let files = Sandbox::new();
     files.unit("b-front", "type: socket\nlisten-stream: DIR/b.sock\nactivates: echo");
     files.unit("a-front", "type: socket\nlisten-stream: DIR/a.sock\nactivates: echo");
@@ -224,13 +223,13 @@ fn a_service_is_handed_the_sockets_of_all_that_activate_it() {
     assert_eq!(by_a[1], "a-front:b-front");
     let before = init.status().main_pid("echo");
     init.main_of("echo").signal(Signal::SIGKILL);
-    init.when("it runs anew", |s| s.main_pid("echo").is_some_and(|pid| Some(pid) != before));
+    init.when("it is restarted", |s| s.main_pid("echo").is_some_and(|pid| Some(pid) != before));
     assert_eq!(ask(&init.sandbox.path("b.sock"), "hello")[1], "a-front:b-front");
     init.finish();
 }
 
 #[test]
-fn what_a_service_left_is_thrown_away_before_its_sockets_are_listened_at_again() {
+fn pending_data_is_discarded_before_the_sockets_are_polled_again() {
     let files = Sandbox::new();
     files.unit(
         "front",
@@ -249,12 +248,12 @@ fn what_a_service_left_is_thrown_away_before_its_sockets_are_listened_at_again()
         let mut client = UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
         let mut rest = Vec::new();
         let _ = client.read_to_end(&mut rest);
-        assert_eq!(rest, b"", "nobody answers, and nobody waits for ever");
-        until("the socket is listened at again", || {
+        assert_eq!(rest, b"", "the connection is closed without an answer");
+        until("the socket is polled again", || {
             let sockets = init.tell("sockets", &json!({}));
             (sockets["sockets"][0]["waits"] == true).then_some(())
         });
-        // Two reasons came: the second one may have been seen after the first flush.
+        // There were two reasons to start: the second one may have been seen after the first flush.
         assert!((round..=2 * round).contains(&starts()), "{} starts", starts());
     }
     init.finish();

@@ -1,8 +1,8 @@
-//! Options of sockets, as the service that is handed the socket finds them, or as they are felt.
+//! Socket options, as the service that receives the socket sees them, or by their effect.
 
+use super::child_setup::is_root;
 use super::command::drop_all;
 use super::imported::{systemd, wants};
-use super::outfit::is_root;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -13,8 +13,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
-/// For each word `NAME,LEVEL,OPTION,FORM` a line: what getsockopt(2) says of the descriptor of
-/// that name, unpacked by that form. LEVEL `fcntl`: what fcntl(2) says; `name`: the address.
+/// Prints a line for each word `NAME,LEVEL,OPTION,FORM`: the value of getsockopt(2) for the
+/// descriptor with that name, unpacked by that form. LEVEL `fcntl` uses fcntl(2), `name` the
+/// address.
 const LOOK: &str = r#"
 my @names = split /:/, $ENV{LISTEN_FDNAMES};
 for my $number (0 .. $#names) {
@@ -31,7 +32,7 @@ print "end\n";
 $| = 1; print ""; exec "sleep", "1000";
 "#;
 
-/// Each directive, where its option is found, and what is there. The numbers are Linux's own:
+/// Each directive, where its option is found, and the expected value. The numbers are Linux's own:
 /// asm-generic/socket.h, linux/in.h, linux/in6.h, linux/tcp.h, linux/fcntl.h. The kernel doubles
 /// the sizes of buffers, socket(7).
 const OPTIONS: &[(&str, &str, &str, &str)] = &[
@@ -71,11 +72,11 @@ fn free_port() -> u16 {
     probe.local_addr().expect("its address").port()
 }
 
-/// What each socket unit of [`OPTIONS`] listens to.
+/// The listen directive of each socket unit of [`OPTIONS`].
 fn listens(name: &str) -> String {
     match name {
         "tcp" => format!("ListenStream=127.0.0.1:{}\n", free_port()),
-        // An address of nobody (RFC 5737).
+        // An address for documentation (RFC 5737).
         "free" => format!("ListenStream=192.0.2.7:{}\n", free_port()),
         "udp" => {
             let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -89,9 +90,9 @@ fn listens(name: &str) -> String {
 }
 
 #[test]
-fn a_service_finds_each_option_its_socket_units_ask_for() {
+fn service_finds_each_option_of_its_socket_units() {
     if !is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.put("look", LOOK);
@@ -134,19 +135,19 @@ fn a_service_finds_each_option_its_socket_units_ask_for() {
     }
     let local = fs::metadata(init.sandbox.path("local")).unwrap();
     assert_eq!((local.uid(), local.gid()), (65534, 65534), "SocketUser=, SocketGroup=");
-    // What is kept open for it is let go.
+    // Closes the descriptors that init keeps for it.
     drop_all(&init);
     init.when_state("tcp.socket", "disabled");
     init.finish();
 }
 
-/// How often a service has said in a file that it began.
+/// The number of starts that the service has recorded in a file.
 fn runs(init: &Init) -> usize {
     init.sandbox.read("runs").lines().count()
 }
 
 #[test]
-fn what_nobody_took_is_thrown_away_when_its_service_has_ended() {
+fn unaccepted_connections_are_discarded_when_the_service_exits() {
     let files = Sandbox::new();
     systemd(&files, "front.socket", "[Socket]\nListenStream=DIR/front.sock\nFlushPending=yes\n");
     systemd(&files, "front.service", "[Service]\nExecStart=/bin/sh -c 'echo run >>DIR/runs'\n");
@@ -157,7 +158,7 @@ fn what_nobody_took_is_thrown_away_when_its_service_has_ended() {
         let mut rest = Vec::new();
         assert_eq!(client.read_to_end(&mut rest).unwrap_or_default(), 0, "it is closed unread");
         assert_eq!(runs(&init), times, "a run for each connection, not one more");
-        // While it is thrown away nobody is waited for.
+        // The unit does not wait for a connection while the pending ones are discarded.
         until("it waits for the next", || {
             (init.tell("sockets", &json!({}))["sockets"][0]["waits"] == true).then_some(())
         });
@@ -166,7 +167,7 @@ fn what_nobody_took_is_thrown_away_when_its_service_has_ended() {
 }
 
 #[test]
-fn a_connection_that_says_nothing_yet_starts_nobody() {
+fn connection_without_data_starts_no_service() {
     let files = Sandbox::new();
     let port = free_port();
     systemd(
@@ -178,7 +179,8 @@ fn a_connection_that_says_nothing_yet_starts_nobody() {
     let init = Boot::new(files).start("shy.socket");
     init.when_state("shy.socket", "running");
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    // The kernel has answered; what it had told init of that would be in the second answer.
+    // The kernel has acknowledged the connection; any event for init would be handled before the
+    // second answer.
     init.status();
     assert_eq!(init.status().state("shy.service"), "disabled");
     client.write_all(b"hello\n").unwrap();
@@ -187,7 +189,7 @@ fn a_connection_that_says_nothing_yet_starts_nobody() {
 }
 
 #[test]
-fn a_device_wakes_a_service_that_answers_on_it() {
+fn input_on_a_device_starts_a_service_that_answers_on_it() {
     let files = Sandbox::new();
     let pty = nix::pty::openpty(None, None).unwrap();
     let line = nix::unistd::ttyname(&pty.slave).unwrap();

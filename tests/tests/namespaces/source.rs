@@ -1,4 +1,4 @@
-//! Sources: sets of unit files that a controller hands over and owns.
+//! Sources: sets of unit files that a controller provides and owns.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -12,7 +12,7 @@ fn files() -> Sandbox {
     files
 }
 
-/// Writes a file for a source; its path.
+/// Writes a file for a source and returns its path.
 fn file(init: &Init, name: &str, text: &str) -> String {
     let text = text.replace("DAEMON", &program("GROUNDSTATE_DAEMON", "daemon"));
     init.sandbox.put(name, &format!("{text}\n"));
@@ -40,7 +40,7 @@ fn fleet(init: &Init) -> Value {
 }
 
 #[test]
-fn a_put_starts_its_roots_and_the_next_changes_only_what_differs() {
+fn put_starts_its_roots_and_the_next_put_changes_only_differences() {
     let init = Boot::new(files()).start("base");
     init.when_system("running");
     let (web, db) = (web(&init), db(&init));
@@ -59,7 +59,8 @@ fn a_put_starts_its_roots_and_the_next_changes_only_what_differs() {
     }
     let said = put(&init, &[&db, "--root", "db"]);
     assert_eq!(said["revision"], 2);
-    let after = init.when("web is gone", |status| status.0["units"].as_array().unwrap().len() == 2);
+    let after =
+        init.when("web is removed", |status| status.0["units"].as_array().unwrap().len() == 2);
     assert_eq!(after.main_pid("db"), before.main_pid("db"));
     assert_eq!(after.main_pid("base"), before.main_pid("base"));
     let listed = fleet(&init);
@@ -67,12 +68,12 @@ fn a_put_starts_its_roots_and_the_next_changes_only_what_differs() {
     assert_eq!(listed["files"], serde_json::json!(["db.yaml"]));
     let (code, dropped) = init.initctl_json(&["source", "drop", "fleet"]);
     assert_eq!((code, &dropped["revision"]), (0, &3.into()));
-    init.when("db is gone", |status| status.0["units"].as_array().unwrap().len() == 1);
+    init.when("db is removed", |status| status.0["units"].as_array().unwrap().len() == 1);
     init.finish();
 }
 
 #[test]
-fn the_machines_own_drop_ins_hold_for_units_of_a_source() {
+fn drop_ins_of_the_machine_apply_to_units_of_a_source() {
     let files = files();
     for folder in ["web.d", "job.service.d"] {
         std::fs::create_dir(files.path("units").join(folder)).unwrap();
@@ -92,7 +93,7 @@ fn the_machines_own_drop_ins_hold_for_units_of_a_source() {
 }
 
 #[test]
-fn a_put_on_another_revision_is_refused_and_changes_nothing() {
+fn put_with_the_wrong_revision_is_refused_and_changes_nothing() {
     let init = Boot::new(files()).start("base");
     init.when_system("running");
     let (web, db) = (web(&init), db(&init));
@@ -109,7 +110,7 @@ fn a_put_on_another_revision_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_a_source_gets_wrong_breaks_its_own_units_alone() {
+fn mistakes_of_a_source_break_only_its_own_units() {
     let init = Boot::new(files()).start("base");
     init.when_system("running");
     let db = db(&init);
@@ -128,11 +129,11 @@ fn what_a_source_gets_wrong_breaks_its_own_units_alone() {
     assert_eq!(status.reason("bad"), "config");
     assert_eq!(status.reason("thief"), "conflict");
     assert_eq!(status.state("base"), "running");
-    // Neither stops the operator from reloading, and nothing of the source is lost by it.
+    // Neither mistake stops the operator from reloading, and the reload keeps the source.
     init.sandbox.unit("base", "exec-start: DAEMON --name base2");
     let reload = init.initctl(&["reload"]);
     assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
-    let after = init.when("base runs anew", |s| {
+    let after = init.when("base is restarted", |s| {
         s.state("base") == "running" && s.main_pid("base") != status.main_pid("base")
     });
     assert_eq!(after.main_pid("db"), status.main_pid("db"));
@@ -140,7 +141,7 @@ fn what_a_source_gets_wrong_breaks_its_own_units_alone() {
 }
 
 #[test]
-fn a_put_loads_no_edit_of_the_operator_and_takes_back_no_mask() {
+fn put_loads_no_edit_of_the_operator_and_keeps_masks() {
     let files = files();
     files.unit("base", "wants: side\nexec-start: DAEMON --name base");
     files.unit("side", "exec-start: DAEMON --name side");
@@ -157,7 +158,7 @@ fn a_put_loads_no_edit_of_the_operator_and_takes_back_no_mask() {
 }
 
 #[test]
-fn a_new_init_finds_what_was_put() {
+fn sources_survive_a_new_start_of_init() {
     let init = Boot::new(files()).way(Way::Supervisor).start("base");
     init.when_system("running");
     put(&init, &[&db(&init), "--root", "db"]);
@@ -171,7 +172,7 @@ fn a_new_init_finds_what_was_put() {
 }
 
 #[test]
-fn a_put_with_a_broken_file_is_done_and_warns_of_it() {
+fn put_with_a_broken_file_succeeds_with_a_warning() {
     let init = Boot::new(files()).start("base");
     init.when_system("running");
     let bad = file(&init, "bad.yaml", "unit: bad\nexec-strat: DAEMON");
@@ -184,9 +185,9 @@ fn a_put_with_a_broken_file_is_done_and_warns_of_it() {
 }
 
 #[test]
-fn the_owner_of_a_source_puts_that_one_and_no_other() {
+fn owner_of_a_source_may_put_only_that_source() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let init = Boot::new(files()).start("base");
     init.when_system("running");
@@ -210,7 +211,7 @@ fn the_owner_of_a_source_puts_that_one_and_no_other() {
 }
 
 #[test]
-fn an_instance_that_the_policy_enables_is_there_after_a_put_of_its_template() {
+fn enabled_instance_survives_a_put_of_its_template() {
     let init = Boot::new(files()).start("base");
     init.when_system("running");
     let job = "unit: job@\nwanted-by: base\nexec-start: DAEMON --name %i";

@@ -1,4 +1,5 @@
-//! No time on a processor: what came in time counts though it is read late, and nothing is taken for dead.
+//! Init without processor time: an event that came in time counts although init reads it late, and
+//! no running process is taken for dead.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::{until, within};
@@ -10,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Of the unit that is slow.
+/// The start timeout of the unit `slow`.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[test]
-fn what_was_said_in_time_counts_though_it_is_read_late() {
+fn readiness_sent_in_time_counts_although_it_is_read_late() {
     let files = Sandbox::new();
     files.unit(
         "slow",
@@ -25,7 +26,7 @@ fn what_was_said_in_time_counts_though_it_is_read_late() {
     init.when_state("slow", "starting");
     let before = Some(until("it has its program", || init.status().main_pid("slow")));
     init.process().signal(Signal::SIGSTOP);
-    until("init stands still", || (init.process().state() == Some('T')).then_some(()));
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
     init.sandbox.order("slow", "ready");
     assert!(within(START_TIMEOUT, || None::<()>).is_none(), "the timeout passes");
     init.process().signal(Signal::SIGCONT);
@@ -34,7 +35,7 @@ fn what_was_said_in_time_counts_though_it_is_read_late() {
     init.finish();
 }
 
-/// Keeps the first processor busy; ends with the value.
+/// Keeps the first processor busy until the value is dropped.
 struct Busy(Vec<Child>);
 
 impl Busy {
@@ -42,7 +43,7 @@ impl Busy {
         Busy::of(&[], count)
     }
 
-    /// Started by way of these words.
+    /// Started through this wrapper.
     fn of(way: &[&str], count: usize) -> Busy {
         let words = [way, &["taskset", "-c", "0", "sh", "-c", "while :; do :; done"]].concat();
         let start = |_| {
@@ -63,7 +64,7 @@ impl Drop for Busy {
 }
 
 #[test]
-fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
+fn init_on_a_busy_processor_answers_and_supervises() {
     let files = Sandbox::new();
     files.unit("quick", "exec-start: DAEMON");
     files.unit("steady", "type: foreground-notified\nexec-start: DAEMON --notify");
@@ -79,22 +80,26 @@ fn on_a_crowded_processor_init_answers_supervises_and_takes_nobody_for_dead() {
     });
     drop(busy);
     let after = init.status();
-    assert_eq!(after.main_pid("steady"), before.main_pid("steady"), "nobody is taken for dead");
+    assert_eq!(
+        after.main_pid("steady"),
+        before.main_pid("steady"),
+        "no running service is taken for dead"
+    );
     init.finish();
 }
 
-/// A hundredth of a processor, for who is put there.
+/// A cgroup with a hundredth of a processor.
 struct Hundredth(PathBuf);
 
 impl Hundredth {
-    /// None: nobody can be given a share here.
+    /// Returns `None` if no share of a processor can be set here.
     fn new() -> Option<Hundredth> {
         let name = format!("groundstate-test.{}", std::process::id());
         let (first, second) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
         let top = if first.is_dir() { first } else { second };
         let place = Hundredth(top.join(name));
         std::fs::create_dir(&place.0).ok()?;
-        // Of the first kind, or of the second: microseconds of each tenth of a second.
+        // Cgroup v1 or v2: microseconds of each tenth of a second.
         let quota = [("cpu.cfs_quota_us", "1000"), ("cpu.max", "1000 100000")];
         let set = |(file, text): (&str, &str)| {
             let file = place.0.join(file);
@@ -104,19 +109,20 @@ impl Hundredth {
     }
 
     fn take(&self, process: Process) {
-        std::fs::write(self.0.join("cgroup.procs"), process.0.to_string()).expect("it goes");
+        std::fs::write(self.0.join("cgroup.procs"), process.0.to_string())
+            .expect("the write succeeds");
     }
 }
 
 impl Drop for Hundredth {
     fn drop(&mut self) {
-        // Once the last of them is gone.
+        // Possible once its last process has exited.
         within(Duration::from_secs(10), || std::fs::remove_dir(&self.0).is_ok().then_some(()));
     }
 }
 
 #[test]
-fn with_a_hundredth_of_a_processor_init_answers_and_supervises() {
+fn init_with_a_hundredth_of_a_processor_answers_and_supervises() {
     let Some(place) = Hundredth::new() else {
         return groundstate_tests::not_run!("no share of a processor can be given here");
     };
@@ -136,7 +142,7 @@ fn with_a_hundredth_of_a_processor_init_answers_and_supervises() {
     init.when("it is replaced", |s| {
         s.system() == "running" && s.main_pid("quick") != before.main_pid("quick")
     });
-    until("it had to wait", || {
+    until("it was throttled", || {
         init.tell("ping", &json!({}));
         throttled().then_some(())
     });
@@ -145,10 +151,10 @@ fn with_a_hundredth_of_a_processor_init_answers_and_supervises() {
 }
 
 #[test]
-fn a_hog_that_goes_before_everybody_lets_no_time_out_misfire() {
+fn real_time_hog_causes_no_false_timeout() {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if !nix::unistd::geteuid().is_root() || processors < 2 {
-        groundstate_tests::not_run!("one processor, or no right to be the first on it");
+        groundstate_tests::not_run!("this needs root and two processors");
         return;
     }
     let files = Sandbox::new();

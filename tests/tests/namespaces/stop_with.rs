@@ -1,7 +1,7 @@
 //! Units that `systemctl stop` and `restart` of another unit reach, and triggers of masked units.
 
 use super::imported::{systemd, wants};
-use super::shim::systemctl;
+use super::systemctl_shim::systemctl;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::Sandbox;
 
@@ -79,7 +79,7 @@ fn requisite_of_an_inactive_unit_fails_the_start() {
 }
 
 #[test]
-fn socket_of_a_masked_service_is_not_started_and_refuses_no_reload() {
+fn socket_of_a_masked_service_is_not_started_and_does_not_prevent_a_reload() {
     let files = Sandbox::new();
     files.unit("all", "type: virtual");
     for name in ["web", "late"] {

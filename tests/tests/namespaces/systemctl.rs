@@ -1,13 +1,13 @@
-//! systemctl(1) and the commands of System V, asked of a real init: what scripts, Ansible, Puppet
-//! and debhelper call, and what they read.
+//! systemctl(1) and the commands of System V against a real init: what scripts, Ansible, Puppet and
+//! debhelper call, and what they read.
 
-use crate::shim::{program_path as shim_path, service, shim, systemctl};
+use crate::systemctl_shim::{program_path as shim_path, service, shim, systemctl};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::path::Path;
 use std::process::Command;
 
-/// A set with a goal `multi-user`, and one service of it.
+/// An init with the goal `multi-user` and one service.
 fn started(files: Sandbox) -> Init {
     files.unit("multi-user", "type: virtual");
     service(&files, "web", "ExecStart=/bin/sleep 1000");
@@ -94,7 +94,7 @@ fn init_that_is_not_pid_1_passes_a_run_level_on() {
     };
     level(&init, "1");
     assert_eq!(init.status().0["goal"][0], "rescue");
-    // Without `graphical` the level of a desktop is the one that there is.
+    // Without `graphical`, run level 5 falls back to `multi-user`.
     level(&init, "5");
     assert_eq!(init.status().0["goal"][0], "multi-user");
     level(&init, "6");
@@ -102,7 +102,7 @@ fn init_that_is_not_pid_1_passes_a_run_level_on() {
 }
 
 #[test]
-fn a_start_stops_the_units_that_it_conflicts_with() {
+fn start_stops_conflicting_units() {
     let files = Sandbox::new();
     files.put(
         "units/other.service",
@@ -120,7 +120,7 @@ fn a_start_stops_the_units_that_it_conflicts_with() {
     let (said, code) = systemctl(&init, &["start", "web"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(systemctl(&init, &["is-active", "other", "web"]).0, "inactive\nactive");
-    // The rival of a unit that is pulled in.
+    // A unit that is pulled in has a rival.
     assert_eq!(systemctl(&init, &["start", "outer"]).1, 0);
     assert_eq!(
         systemctl(&init, &["is-active", "outer", "other", "web"]).0,
@@ -150,7 +150,7 @@ fn reset_failed_makes_a_failed_unit_inactive_and_starts_nothing() {
 }
 
 #[test]
-fn set_default_takes_a_target_that_a_unit_provides_and_no_other() {
+fn set_default_accepts_only_a_target_that_a_unit_provides() {
     let files = Sandbox::new();
     files.put("init.yaml", "default-target: multi-user\n");
     files.unit("desktop", "type: virtual\nprovides: desktop.target");
@@ -184,7 +184,7 @@ fn set_default_of_a_tree_of_files_refuses_a_target_that_no_unit_provides() {
 }
 
 #[test]
-fn daemon_reload_forgets_what_was_started_or_stopped_of_removed_units() {
+fn daemon_reload_forgets_start_and_stop_requests_of_removed_units() {
     let files = Sandbox::new();
     files.put("units/side.service", "[Service]\nExecStart=/bin/sleep 1000\n");
     service(&files, "more", "ExecStart=/bin/sleep 1000");
@@ -204,7 +204,7 @@ fn daemon_reload_forgets_what_was_started_or_stopped_of_removed_units() {
 }
 
 #[test]
-fn names_are_made_names_of_units_as_systemctl_does() {
+fn names_are_completed_and_escaped_as_by_systemctl() {
     let files = Sandbox::new();
     files.put("units/t@.service", "[Service]\nExecStart=/bin/sleep 1000\n");
     files.unit("data", "type: virtual\nprovides: srv-x.mount");
@@ -225,7 +225,7 @@ fn names_are_made_names_of_units_as_systemctl_does() {
 }
 
 #[test]
-fn edit_makes_a_drop_in_and_has_init_read_it() {
+fn edit_makes_a_drop_in_and_reloads() {
     let init = started(Sandbox::new());
     init.sandbox.put("editor.sh", "echo '[Service]' >$1; echo Nice=7 >>$1\n");
     let edit = |editor: &str| {
@@ -274,7 +274,7 @@ fn enable_of_a_path_links_the_file_and_enables_the_unit() {
     assert_eq!(systemctl(&init, &[&root, "is-enabled", "app"]), ("enabled".to_string(), 0));
     let (said, code) = systemctl(&init, &[&root, "enable", "/opt/app/none.service"]);
     assert!(code == 1 && said.contains("/opt/app/none.service: No such file"), "{said}");
-    // The link alone makes it known; `disable` takes both links away.
+    // The link alone makes the unit known; `disable` removes both links.
     assert_eq!(systemctl(&init, &[&root, "disable", "app"]).1, 0);
     assert!(!init.sandbox.path("root/etc/systemd/system/app.service").is_symlink());
     assert_eq!(systemctl(&init, &[&root, "link", "/opt/app/app.service"]).1, 0);
@@ -283,7 +283,7 @@ fn enable_of_a_path_links_the_file_and_enables_the_unit() {
 }
 
 #[test]
-fn list_units_shows_the_units_of_the_states_and_types_asked_for() {
+fn list_units_filters_by_state_and_type() {
     let files = Sandbox::new();
     service(&files, "bad", "ExecStart=/bin/false");
     files.put("units/idle.service", "[Service]\nExecStart=/bin/sleep 1000\n");
@@ -321,7 +321,7 @@ fn list_units_shows_the_units_of_the_states_and_types_asked_for() {
 }
 
 #[test]
-fn presets_are_applied_as_far_as_their_mode_goes() {
+fn presets_are_applied_according_to_their_mode() {
     let files = Sandbox::new();
     for dir in
         ["root/etc/systemd/system", "root/etc/systemd/system-preset", "root/usr/lib/systemd/system"]

@@ -1,4 +1,4 @@
-//! Templates: instances come with the wish that names them, and go when nobody wants them.
+//! Templates: an instance exists while a request names it.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
@@ -22,7 +22,7 @@ fn names(init: &Init) -> Vec<String> {
 }
 
 #[test]
-fn a_wish_makes_the_instance_and_the_next_load_takes_it_away_again() {
+fn want_makes_an_instance_and_the_next_load_removes_it() {
     let init = one_template();
     let base = init.status().main_pid("base");
     let plan = init.tell("plan", &json!({"targets": ["base"], "want": ["job@a"]}));
@@ -32,13 +32,13 @@ fn a_wish_makes_the_instance_and_the_next_load_takes_it_away_again() {
     let (code, said) = init.initctl_json(&["want", "job@a"]);
     assert_eq!((code, &said["plan"]["start"]), (0, &json!([["helper"], ["job@a"]])), "{said}");
     init.when_state("job@a", "running");
-    // Running is what was executed; it comes to its work a moment later.
+    // The unit counts as running after the exec, before the service is at work.
     until("it is at work", || {
         (init.sandbox.trace("a.trace").last().map(String::as_str) == Some("ready")).then_some(())
     });
     let first = init.status().main_pid("job@a");
 
-    // The goal may name one too; the one that is there is left alone.
+    // The goal may name an instance too; an existing one is left alone.
     init.tell("set-target", &json!({"targets": ["job@b"], "want": ["job@a"]}));
     let both = init.when_state("job@b", "running");
     assert_eq!(both.main_pid("job@a"), first);
@@ -49,24 +49,24 @@ fn a_wish_makes_the_instance_and_the_next_load_takes_it_away_again() {
         s.state("job@a") == "disabled" && s.state("job@b") == "disabled"
     });
     init.tell("want", &json!({"target": "job@c"}));
-    assert_eq!(names(&init), ["base", "helper", "job@c"], "nobody asks for the others any more");
+    assert_eq!(names(&init), ["base", "helper", "job@c"], "no request names the other instances");
     init.tell("unwant", &json!({"target": "job@c"}));
     init.tell("reload", &json!({}));
-    // A unit that is still being stopped is shown, although its definition is gone.
-    until("the instance is gone", || (names(&init) == ["base", "helper"]).then_some(()));
+    // A unit that is still stopping is shown, although its definition is gone.
+    until("the instance is removed", || (names(&init) == ["base", "helper"]).then_some(()));
     assert_ne!(init.status().main_pid("base"), base, "it was stopped in between");
     init.finish();
 }
 
 #[test]
-fn what_is_no_instance_is_refused_and_changes_nothing() {
+fn unknown_instance_is_refused_and_changes_nothing() {
     let init = one_template();
     let generation = init.status().0["generation"].clone();
     let refused = init.ask("want", &json!({"target": "nope@a"})).unwrap_err();
     assert_eq!(refused["kind"], "unknown-target", "{refused}");
     let refused = init.ask("want", &json!({"target": "job@"})).unwrap_err();
     assert_eq!(refused["kind"], "unknown-target", "{refused}");
-    // An edit nobody has loaded is not taken up on the way.
+    // A request must not load an edit of the operator.
     init.sandbox.unit("base", "exec-start: DAEMON --name other");
     init.sandbox.unit("job@", "exec-start: DAEMON --name edited");
     let refused = init.ask("want", &json!({"target": "job@a"})).unwrap_err();

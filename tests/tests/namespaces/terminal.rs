@@ -1,16 +1,16 @@
-//! Texts of units reach a terminal without anything that the terminal acts on.
+//! Text of units reaches a terminal without control characters.
 
-use super::shim::shim;
+use super::systemctl_shim::shim;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_units::text::encoding::acts;
 use std::process::{Command, Output, Stdio};
 
-/// C0, C1, colours, a title, turned writing, characters without width, and tags.
+/// C0, C1, colours, a title, bidirectional overrides, zero-width characters, and tags.
 const ODD: &str = "q\u{1b}[31mq\u{1b}[2J\u{1b}]0;t\u{7}\u{8}\u{7f}\u{9b}31m\u{85}\u{202e}\u{2066}\u{61c}\
                    \u{200b}\u{200d}\u{2060}\u{feff}\u{ad}\u{e0041}z";
-/// The colours of initctl.
+/// The colours that initctl uses.
 const PAINTS: [&str; 7] =
     ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[36m"];
 
@@ -64,7 +64,7 @@ const VERBS: &[&[&str]] = &[
     &["--socket", ODD, "status"],
 ];
 
-/// The same of systemctl.
+/// The same for systemctl.
 const OF_SYSTEMCTL: &[&[&str]] = &[
     &["status"],
     &["status", "odd", "bad"],
@@ -88,7 +88,7 @@ const OF_SYSTEMCTL: &[&[&str]] = &[
     &[ODD],
 ];
 
-/// As a string of YAML.
+/// Quotes the text as a YAML string.
 fn quoted(text: &str) -> String {
     let escape = |c: char| match acts(c) {
         true => format!("\\U{:08x}", u32::from(c)),

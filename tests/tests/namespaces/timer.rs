@@ -1,4 +1,4 @@
-//! Timer units: spans, calendars, what was missed, a lookout that is killed.
+//! Timer units: spans, calendars, missed times, a killed watcher.
 
 use super::imported::{systemd, wants};
 use groundstate_tests::boot::{Boot, Init};
@@ -19,7 +19,7 @@ fn until_started(files: &Sandbox, trace: &str, times: usize) {
 }
 
 #[test]
-fn spans_fire_and_repeat_from_the_start_of_the_unit() {
+fn span_timers_fire_and_repeat() {
     let files = Sandbox::new();
     files.unit(
         "often",
@@ -64,7 +64,7 @@ fn a_crash_after_a_firing_was_read_does_not_lose_the_firing() {
     init.finish_after_crash();
 }
 
-// With delays that double, the last of these starts would come after minutes.
+// With doubling delays the last of these starts would come after minutes.
 #[test]
 fn imported_timer_starts_a_unit_that_fails_at_each_of_its_times() {
     let files = Sandbox::new();
@@ -83,7 +83,7 @@ fn imported_timer_starts_a_unit_that_fails_at_each_of_its_times() {
 }
 
 #[test]
-fn initctl_says_when_timers_fire_and_where_sockets_listen() {
+fn initctl_shows_when_timers_fire_and_where_sockets_listen() {
     let files = Sandbox::new();
     files.unit("yearly", "type: timer\ntimer-calendar: yearly\nactivates: job");
     files.unit("front", "type: socket\nlisten-stream: DIR/front.sock\nactivates: job");
@@ -92,7 +92,7 @@ fn initctl_says_when_timers_fire_and_where_sockets_listen() {
     files.unit("all", "type: virtual\nwants: yearly, front");
     let init = Boot::new(files).start("all");
     init.when_state("front", "running");
-    let timers = until("the clock has told when", || {
+    let timers = until("init knows when the timer fires", || {
         let (_, timers) = init.initctl_json(&["timers"]);
         timers["timers"][1]["next"].is_string().then_some(timers)
     });
@@ -119,12 +119,12 @@ fn initctl_says_when_timers_fire_and_where_sockets_listen() {
 #[test]
 fn time_since_the_boot_of_a_container_counts_from_the_start_of_init() {
     let files = Sandbox::new();
-    // The machine was booted before that.
+    // The machine has been up for longer than that.
     files.unit("later", "type: timer\ntimer-boot: 2min\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: /bin/touch DIR/ran");
     files.unit("all", "type: virtual\nwants: later");
     let init = Boot::new(files).start("all");
-    until("the clock has told when", || {
+    until("init knows when the timer fires", || {
         let (_, timers) = init.initctl_json(&["timers"]);
         timers["timers"][0]["next"].is_string().then_some(())
     });
@@ -133,7 +133,7 @@ fn time_since_the_boot_of_a_container_counts_from_the_start_of_init() {
 }
 
 #[test]
-fn a_calendar_timer_fires_at_its_seconds() {
+fn calendar_timer_fires_at_its_seconds() {
     let files = Sandbox::new();
     files.unit("tick", "type: timer\ntimer-calendar: '*:*:*'\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
@@ -153,7 +153,7 @@ fn a_calendar_timer_fires_at_its_seconds() {
 }
 
 #[test]
-fn a_persistent_timer_makes_up_for_what_was_missed_once() {
+fn persistent_timer_catches_up_once() {
     let files = Sandbox::new();
     files.put("init.yaml", &format!("state-dir: {}\n", files.at("state")));
     std::fs::create_dir_all(files.path("state/timers")).unwrap();
@@ -183,7 +183,7 @@ fn a_persistent_timer_makes_up_for_what_was_missed_once() {
     init.tell("set-target", &json!({"targets": ["none"]}));
     init.when_state("nightly", "disabled");
     init.tell("set-target", &json!({"targets": ["all"]}));
-    // A second timer that is due at once shows that the clock has looked.
+    // A second timer that is due soon shows that the watcher has looked at the clock.
     init.sandbox.unit("soon", "type: timer\ntimer-active: 50ms\nactivates: other");
     init.sandbox.unit("other", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/other");
     init.tell("reload", &json!({}));
@@ -194,7 +194,7 @@ fn a_persistent_timer_makes_up_for_what_was_missed_once() {
 }
 
 #[test]
-fn a_zone_nobody_knows_fails_the_timer_and_is_named() {
+fn unknown_time_zone_fails_the_timer_and_is_named() {
     let files = Sandbox::new();
     files.unit(
         "odd",
@@ -209,7 +209,7 @@ fn a_zone_nobody_knows_fails_the_timer_and_is_named() {
 }
 
 #[test]
-fn a_killed_lookout_is_replaced_and_its_timers_go_on() {
+fn killed_timer_watcher_is_replaced_and_its_timers_fire() {
     let files = Sandbox::new();
     files.unit("often", "type: timer\ntimer-active: 1ms\ntimer-unit-active: 300ms\nactivates: job");
     files.unit("job", "type: oneshot\nexec-start: DAEMON --exit 0 --trace DIR/job");
@@ -218,13 +218,13 @@ fn a_killed_lookout_is_replaced_and_its_timers_go_on() {
     let lookout = init.process().children().into_iter().find(|process| {
         process.read("comm").is_some_and(|name| name.starts_with("groundstate-clk"))
     });
-    lookout.expect("the lookout of timers").signal(Signal::SIGKILL);
+    lookout.expect("the watcher of timers").signal(Signal::SIGKILL);
     let before = starts(&init.sandbox, "job");
     until_started(&init.sandbox, "job", before + 2);
     init.finish();
 }
 
-/// When the clock has it that a timer fires next.
+/// The next time at which the timer fires.
 fn next(init: &Init, timer: &str) -> Option<String> {
     let (_, timers) = init.initctl_json(&["timers"]);
     let one = timers["timers"].as_array()?.iter().find(|one| one["unit"] == timer)?;
@@ -232,7 +232,7 @@ fn next(init: &Init, timer: &str) -> Option<String> {
 }
 
 #[test]
-fn a_fixed_random_delay_is_the_same_each_time() {
+fn fixed_random_delay_is_the_same_each_time() {
     let files = Sandbox::new();
     let yearly = "[Timer]\nOnCalendar=yearly\nRandomizedDelaySec=200d\n";
     systemd(&files, "fixed.timer", &format!("{yearly}FixedRandomDelay=yes\n"));
@@ -245,20 +245,20 @@ fn a_fixed_random_delay_is_the_same_each_time() {
     wants(&files, &timers);
     let told = |init: &Init| {
         let all = || timers.iter().map(|timer| next(init, timer)).collect::<Option<Vec<_>>>();
-        until("the clock has told all", all)
+        until("init knows when all timers fire", all)
     };
     let init = Boot::new(files).start("all");
     let before = told(&init);
     assert_ne!(before[0], before[1], "each unit has its own");
     let init = Boot::new(init.finish_and_keep()).start("all");
     let after = told(&init);
-    assert_eq!(before[..2], after[..2], "and keeps it");
-    assert_ne!(before[2], after[2], "the other is drawn anew");
+    assert_eq!(before[..2], after[..2], "each unit keeps its delay");
+    assert_ne!(before[2], after[2], "the other delay is random");
     init.finish();
 }
 
 #[test]
-fn a_timer_that_may_wait_fires_with_the_next_one_that_may_not() {
+fn inaccurate_timer_fires_together_with_the_next_accurate_one() {
     let files = Sandbox::new();
     systemd(&files, "early.timer", "[Timer]\nOnActiveSec=1s\nAccuracySec=1h\n");
     systemd(&files, "exact.timer", "[Timer]\nOnActiveSec=2500ms\nAccuracySec=1us\n");
@@ -274,6 +274,6 @@ fn a_timer_that_may_wait_fires_with_the_next_one_that_may_not() {
         event.unwrap_or_else(|| panic!("{unit} was {to}"))["mono-us"].as_u64().unwrap()
     };
     let waited = first("early.service", "starting") - first("early.timer", "running");
-    assert!(waited >= 2_400_000, "it fired {waited} us after its timer began");
+    assert!(waited >= 2_400_000, "it fired {waited} us after its timer started");
     init.finish();
 }

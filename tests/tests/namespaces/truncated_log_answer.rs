@@ -1,7 +1,7 @@
-//! Answers of the logger that break off before their end.
+//! Answers of the logger that end early.
 
 use super::log::logs;
-use super::shim::shim;
+use super::systemctl_shim::shim;
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -9,7 +9,8 @@ use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 
-/// Answers at this socket as the logger does, but that each answer is these lines and no end of it.
+/// Replaces the log socket: the stand-in answers with these lines and closes the connection without
+/// an end.
 fn half_an_answer(at: &std::path::Path, lines: Vec<serde_json::Value>) {
     std::fs::remove_file(at).unwrap();
     let listener = UnixListener::bind(at).unwrap();
@@ -30,13 +31,13 @@ fn half_an_answer(at: &std::path::Path, lines: Vec<serde_json::Value>) {
 }
 
 #[test]
-fn what_a_logger_said_before_it_failed_is_not_shown_again_and_the_rest_is() {
+fn truncated_log_answer_is_completed_from_files_without_duplicates() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
     init.sandbox.order("web", "lines 20");
-    // The same word twice in a row, and again.
+    // The same word twice in a row.
     init.sandbox.order("web", "say twice");
     init.sandbox.order("web", "say twice");
     let file = || init.sandbox.read("log/web.log").matches("twice").count();
@@ -56,13 +57,13 @@ fn what_a_logger_said_before_it_failed_is_not_shown_again_and_the_rest_is() {
 }
 
 #[test]
-fn journalctl_shows_what_it_was_told_and_fails_where_that_is_not_all() {
+fn journalctl_fails_after_a_truncated_answer() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web");
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
     init.sandbox.order("web", "lines 20");
-    until("all is heard", || (logs(&init, "web", 20).len() == 20).then_some(()));
+    until("the logger has all lines", || (logs(&init, "web", 20).len() == 20).then_some(()));
     let lines = init.initctl_json_lines(&["logs", "web", "-n", "20"]);
     let asked = shim(&init, "journalctl", &["-u", "web", "-o", "cat"]);
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));

@@ -4,7 +4,7 @@ use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
 
 #[test]
-fn a_notified_unit_is_starting_until_it_says_ready() {
+fn notified_unit_is_starting_until_it_reports_ready() {
     let files = Sandbox::new();
     files.unit(
         "web",
@@ -22,7 +22,7 @@ fn a_notified_unit_is_starting_until_it_says_ready() {
 }
 
 #[test]
-fn a_supervised_unit_is_ready_once_it_runs() {
+fn supervised_unit_is_ready_once_it_runs() {
     let files = Sandbox::new();
     files.unit("plain", "exec-start: DAEMON");
     let init = Boot::new(files).start("plain");
@@ -32,7 +32,7 @@ fn a_supervised_unit_is_ready_once_it_runs() {
 }
 
 #[test]
-fn ready_grep_takes_a_line_of_stdout() {
+fn ready_grep_matches_a_line_of_stdout() {
     let files = Sandbox::new();
     files.unit(
         "bot",
@@ -47,7 +47,7 @@ fn ready_grep_takes_a_line_of_stdout() {
 }
 
 #[test]
-fn ready_grep_takes_a_line_of_stderr() {
+fn ready_grep_matches_a_line_of_stderr() {
     let files = Sandbox::new();
     files.unit(
         "bot",
@@ -61,7 +61,7 @@ fn ready_grep_takes_a_line_of_stderr() {
 }
 
 #[test]
-fn ready_wait_holds_the_unit_in_starting_for_its_time() {
+fn ready_wait_delays_readiness_by_its_time() {
     let files = Sandbox::new();
     files.unit("slow", "ready-wait: 400ms\nexec-start: DAEMON --trace DIR/trace");
     let init = Boot::new(files).start("slow");
@@ -78,7 +78,7 @@ fn ready_wait_holds_the_unit_in_starting_for_its_time() {
 }
 
 #[test]
-fn a_supervised_unit_that_ends_within_its_ready_wait_has_failed() {
+fn supervised_unit_that_exits_within_its_ready_wait_fails() {
     let files = Sandbox::new();
     files.unit("brief", "ready-wait: 10s\nrestart: never\nexec-start: DAEMON --exit 0");
     let init = Boot::new(files).start("brief");
@@ -88,7 +88,7 @@ fn a_supervised_unit_that_ends_within_its_ready_wait_has_failed() {
 }
 
 #[test]
-fn a_pid_file_names_the_main_process() {
+fn pid_file_names_the_main_process() {
     let files = Sandbox::new();
     files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: DAEMON --pid-file DIR/run/old.pid");
     let init = Boot::new(files).start("old");
@@ -99,7 +99,7 @@ fn a_pid_file_names_the_main_process() {
 }
 
 #[test]
-fn a_daemon_in_the_background_that_dies_has_failed_and_comes_back() {
+fn background_daemon_that_dies_is_restarted() {
     let files = Sandbox::new();
     files.unit("old", "type: background-pidfile\npid-file: DIR/run/old.pid\nexec-start: DAEMON --pid-file DIR/run/old.pid");
     let init = Boot::new(files).start("old");
@@ -110,7 +110,7 @@ fn a_daemon_in_the_background_that_dies_has_failed_and_comes_back() {
 }
 
 #[test]
-fn a_scripted_unit_is_active_when_its_script_succeeded() {
+fn scripted_unit_is_active_after_its_script_succeeded() {
     let files = Sandbox::new();
     files.unit("net", "type: background-scripted\nexec-start: /bin/sh -c 'echo up >> DIR/did'\nexec-stop: /bin/sh -c 'echo down >> DIR/did'");
     files.unit("none", "type: virtual");
@@ -124,7 +124,7 @@ fn a_scripted_unit_is_active_when_its_script_succeeded() {
 }
 
 #[test]
-fn a_scripted_unit_fails_when_what_it_left_is_gone() {
+fn scripted_unit_fails_when_its_processes_are_gone() {
     let files = Sandbox::new();
     files.unit("net", "type: background-scripted\nexec-start: DAEMON --pid-file DIR/run/net.pid");
     let init = Boot::new(files).start("net");
@@ -137,7 +137,7 @@ fn a_scripted_unit_fails_when_what_it_left_is_gone() {
 }
 
 #[test]
-fn a_oneshot_is_starting_while_it_runs_and_exited_when_it_succeeded() {
+fn oneshot_is_starting_while_it_runs_and_exited_after_success() {
     let files = Sandbox::new();
     files.unit(
         "setup",
@@ -153,7 +153,7 @@ fn a_oneshot_is_starting_while_it_runs_and_exited_when_it_succeeded() {
 }
 
 #[test]
-fn the_commands_of_a_oneshot_run_in_order_until_one_fails() {
+fn commands_of_a_oneshot_run_in_order_until_one_fails() {
     let files = Sandbox::new();
     files.unit("steps", "type: oneshot\nexec-start:\n- /bin/sh -c 'echo 1 >> DIR/did'\n- /bin/sh -c 'echo 2 >> DIR/did; exit 7'\n- /bin/sh -c 'echo 3 >> DIR/did'");
     let init = Boot::new(files).start("steps");
@@ -164,7 +164,7 @@ fn the_commands_of_a_oneshot_run_in_order_until_one_fails() {
 }
 
 #[test]
-fn a_virtual_unit_is_active_when_what_it_needs_is() {
+fn virtual_unit_is_active_when_its_dependencies_are() {
     let files = Sandbox::new();
     files.unit("online", "type: virtual\ndepends-on: setup");
     files.unit(
@@ -180,7 +180,7 @@ fn a_virtual_unit_is_active_when_what_it_needs_is() {
 }
 
 #[test]
-fn one_unit_may_provide_several_targets() {
+fn unit_may_provide_several_targets() {
     let files = Sandbox::new();
     files.unit(
         "maddy",
@@ -196,7 +196,7 @@ fn one_unit_may_provide_several_targets() {
 }
 
 #[test]
-fn a_script_that_is_stopped_in_its_exec_start_post_is_told_and_is_down_at_once() {
+fn stop_during_exec_start_post_signals_it_and_ends_the_unit() {
     let files = Sandbox::new();
     let post = "exec-start-post: DAEMON --trace DIR/post.trace";
     let kinds = [
@@ -213,7 +213,7 @@ fn a_script_that_is_stopped_in_its_exec_start_post_is_told_and_is_down_at_once()
     let init = Boot::new(files).start("all");
     let told = |file: &str, word: &str| {
         let said = || init.sandbox.trace(file).iter().any(|said| said == word);
-        groundstate_tests::deadline::until("it is there", || said().then_some(()));
+        groundstate_tests::deadline::until("the process exists", || said().then_some(()));
     };
     ["once.post", "left.post", "left.trace"].iter().for_each(|file| told(file, "ready"));
     init.tell("set-target", &serde_json::json!({"targets": ["keep"]}));

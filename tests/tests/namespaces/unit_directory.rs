@@ -1,5 +1,5 @@
-//! Unit directories that are broken, hostile, or change under the reader: what is good in them
-//! starts all the same, and nobody becomes root by a slip of the pen.
+//! Unit directories that are broken, hostile, or change during a read: correct units still start,
+//! and a mistake never makes a program run as root.
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files with a mistake each, by name.
+/// Files with one mistake each, by name.
 const BROKEN: [(&str, &[u8]); 13] = [
     ("empty", b""),
     ("blank", b" \n\t\n\n"),
@@ -30,7 +30,7 @@ const BROKEN: [(&str, &[u8]); 13] = [
     ("dash", b"unit: -rf\nexec-start: /bin/true\n"),
 ];
 
-/// What is no file, or too much of one, by name.
+/// Entries that are not regular files, or too large, by name.
 const NO_FILES: [&str; 9] =
     ["line", "large", "fifo", "socket", "folder", "zero", "kmsg", "dangling", "loop"];
 /// A device that only root can make.
@@ -54,57 +54,58 @@ fn lay_out(files: &Sandbox) -> UnixListener {
         symlink(target, path(name)).unwrap();
     }
     if nix::unistd::geteuid().is_root() {
-        // As /dev/zero: who reads it does so for ever.
+        // Like /dev/zero: a read of it never ends.
         let zero = nix::sys::stat::makedev(1, 5);
         nix::sys::stat::mknod(&path(NODE), SFlag::S_IFCHR, Mode::S_IRWXU, zero).unwrap();
     }
     for number in 0..turns(1000, 20_000) {
         fs::write(path(&format!("many{number}")), format!("unit: many{number}\n")).unwrap();
     }
-    // With the ends of lines that DOS has and a mark in front it is a file like any other.
+    // A file with DOS line ends and a byte order mark is valid.
     fs::write(path("dos"), "\u{feff}unit: dos\r\nexec-start: /bin/sleep 1000\r\n").unwrap();
     UnixListener::bind(path("socket")).unwrap()
 }
 
 #[test]
-fn what_is_good_starts_whatever_lies_beside_it() {
+fn valid_units_start_beside_broken_and_hostile_files() {
     let files = Sandbox::new();
     files.unit("good", "exec-start: DAEMON");
     files.unit("all", "type: virtual\nwaits-for: good, dos");
     let _socket = lay_out(&files);
     let init = Boot::new(files).start("all");
-    let status = init
-        .when("the good ones run", |s| s.state("good") == "running" && s.state("dos") == "running");
+    let status = init.when("the valid units run", |s| {
+        s.state("good") == "running" && s.state("dos") == "running"
+    });
     assert_eq!(status.state("many999"), "disabled");
     let (code, told) = init.initctl_json(&["check", &init.sandbox.at("units")]);
     assert_eq!(code, 65);
     let complaints = told["diagnostics"].as_array().unwrap();
     let node = nix::unistd::geteuid().is_root().then_some(NODE);
     if node.is_none() {
-        groundstate_tests::not_run!("it takes root to make a device");
+        groundstate_tests::not_run!("this needs root to make a device");
     }
     for name in BROKEN.map(|(name, _)| name).into_iter().chain(NO_FILES).chain(node) {
         let file = format!("/{name}.yaml");
         let about =
             |d: &&serde_json::Value| d["file"].as_str().is_some_and(|path| path.ends_with(&file));
         let found = complaints.iter().find(about);
-        let found = found.unwrap_or_else(|| panic!("{name} is complained of"));
+        let found = found.unwrap_or_else(|| panic!("no complaint about {name}"));
         assert!(found["line"].is_u64() && found["message"].is_string(), "{found}");
     }
     init.finish();
 }
 
-/// The most it has had in memory since it was last asked, in KiB.
+/// The peak memory since the last call, in KiB.
 fn peak(init: &Init) -> u64 {
-    let most = init.process().status("VmHWM").expect("it is there");
+    let most = init.process().status("VmHWM").expect("the process exists");
     fs::write(format!("/proc/{}/clear_refs", init.process().0), "5").expect("it can be set back");
     most.trim_end_matches("kB").trim().parse().expect("a number")
 }
 
 #[test]
-fn what_is_refused_takes_nothing_of_inits_memory() {
+fn refused_files_take_no_memory_of_init() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     files.unit("good", "exec-start: DAEMON");
@@ -132,14 +133,14 @@ fn what_is_refused_takes_nothing_of_inits_memory() {
     let refused = init.ask("reload", &json!({})).expect_err("nothing of that is taken");
     assert!(!refused.to_string().is_empty());
     let bad = peak(&init);
-    assert!(bad <= good + 2 * 1024, "{bad} KiB, {good} for what is good");
+    assert!(bad <= good + 2 * 1024, "{bad} KiB, {good} with valid files");
     init.finish();
 }
 
 #[test]
-fn a_user_that_is_none_runs_nothing() {
+fn invalid_or_unknown_user_runs_nothing() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     let files = Sandbox::new();
     let users = [
@@ -172,22 +173,22 @@ fn a_user_that_is_none_runs_nothing() {
         let kind = status.reason(name);
         assert!(["config", "exec"].contains(&kind), "{user}: {}", status.unit(name));
     }
-    assert_eq!(init.sandbox.read("ran"), "", "nothing of them ran");
+    assert_eq!(init.sandbox.read("ran"), "", "none of them ran");
     init.finish();
 }
 
-/// All that the files of the changing units ever hold, but for what is cut short or gone. The
-/// description stands at the head, the target at the end: neither half alone is either.
+/// The complete content of a changing unit's file. The description is at the start and the target
+/// at the end, so no half passes for a whole.
 fn whole(name: &str, which: &str) -> String {
     let head = format!("unit: {name}\ntype: virtual\ndescription: {which}\n");
     let text =
         head + &"# sixty bytes and one that stand between the head and the end\n".repeat(600);
-    // However much of it a page holds, no page ends where a line does: what is cut off there is seen.
+    // No page ends at a line end, so that a truncation at a page is noticed.
     assert!(text.as_bytes().chunks_exact(4096).all(|page| !page.ends_with(b"\n")));
     format!("{text}provides: {name}, {name}-{which}\n")
 }
 
-/// What each of the changing units is, by name: its description and what it provides.
+/// The description and the targets of each changing unit.
 fn definitions(init: &Init, names: &[String]) -> Vec<(Value, Value)> {
     let status = init.status();
     let of = |name: &String| {
@@ -197,7 +198,7 @@ fn definitions(init: &Init, names: &[String]) -> Vec<(Value, Value)> {
     names.iter().map(of).collect()
 }
 
-/// Who waits for this waits no longer than a test that fails.
+/// Sets the flag when dropped, so that the other thread also ends when the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -206,16 +207,16 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Writes the changing units again and again, each time as a whole or not at all.
+/// Changes the units' files again and again.
 fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
     let mut chance = Rng::new(8);
     while !done.load(Ordering::SeqCst) {
         let name = &names[chance.below(names.len())];
         let path = files.path(&format!("units/{name}.yaml"));
-        let text = whole(name, chance.pick(&["old", "new"]).expect("there are two"));
+        let text = whole(name, chance.pick(&["old", "new"]).expect("exactly two processes"));
         match chance.below(8) {
             0 => drop(fs::remove_file(&path)),
-            // In place, and then cut off.
+            // In place, truncated.
             1 => fs::write(&path, &text[..text.len() / 2]).unwrap(),
             2 | 3 => fs::write(&path, text).unwrap(),
             _ => drop(files.put(&format!("units/{name}.yaml"), &text)),
@@ -224,7 +225,7 @@ fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
 }
 
 #[test]
-fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
+fn files_that_change_during_a_read_are_taken_completely_or_not_at_all() {
     let files = Sandbox::new();
     let names: Vec<String> = (0..4).map(|number| format!("u{number}")).collect();
     for name in &names {
@@ -240,8 +241,8 @@ fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
     std::thread::scope(|scope| {
         let _over = Over(&done);
         scope.spawn(|| change(&init.sandbox, &names, &done));
-        // Until there was enough of all that can become of one.
-        until("files were taken and refused", || {
+        // Until each outcome has occurred often enough.
+        until("files were accepted and refused", || {
             let answer = init.ask("reload", &json!({}));
             let now = definitions(&init, &names);
             match answer {
@@ -275,9 +276,9 @@ fn files_that_change_under_the_reader_are_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_unit_directory_that_others_can_write_is_not_read() {
+fn unit_directory_that_others_can_write_is_not_read() {
     if !nix::unistd::geteuid().is_root() {
-        return groundstate_tests::not_run!("it takes root");
+        return groundstate_tests::not_run!("this needs root");
     }
     for (mode, user, group, complaint) in [
         (0o777, 0, 0, "anyone can write it"),
@@ -296,7 +297,7 @@ fn a_unit_directory_that_others_can_write_is_not_read() {
         init.when_state("base", "running");
         let said = format!("this directory: {complaint}");
         until(&said, || init.output().contains(&said).then_some(()));
-        // The same is said of a reload, which is refused.
+        // A reload reports the same and is refused.
         let reload = init.initctl(&["reload"]);
         assert!(!reload.status.success());
         assert!(String::from_utf8_lossy(&reload.stderr).contains(complaint), "{reload:?}");
@@ -310,7 +311,7 @@ fn a_unit_directory_that_others_can_write_is_not_read() {
 }
 
 #[test]
-fn settings_that_can_not_be_read_boot_by_the_defaults_and_are_told() {
+fn unreadable_settings_are_reported_and_defaults_apply() {
     for text in ["\0\0\0", "default-target: [", "stop-timeout: soon\nshutdown-deadline: -1\n"] {
         let files = Sandbox::new();
         files.unit("web", "exec-start: DAEMON");
@@ -324,8 +325,8 @@ fn settings_that_can_not_be_read_boot_by_the_defaults_and_are_told() {
 }
 
 #[test]
-fn settings_that_can_not_be_read_lead_to_the_default_target_or_the_emergency() {
-    // Everything but the last two words, which name a target.
+fn unreadable_settings_boot_the_default_target_or_the_emergency_target() {
+    // Drops the target from the arguments of init.
     let unnamed = "n=$(($#-2)); while [ $n -gt 0 ]; do a=$1; shift; set -- \"$@\" \"$a\"; n=$((n-1)); done; \
                    shift 2; exec \"$@\"";
     for text in ["\0\0\0", "default-target: [", "default-target: 7up!\nstop-timeout: soon\n"] {
@@ -349,7 +350,7 @@ fn settings_that_can_not_be_read_lead_to_the_default_target_or_the_emergency() {
 }
 
 #[test]
-fn a_mended_file_and_a_reload_end_a_failure_and_what_followed_from_it() {
+fn repaired_file_and_a_reload_end_a_failure_and_its_consequences() {
     let files = Sandbox::new();
     files.unit("db", "exec-start: /nowhere/db");
     files.unit("web", "depends-on: db\nexec-start: DAEMON");
@@ -364,7 +365,7 @@ fn a_mended_file_and_a_reload_end_a_failure_and_what_followed_from_it() {
 }
 
 #[test]
-fn a_goal_that_flips_back_and_forth_ends_at_the_last_and_touches_nothing_shared() {
+fn goal_that_changes_back_and_forth_ends_at_the_last_and_keeps_shared_units() {
     let files = Sandbox::new();
     files.unit("shared", "exec-start: DAEMON --trace DIR/shared");
     files.unit("left", "depends-on: shared\nexec-start: DAEMON");
@@ -373,11 +374,11 @@ fn a_goal_that_flips_back_and_forth_ends_at_the_last_and_touches_nothing_shared(
     let before = init.when_system("running");
     let mut chance = Rng::new(13);
     for _ in 0..turns(50, 1_000) {
-        let goal = chance.pick(&["right", "left"]).expect("one of them");
+        let goal = chance.pick(&["right", "left"]).expect("one goal");
         init.tell("set-target", &json!({"targets": [goal]}));
     }
     init.tell("set-target", &json!({"targets": ["left"]}));
-    let after = init.when("the last one holds", |s| {
+    let after = init.when("the last goal is reached", |s| {
         s.system() == "running" && s.state("left") == "running" && s.state("right") == "disabled"
     });
     assert_eq!(after.main_pid("shared"), before.main_pid("shared"));

@@ -1,6 +1,6 @@
 //! Stops of processes that ignore signals, or are stopped or frozen. Each is gone within its unit's
-//! timeout and a second, by init's own clock (`lateness` says what a busy machine adds). Processes that
-//! not even KILL ends are in [`super::process_endings`].
+//! timeout plus a second, by init's own clock (`lateness` allows for a busy machine). Processes
+//! that survive SIGKILL are in [`super::process_endings`].
 
 use super::process_endings::cgroup;
 use super::restricted_environments::after;
@@ -13,13 +13,13 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
 
-/// What an end may take longer than its unit says.
+/// The time that a stop may take beyond the unit's timeout.
 pub(super) const SPARE: Duration = Duration::from_secs(1);
-/// The stop timeout of those that are stopped here, and the line that says so.
+/// The stop timeout of the units here, and its key.
 const STOP: (Duration, &str) = (Duration::from_millis(500), "stop-timeout: 500ms");
 
 #[test]
-fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
+fn start_that_ignores_sigterm_fails_within_its_timeouts() {
     let files = Sandbox::new();
     files.unit(
         "deaf",
@@ -34,14 +34,14 @@ fn a_start_that_neither_ends_nor_heeds_anybody_is_over_in_its_time() {
     let status = init.when_state("deaf", "failed");
     assert!(init.processes_of("deaf").is_empty(), "it was killed before it had failed");
     assert_eq!(status.reason("deaf"), "start-timeout");
-    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it was asked first");
+    assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "it got SIGTERM first");
     let (starting, stopping) = (init.time_in("deaf", "starting"), init.time_in("deaf", "stopping"));
     let most = Duration::from_secs(1) + Duration::from_secs(2) + SPARE;
     late.check("a start that never ends", starting + stopping, most);
     init.finish();
 }
 
-/// Sets another goal, `other`, by which these go down, and looks that each is gone in its time.
+/// Changes the goal to `other`, which stops these units, and checks that each is gone in time.
 fn go_down_in_time(init: &Init, units: &[&str], late: &Lateness) {
     let left: Vec<Process> = units.iter().flat_map(|unit| init.processes_of(unit)).collect();
     assert!(left.len() >= units.len(), "{left:?}");
@@ -51,14 +51,14 @@ fn go_down_in_time(init: &Init, units: &[&str], late: &Lateness) {
     let alive: Vec<&Process> = left.iter().filter(|process| process.is_alive()).collect();
     assert!(alive.is_empty(), "{alive:?} {}", status.table());
     for unit in units {
-        // It was killed, and so it was deaf.
+        // It was killed, so it ignored SIGTERM.
         assert_eq!(status.reason(unit), "stop-timeout", "{unit}");
         late.check(&format!("the end of {unit}"), init.time_in(unit, "stopping"), STOP.0 + SPARE);
     }
     assert_eq!(status.state("other"), "running");
 }
 
-/// An init with these units, of which each says in a trace of its name that it is up.
+/// An init with these units, each of which records in a trace of its name that it is ready.
 fn at_work(taking: &str, units: &[(&str, &str)]) -> Init {
     let files = Sandbox::new();
     for (unit, flags) in units {
@@ -79,7 +79,7 @@ fn at_work(taking: &str, units: &[(&str, &str)]) -> Init {
 }
 
 #[test]
-fn who_ignores_term_or_is_stopped_is_gone_after_its_stop_timeout() {
+fn process_that_ignores_sigterm_or_is_stopped_is_gone_after_its_stop_timeout() {
     for taking in ["true", "umount -R -l /sys"] {
         let units = [
             ("ignores", "--ignore TERM --children 2"),
@@ -101,7 +101,7 @@ fn who_ignores_term_or_is_stopped_is_gone_after_its_stop_timeout() {
 }
 
 #[test]
-fn who_is_frozen_is_gone_after_its_stop_timeout() {
+fn frozen_process_is_gone_after_its_stop_timeout() {
     let init = at_work("true", &[("frozen", ""), ("within", "")]);
     let main = init.main_of("within");
     let (Some(frozen), Some(within)) = (cgroup(init.main_of("frozen")), cgroup(main)) else {
@@ -110,7 +110,8 @@ fn who_is_frozen_is_gone_after_its_stop_timeout() {
     };
     let below = format!("{within}/below");
     std::fs::create_dir(&below).expect("a cgroup below");
-    std::fs::write(format!("{below}/cgroup.procs"), main.0.to_string()).expect("it goes there");
+    std::fs::write(format!("{below}/cgroup.procs"), main.0.to_string())
+        .expect("the write succeeds");
     for dir in [frozen, below] {
         std::fs::write(format!("{dir}/cgroup.freeze"), "1").expect("it can be frozen");
         let events = || std::fs::read_to_string(format!("{dir}/cgroup.events")).unwrap_or_default();

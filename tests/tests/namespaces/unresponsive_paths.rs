@@ -1,6 +1,6 @@
-//! Paths that a program names without needing them are not looked up, because they may never answer.
+//! Programs do not look up paths that are only named, because a lookup may never return.
 
-use super::streams::Place;
+use super::blocked_close::Place;
 use groundstate_tests::deadline::{PATIENCE, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -9,7 +9,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 
 #[test]
-fn check_does_not_wait_for_what_units_name_where_nobody_answers() {
+fn check_does_not_look_up_paths_on_an_unresponsive_file_system() {
     let files = Sandbox::new();
     let place = files.path("silent");
     std::fs::create_dir(&place).unwrap();

@@ -1,4 +1,4 @@
-//! `initctl upgrade`: init goes on as another image of its program, and nobody notices.
+//! `initctl upgrade`: init re-executes its program; services and clients do not notice.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 
 const ROUNDS: usize = 20;
 
-/// Units of all types: up, on their way up, on their way down, and between two tries.
+/// Units of all types: running, starting, stopping, and between two retries.
 pub(crate) fn all_types() -> Sandbox {
     let files = Sandbox::new();
     files.put("data", "kept\n");
@@ -68,17 +68,18 @@ pub(crate) fn all_types() -> Sandbox {
     files
 }
 
-/// All of it at work, `stubborn` on its way down. What is being begun is so for as long as a test takes on a slow machine.
+/// Starts all of them, with `stubborn` stopping. Starts in progress last as long as a test takes on
+/// a slow machine.
 pub(crate) fn at_work() -> Init {
     let init = Boot::new(all_types()).start("all");
     init.when_state("plain", "running");
     init.tell("want", &json!({"target": "stubborn"}));
     init.when_state("stubborn", "running");
-    until("it does not mind any more", || {
+    until("it ignores SIGTERM", || {
         (!init.sandbox.trace("stubborn.trace").is_empty()).then_some(())
     });
     init.tell("unwant", &json!({"target": "stubborn"}));
-    init.when("all are where they are to be", |s| {
+    init.when("all units are in their expected states", |s| {
         let up = ["notified", "plain", "forked", "door", "tick", "watch"];
         up.iter().all(|unit| s.state(unit) == "running")
             && ["script", "once"].iter().all(|unit| ["running", "exited"].contains(&s.state(unit)))
@@ -89,14 +90,14 @@ pub(crate) fn at_work() -> Init {
     let data = init.sandbox.at("data");
     init.sandbox.order("notified", &format!("store {data} FDSTORE=1\\nFDNAME=data"));
     init.sandbox.order("notified", "notify STATUS=left");
-    until("init has heard all", || {
+    until("init has read all messages", || {
         (init.status().unit("notified")["status"] == "left").then_some(())
     });
     is_committed(&init);
     init
 }
 
-/// What no upgrade and no crash changes: state, main process and since when.
+/// What no upgrade and no crash changes: state, main process and its start time.
 pub(crate) fn fixed(status: &Status) -> Vec<Value> {
     let units = [
         "notified", "plain", "grep", "forked", "script", "once", "starting", "pre", "stubborn",
@@ -109,7 +110,7 @@ pub(crate) fn fixed(status: &Status) -> Vec<Value> {
     units.iter().map(of).collect()
 }
 
-/// Everything that was under way comes to its end as if nothing had happened.
+/// Checks that everything in progress completes as without an upgrade or crash.
 pub(crate) fn comes_to_its_end(init: &Init) {
     init.sandbox.order("starting", "ready");
     init.sandbox.order("grep", "say here");
@@ -127,7 +128,7 @@ pub(crate) fn comes_to_its_end(init: &Init) {
         let starts = words.iter().filter(|word| word.starts_with("start")).count();
         assert_eq!(starts, 1, "{trace} was started once: {words:?}");
     }
-    // The end of each is noticed, whoever started it.
+    // Init notices each exit, although an earlier image started the process.
     let before = init.status();
     for unit in ["notified", "forked"] {
         init.main_of(unit).signal(nix::sys::signal::Signal::SIGKILL);
@@ -138,12 +139,14 @@ pub(crate) fn comes_to_its_end(init: &Init) {
     let environment = init.main_of("notified").environment();
     assert_eq!(environment.get("LISTEN_FDNAMES").map(String::as_str), Some("data"));
     let fired = init.sandbox.trace("job.trace").len();
-    until("the timer fires on", || (init.sandbox.trace("job.trace").len() > fired).then_some(()));
+    until("the timer still fires", || {
+        (init.sandbox.trace("job.trace").len() > fired).then_some(())
+    });
     init.check();
 }
 
 #[test]
-fn twenty_upgrades_are_noticed_by_nobody() {
+fn twenty_upgrades_change_no_service_and_lose_no_event() {
     let init = at_work();
     let before = init.status();
     let mut follower = init.client().unwrap();
@@ -159,8 +162,8 @@ fn twenty_upgrades_are_noticed_by_nobody() {
         assert_eq!(init.status().0["generation"], before.0["generation"]);
     }
     assert_eq!(init.tell("stats", &json!({}))["crashes"], 0);
-    // One more: the binary before this one is kept for a while. What a start or a kept state takes
-    // for a moment goes again; what each upgrade left would stay.
+    // One more: the previous binary is kept open for a while. Descriptors of a start or a commit
+    // are closed again; a leak of each upgrade would stay.
     until("no file is left open", || (init.process().files().len() <= files + 1).then_some(()));
     let said = || {
         let log = init.initctl(&["logs", "plain", "-n", "100"]);
@@ -170,7 +173,10 @@ fn twenty_upgrades_are_noticed_by_nobody() {
     comes_to_its_end(&init);
     let flapping = init.status().unit("flapping")["attempt"].as_u64();
     assert!(flapping > before.unit("flapping")["attempt"].as_u64(), "it was tried again");
-    assert!(waiter.answer().is_some_and(|answer| answer.is_ok()), "who waited is told");
+    assert!(
+        waiter.answer().is_some_and(|answer| answer.is_ok()),
+        "the waiting client gets an answer"
+    );
     let last = init.tell("ping", &json!({}))["seq"].as_u64().unwrap();
     assert_eq!(numbers(&mut follower, last), (1..=last).collect::<Vec<u64>>());
     drop((follower, waiter));
@@ -178,7 +184,7 @@ fn twenty_upgrades_are_noticed_by_nobody() {
 }
 
 #[test]
-fn upgrades_among_two_hundred_services_half_of_them_on_their_way_are_noticed_by_nobody() {
+fn upgrades_among_two_hundred_busy_services_change_no_service() {
     let mut storm = Storm::begin(1);
     let mut gaps: Vec<_> = (0..10).map(|_| storm.round(Blow::Upgrade)).collect();
     storm.end();
@@ -186,7 +192,7 @@ fn upgrades_among_two_hundred_services_half_of_them_on_their_way_are_noticed_by_
     println!("no answer for: {gaps:?}");
 }
 
-/// The numbers of the events somebody follows, up to this one.
+/// The numbers of the events on this stream, up to this one.
 pub(crate) fn numbers(follower: &mut Client, last: u64) -> Vec<u64> {
     let mut numbers = Vec::new();
     while numbers.last() < Some(&last) {
@@ -197,7 +203,7 @@ pub(crate) fn numbers(follower: &mut Client, last: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_can_not_go_on_is_refused_and_nothing_changes() {
+fn unusable_binary_is_refused_and_changes_nothing() {
     let init = at_work();
     let before = init.status();
     let own = std::fs::read(program("GROUNDSTATE_INIT", "init")).unwrap();
@@ -269,14 +275,14 @@ fn a_binary_that_has_another_field_and_lacks_one_goes_on_and_back() {
 }
 
 #[test]
-fn a_stop_of_everything_goes_on_after_an_upgrade() {
+fn shutdown_continues_after_an_upgrade() {
     let files = Sandbox::new();
     files.unit("slow", "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --control DIR/slow");
     files.unit("base", "exec-start: DAEMON --trace DIR/base");
     files.unit("all", "type: virtual\ndepends-on: slow\nwaits-for: base");
     let mut init = Boot::new(files).arguments(&["--exit-with", "nobody"]).start("all");
     init.when_system("running");
-    // It reads its orders once it is deaf.
+    // It reads orders once it ignores SIGTERM.
     init.sandbox.order("slow", "say here");
     init.tell("exit", &json!({"code": 7}));
     init.when_state("slow", "stopping");
@@ -287,7 +293,7 @@ fn a_stop_of_everything_goes_on_after_an_upgrade() {
 }
 
 #[test]
-fn a_binary_where_nobody_answers_is_given_up_and_costs_nothing() {
+fn upgrade_to_a_binary_on_an_unresponsive_file_system_is_given_up() {
     let files = Sandbox::new();
     files.unit("all", "exec-start: DAEMON");
     files.unit("short", "type: oneshot\nexec-start: /bin/sleep 0.3");
@@ -301,7 +307,7 @@ fn a_binary_where_nobody_answers_is_given_up_and_costs_nothing() {
     let path = init.sandbox.at("silent/never");
     let refused = init.ask("upgrade", &json!({"binary": path})).unwrap_err();
     assert!(refused.to_string().contains("in time"), "{refused}");
-    // It waits still, and init for nothing of it.
+    // The child is still blocked; init does not poll for it.
     let turns = || init.tell("stats", &json!({}))["wakeups"].as_u64().unwrap();
     let before = turns();
     init.tell("want", &json!({"target": "short"}));

@@ -1,7 +1,7 @@
-//! One life of a real init, with the same few events in it whatever fails meanwhile: all comes up,
-//! a service crashes and comes back, one says something to init and something to its log, a client
-//! comes to a socket, a timer fires, unit files are read anew, a unit comes and goes, all ends.
-//! A failed assertion is a finding; `main` catches it.
+//! One life of a real init with a fixed script, whatever fails meanwhile: all units start, a
+//! service crashes and restarts, one notifies init and one writes to its log, a client connects to
+//! a socket, a timer fires, unit files are reloaded, a unit is added and removed, init ends. A
+//! failed assertion is a finding; `main` catches it.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::within;
@@ -18,9 +18,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Longer than anything takes that is well, also beside others.
+/// Longer than any correct step takes, even with other lives running.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A start that fails with one of these is tried again; with another it is told, and asked for again.
+/// A start that fails with one of these errors is retried by init. With any other error init
+/// reports it and the test retries.
 const PASSING: [Errno; 7] = [
     Errno::EINTR,
     Errno::EAGAIN,
@@ -30,15 +31,15 @@ const PASSING: [Errno; 7] = [
     Errno::EMFILE,
     Errno::ENOSPC,
 ];
-/// A request may meet the fault, and the next what the first has left to do.
+/// A request may meet the fault, and the next one its consequences.
 const ATTEMPTS: usize = 6;
-/// Open files init may have more than without a fault.
+/// The open files that init may have in addition to those without a fault.
 const SPARE_FILES: usize = 5;
 /// States in which a unit has no process.
 const DOWN: [&str; 3] = ["disabled", "failed", "waiting"];
-/// Of the moments in which one could look.
+/// Only each of this many polls reads the status.
 const RARELY: usize = 4;
-/// KiB of memory init may have more than without a fault.
+/// KiB of memory that init may have in addition to that without a fault.
 const SPARE_MEMORY: u64 = 2048;
 
 const UNITS: [(&str, &str); 10] = [
@@ -60,19 +61,19 @@ const UNITS: [(&str, &str); 10] = [
     ("all", "type: virtual\ndepends-on: web, talker, tick, front, parent"),
 ];
 
-/// Those whose state does not change by itself.
+/// Units whose state does not change by itself.
 const STEADY: [&str; 6] = ["db", "web", "talker", "tick", "front", "parent"];
 
-/// What a life without faults is like.
+/// Measures of a life without faults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usual {
-    /// KiB.
+    /// Memory in KiB.
     pub(crate) memory: u64,
-    /// Open files once all is up.
+    /// Open files once all units run.
     pub(crate) files: usize,
 }
 
-/// One init at work.
+/// A running init.
 pub(crate) struct Life {
     init: Init,
     injector: Injector,
@@ -82,7 +83,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Begins, with these faults at the boot. None: it has ended at once, and said why.
+    /// Boots with these faults. Returns `None` if init has ended at once with a message.
     pub(crate) fn begin(cases: &[Case], usual: Option<&Usual>) -> Option<Life> {
         let files = Sandbox::new();
         for (name, text) in UNITS {
@@ -106,11 +107,11 @@ impl Life {
             (ended || init.client().is_some()).then_some(())
         });
         if ended && cases.iter().any(|case| case.outcome == Outcome::Ends) {
-            assert!(!init.output().is_empty(), "it says why it ends");
+            assert!(!init.output().is_empty(), "init logs why it ends");
             return None;
         }
-        assert!(answers.is_some() && !ended, "it answers; said:\n{}", init.output());
-        when(&init, "all comes up", cases, is_up);
+        assert!(answers.is_some() && !ended, "init must answer; output:\n{}", init.output());
+        when(&init, "all units start", cases, is_up);
         let mut life = Life { init, injector, usual: Usual::default(), crashes: 0, rounds: 0 };
         life.crashed(cases);
         life.usual = usual.cloned().unwrap_or_else(|| Usual {
@@ -120,17 +121,17 @@ impl Life {
         Some(life)
     }
 
-    /// What it takes.
+    /// The measures of this life.
     pub(crate) fn usual(&self) -> Usual {
         self.usual.clone()
     }
 
-    /// Whether the fault has been met.
+    /// Returns whether the fault was met.
     pub(crate) fn seen(&self) -> Seen {
         self.injector.disarm()
     }
 
-    /// The few events; tells what was seen of the fault.
+    /// Runs the script. Returns what was seen of the fault.
     pub(crate) fn work(&mut self, cases: &[Case]) -> Seen {
         self.rounds += 1;
         let init = &self.init;
@@ -150,10 +151,10 @@ impl Life {
         granted(init, "want", &json!({"target": "extra"}));
         when(init, "extra is up", cases, |s| s.state("extra") == "running");
         granted(init, "unwant", &json!({"target": "extra"}));
-        // A signal that could not be sent is made up for by the next, later, and that is told.
+        // A signal that could not be sent is followed by the next one later, and init reports that.
         let late = |s: &Status| !cases.is_empty() && s.reason("extra") == "stop-timeout";
         when(init, "extra is down", cases, |s| s.state("extra") == "disabled" || late(s));
-        when(init, "db is replaced, what was said is heard, all is up", cases, |s| {
+        when(init, "db is restarted, the status is received, all units run", cases, |s| {
             is_up(s)
                 && s.main_pid("db") != before.main_pid("db")
                 && s.unit("talker")["status"] == said.as_str()
@@ -162,24 +163,24 @@ impl Life {
             let text = self.init.sandbox.read("log/talker.log");
             text.contains(&said).then_some(())
         });
-        assert!(logged.is_some(), "what was said stands in the log");
+        assert!(logged.is_some(), "the line is in the log");
         let seen = self.injector.disarm();
         self.crashed(cases);
         self.check();
         let after = status(&self.init).expect("it answers afterwards");
         for unit in ["web", "talker", "tick", "front", "parent"] {
-            assert_eq!(before.main_pid(unit), after.main_pid(unit), "{unit} is nobody's matter");
+            assert_eq!(before.main_pid(unit), after.main_pid(unit), "{unit} is not affected");
         }
         seen
     }
 
-    /// A crash that was to be expected is one, and no other has been.
+    /// Checks that an expected crash happened, and no other.
     fn crashed(&mut self, cases: &[Case]) {
         let stats = granted(&self.init, "stats", &json!({}));
         let crashes = stats["crashes"].as_u64().expect("a number");
         let more = crashes - self.crashes;
         let most = cases.iter().filter(|case| case.outcome == Outcome::Crash).count() as u64;
-        assert!(more <= most, "{more} crashes; said:\n{}", self.init.output());
+        assert!(more <= most, "{more} crashes; output:\n{}", self.init.output());
         self.crashes = crashes;
         if crashes > 0 {
             self.init.expect_crashes();
@@ -191,23 +192,23 @@ impl Life {
         line.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 
-    /// What holds at every time, as [`Init::check`] has it, but sees nothing of the rest of this
-    /// machine: there are thousands of these looks.
+    /// The checks of [`Init::check`] without a look at other processes of this machine, because
+    /// there are thousands of these checks.
     fn check(&self) {
         let first = self.init.process();
         granted(&self.init, "ping", &json!({}));
         let holds = |what: &str, fact: &dyn Fn() -> bool| {
             let held = within(PATIENCE, || fact().then_some(()));
-            assert!(held.is_some(), "{what}; said:\n{}{}", self.init.output(), table(&self.init));
+            assert!(held.is_some(), "{what}; output:\n{}{}", self.init.output(), table(&self.init));
         };
-        holds("no zombie is left", &|| {
+        holds("no zombie exists", &|| {
             children(first).iter().all(|child| child.state() != Some('Z'))
         });
         let most = self.usual.files + SPARE_FILES;
         holds("its descriptors are back", &|| first.files().len() <= most);
         let most = self.usual.memory + SPARE_MEMORY;
         holds("its memory is back", &|| self.memory() <= most);
-        holds("what is down has no process, what is up has its main process", &|| {
+        holds("stopped units have no process, running units have their main process", &|| {
             let Some(status) = status(&self.init) else { return false };
             let there = descendants(first);
             let owner = |process: &Process| process.environment().get("GROUNDSTATE_UNIT").cloned();
@@ -219,19 +220,19 @@ impl Life {
         });
     }
 
-    /// Ends all, with this fault meanwhile.
+    /// Ends init, with this fault meanwhile.
     pub(crate) fn end(mut self, cases: &[Case]) -> Seen {
         let ticks = self.init.sandbox.trace("job.trace").len();
         let ticked = within(PATIENCE, || {
             (self.init.sandbox.trace("job.trace").len() > ticks + 1).then_some(())
         });
-        assert!(ticked.is_some(), "the timer fires on");
+        assert!(ticked.is_some(), "the timer still fires");
         let starts = self.init.sandbox.trace("talker.trace");
         let starts = starts.iter().filter(|line| line.starts_with("start")).count();
         assert!(starts >= 1, "talker has been started");
         self.check();
         self.injector.arm(&faults(cases));
-        // It may be met before the answer is written.
+        // The fault may be met before the answer is written.
         for _ in 0..ATTEMPTS {
             let Some(mut client) = self.init.client() else { break };
             client.send("exit", &json!({}));
@@ -240,16 +241,21 @@ impl Life {
             }
         }
         let ended = within(PATIENCE, || self.init.has_ended().then_some(()));
-        assert!(ended.is_some(), "it ends; said:\n{}{}", self.init.output(), table(&self.init));
+        assert!(
+            ended.is_some(),
+            "init must exit; output:\n{}{}",
+            self.init.output(),
+            table(&self.init)
+        );
         let status = self.init.ended();
         let may_end = cases.iter().any(|case| case.outcome == Outcome::Ends);
         let fine = status.code() == Some(0) || may_end;
-        assert!(fine, "it ends with 0, not {status}; said:\n{}", self.init.output());
+        assert!(fine, "init must exit with 0, not {status}; output:\n{}", self.init.output());
         self.injector.disarm()
     }
 }
 
-/// From the kernel's list of them, which is short.
+/// From the kernel's own list of children, which is short.
 fn children(process: Process) -> Vec<Process> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", process.0)) else {
         return Vec::new();
@@ -270,7 +276,7 @@ fn descendants(process: Process) -> Vec<Process> {
     found
 }
 
-/// The unit that could not be started because of this error, by its own account.
+/// The unit whose start failed with this error, according to its status.
 fn told(status: &Status, error: Errno) -> Option<String> {
     let fails = |unit: &&Value| {
         let reason = &unit["reason"];
@@ -301,12 +307,12 @@ fn table(init: &Init) -> String {
     status(init).map_or_else(|| "no status\n".to_owned(), |status| status.table())
 }
 
-/// As wanted; where a start failed for good with one of their errors, and that is told, after asking
-/// once more.
+/// Waits for this status. If a start failed for good with one of their errors and init reports it,
+/// requests it once more.
 fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> bool) {
     let (mut again, mut looks) = (cases.len(), 0);
     let found = within(PATIENCE, || {
-        // A look is dear where each call of init is followed.
+        // Reading the status is expensive while each system call of init is traced.
         looks += 1;
         let status = (looks % RARELY == 0).then(|| status(init))??;
         let told = cases.iter().find_map(|case| told(&status, case.fault.error));
@@ -316,10 +322,10 @@ fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> boo
         }
         Some(status).filter(&wanted)
     });
-    assert!(found.is_some(), "in vain: {what}; said:\n{}{}", init.output(), table(init));
+    assert!(found.is_some(), "timeout: {what}; output:\n{}{}", init.output(), table(init));
 }
 
-/// Asks, and where that failed again.
+/// Sends a request, and repeats it after a failure.
 fn granted(init: &Init, verb: &str, fields: &Value) -> Value {
     let mut refused = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -327,17 +333,17 @@ fn granted(init: &Init, verb: &str, fields: &Value) -> Value {
         client.send(verb, fields);
         match client.answer() {
             Some(Ok(value)) => return value,
-            // It was done, and the answer was what failed.
+            // The request was applied, and only its answer failed.
             Some(Err(error)) if !refused.is_empty() && error["kind"] == "not-wanted" => {
                 return error;
             }
             other => refused.push(other),
         }
     }
-    panic!("{verb} is refused: {refused:?}; said:\n{}{}", init.output(), table(init));
+    panic!("{verb} is refused: {refused:?}; output:\n{}{}", init.output(), table(init));
 }
 
-/// Says a line at a socket; the answer.
+/// Sends a line to a socket and returns the answer.
 fn call(path: &str, line: &str) -> Option<String> {
     let mut stream = UnixStream::connect(path).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -347,7 +353,7 @@ fn call(path: &str, line: &str) -> Option<String> {
     (!answer.is_empty()).then_some(answer)
 }
 
-/// How often each call is made in each part, at most, in some lives without faults.
+/// The maximum number of each call in each part, in some lives without faults.
 pub(crate) fn counts(lives: usize) -> (Usual, BTreeMap<(Part, i64), usize>) {
     let mut most: BTreeMap<(Part, i64), usize> = BTreeMap::new();
     let mut note = |part: Part, seen: &Seen| {
@@ -358,7 +364,7 @@ pub(crate) fn counts(lives: usize) -> (Usual, BTreeMap<(Part, i64), usize>) {
     };
     let mut usual = Usual::default();
     for _ in 0..lives {
-        let mut life = Life::begin(&[], None).expect("it lives");
+        let mut life = Life::begin(&[], None).expect("the process runs");
         note(Part::Boot, &life.seen());
         let one = life.usual();
         usual.memory = usual.memory.max(one.memory);

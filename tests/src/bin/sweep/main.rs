@@ -1,13 +1,12 @@
-//! `tests/soak sweep`, and a sample in `tests/run`: each system call that a real init makes in its
-//! life fails once, with each of its errors (`tests/sweep.tsv`), at each of its first twenty
-//! occurrences in each part of that life; and all is as if nothing had been. A life meets one fault
-//! as it begins, some as it works, and one as it ends; one that goes wrong is lived again for each
-//! of its faults alone.
+//! `tests/soak sweep`, and a sample in `tests/run`: each system call of a real init fails once,
+//! with each of its errors (`tests/sweep.tsv`), at each of its first twenty occurrences in each
+//! part of its life. Init must recover completely. A life meets one fault at boot, some at work,
+//! and one at the end. A life that fails is repeated for each of its faults alone.
 //!
-//! `sweep --sample N --seed HEX`: that many: those that did harm once, the others drawn by the seed. `sweep --ledger FILE --commit C`:
-//! all that are not in the file, a line for each call with each error. `--threads N`, `--only CALL[,ERROR]`.
-//! A fault counts that was met. Prints `FAIL WHAT` for each that failed, what was met, and last
-//! `N passed, N failed`.
+//! `sweep --sample N --seed HEX`: N faults: those that did harm once, and others chosen by the
+//! seed. `sweep --ledger FILE --commit C`: all faults that are not in the file, with a line for
+//! each call with each error. `--threads N`, `--only CALL[,ERROR]`. Only faults that were met
+//! count. Prints `FAIL WHAT` for each failure, the faults met, and last `N passed, N failed`.
 #![allow(
     clippy::print_stdout,
     clippy::expect_used,
@@ -33,7 +32,7 @@ mod sweep {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    /// Lives that are looked at before, to know which calls there are.
+    /// Lives without faults that show which calls there are.
     const SURVEYED: usize = 2;
     /// Faults of one boot …
     const AT_BOOT: usize = 4;
@@ -43,9 +42,9 @@ mod sweep {
     const AT_WORK: usize = 3;
     /// … and of one end.
     const AT_END: usize = 2;
-    /// Calls with an error that are looked at together: their faults meet in one life.
+    /// Calls with an error that are run together, with their faults mixed in the same lives.
     const TOGETHER: usize = 8;
-    /// Of the sample this part must have been met.
+    /// One of this many faults of the sample must have been met.
     const MET: usize = 2;
 
     /// The words of the command line.
@@ -79,7 +78,7 @@ mod sweep {
         }
     }
 
-    /// How it went.
+    /// Counters of the results.
     #[derive(Debug, Default)]
     struct Score {
         met: AtomicUsize,
@@ -88,7 +87,7 @@ mod sweep {
         lives: AtomicUsize,
     }
 
-    /// Lives with these faults; gives how many of each name were met, and which failed.
+    /// Runs lives with these faults. Returns how many of each name were met, and which failed.
     fn lives(
         cases: Vec<Case>,
         usual: &Usual,
@@ -101,7 +100,7 @@ mod sweep {
         for case in together {
             parts.entry(case.part).or_default().push_back(case);
         }
-        // One call at one place can fail but in one way.
+        // A call at one position can fail in only one way.
         let mut take = |part: Part, most: usize| -> Vec<Case> {
             let queue = parts.entry(part).or_default();
             let mut taken: Vec<Case> = Vec::new();
@@ -137,13 +136,13 @@ mod sweep {
             }
             match catch_unwind(AssertUnwindSafe(|| life(&these, usual, score))) {
                 Ok(fired) => note(fired),
-                // Whose fault it was, and whether it comes again.
+                // Finds the fault responsible, and whether the failure recurs.
                 Err(_) => one_by_one(&these, &mut failed, &mut note),
             }
         }
     }
 
-    /// One life; the faults it has met.
+    /// Runs one life and returns the faults it has met.
     fn life(cases: &[Case], usual: &Usual, score: &Score) -> Vec<Case> {
         score.lives.fetch_add(1, Ordering::Relaxed);
         let of = |part: Part| -> Vec<Case> {
@@ -179,8 +178,8 @@ mod sweep {
         hasher.finish()
     }
 
-    /// All there is to do, in pieces: calls with an error, and the faults of each. What meets in
-    /// one life is drawn.
+    /// All work, in pieces: calls with an error and the faults of each. The faults of one life are
+    /// chosen at random.
     fn work(options: &Options, counts: &BTreeMap<(Part, i64), usize>) -> Vec<Piece> {
         let known = options.ledger.as_deref().map(std::fs::read_to_string);
         let known = known.and_then(Result::ok).unwrap_or_default();
@@ -269,7 +268,7 @@ mod sweep {
         enough && failed == 0
     }
 
-    /// A line of the ledger.
+    /// Appends a line to the ledger.
     fn note(options: &Options, label: &str, met: usize, failed: usize) -> std::io::Result<()> {
         let Some(path) = &options.ledger else { return Ok(()) };
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;

@@ -1,0 +1,200 @@
+//! The world changes between an action and a crash: a new look after the crash would give another
+//! answer, so init keeps what it decided. Starts and exits before a crash are in
+//! [`super::crash_start_once`].
+
+use super::crash::{has_survived, starts};
+use super::crash_after_change::keeps_no_more;
+use super::hierarchy::BARE;
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, is_committed};
+use groundstate_tests::deadline::until;
+use groundstate_tests::process::Process;
+use groundstate_tests::sandbox::Sandbox;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+/// With cgroups, and without.
+pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
+
+/// With a tmpfs at /run.
+pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
+
+/// An init with the unit `web`, which is not started yet.
+pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
+    let files = Sandbox::new();
+    files.unit("web", text);
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).through(wrapper).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    keeps_no_more(&init);
+    init
+}
+
+#[test]
+fn readiness_sent_by_an_exited_process_is_remembered_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; DAEMON --notify --exit 0 --exit-after 300 & wait; echo >DIR/alone; exec sleep 1000'";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        until("the sender of READY has exited", || {
+            init.sandbox.path("alone").exists().then_some(())
+        });
+        let main = init.main_of("web");
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.status().state("web"), "running", "{}", init.output());
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (main, 1), "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn ambiguous_main_process_stays_unknown_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "type: background-pidfile\nmain-pid: guess\nexec-start: /bin/sh -c 'setsid sleep 1234 & setsid sleep 4321 &'";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        assert_eq!(init.status().main_pid("web"), None, "exactly two processes");
+        let is = |which: &'static str| {
+            move |it: &Process| it.read("cmdline").is_some_and(|line| line.contains(which))
+        };
+        let one =
+            until("it is its program", || init.processes_of("web").into_iter().find(is("1234")));
+        one.signal(Signal::SIGKILL);
+        until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
+        init.tell("ping", &json!({}));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.when_state("web", "running");
+        assert_eq!(init.status().main_pid("web"), None, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn remover_of_an_old_runtime_directory_does_not_remove_the_next_one() {
+    let init = at_work("runtime-dir: web\nexec-start: DAEMON --trace DIR/web.trace", &TMP);
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let main = init.main_of("web");
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("unwant", &json!({"target": "web"}));
+    let remover = steps.until_forked(|_| main.state().is_none());
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    init.when_state("web", "disabled");
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let directory = format!("/proc/{}/root/run/web", init.process().0);
+    let is_there = || std::path::Path::new(&directory).exists();
+    assert!(is_there());
+    goes_on(remover);
+    until("the process has exited", || remover.state().is_none().then_some(()));
+    assert!(is_there(), "{}", init.output());
+    init.finish_after_crash();
+}
+
+#[test]
+fn a_child_that_has_not_executed_at_two_crashes_starts_its_program_once() {
+    for wrapper in BOTH {
+        let init = at_work("exec-start: DAEMON --trace DIR/web.trace", wrapper);
+        let mut client = init.client().unwrap();
+        let mut steps = Steps::of(&init);
+        client.send("want", &json!({"target": "web"}));
+        let child = steps.until_forked(|_| clones(&init));
+        steps.crash();
+        steps.until_executed();
+        // From here on init survives the next crash, and nothing is committed yet.
+        steps.until(|call| call.number == libc::SYS_epoll_ctl);
+        steps.crash();
+        drop(steps);
+        has_survived(&init, 2);
+        goes_on(child);
+        init.when_state("web", "running");
+        until("the service has started", || (starts(&init, "web") > 0).then_some(()));
+        assert_eq!((init.main_of("web"), starts(&init, "web")), (child, 1), "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+#[test]
+fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
+    for wrapper in BOTH {
+        let text = "exec-start: DAEMON --trace DIR/main.trace\nexec-stop-post: DAEMON --trace DIR/web.trace";
+        let init = at_work(text, wrapper);
+        init.tell("want", &json!({"target": "web"}));
+        init.when_state("web", "running");
+        keeps(&init);
+        init.tell("unwant", &json!({"target": "web"}));
+        until("its last command has started", || (starts(&init, "web") > 0).then_some(()));
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, 1);
+        init.tell("ping", &json!({}));
+        assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
+        init.finish_after_crash();
+    }
+}
+
+/// Waits until all changes so far are committed.
+pub(super) fn keeps(init: &Init) {
+    is_committed(init);
+}
+
+/// Returns true if the call has cloned a process of a unit that then executes its program.
+pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
+    let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
+    is_clone
+        && call.result > 0
+        && until("it has its program, or has ended", || {
+            let child = i32::try_from(call.result).unwrap_or(0);
+            let Some(child) = init.process().neighbour(child) else { return Some(false) };
+            let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
+            // A helper that has named itself never executes a program.
+            let name = child.read("comm").unwrap_or_default();
+            let is_helper = name.starts_with("groundstate-") || name.starts_with("init: ");
+            (is_it || is_helper || !child.is_alive()).then_some(is_it)
+        })
+}
+
+/// Continues the process if it still exists.
+fn goes_on(process: Process) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.0), Signal::SIGCONT);
+}
+
+#[test]
+fn accepted_connection_ends_with_its_service_after_a_crash() {
+    let files = Sandbox::new();
+    files.unit(
+        "front",
+        "type: socket\nsocket-accept: yes\nactivates: echo@\nlisten-stream: DIR/front.sock",
+    );
+    files.unit("echo@", "stdin: socket\nexec-start-pre: /bin/sh -c 'until test -e DIR/go; do sleep 0.02; done'\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; exec 0<&- 1>&- 2>&- 3<&-; exec sleep 1000'");
+    let mut init = Boot::new(files).start("front");
+    init.expect_crashes();
+    init.when_system("running");
+    let mut connection =
+        std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
+    init.when_state("echo@0", "starting");
+    keeps(&init);
+    crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
+    has_survived(&init, 1);
+    init.when_state("echo@0", "running");
+    until("the service has started", || (starts(&init, "web") > 0).then_some(()));
+    connection.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut connection, &mut rest).expect("the connection is closed");
+    assert_eq!(starts(&init, "web"), 1, "{}", init.output());
+    init.finish_after_crash();
+}
+
+/// Returns true while init clones a process of a unit; its helpers are forked.
+pub(super) fn clones(init: &Init) -> bool {
+    let call = init.process().read("syscall").unwrap_or_default();
+    call.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_clone3)
+}
