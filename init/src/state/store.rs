@@ -596,9 +596,9 @@ mod tests {
         let mut store = Store::new().unwrap();
         assert!(store.put(&key(1), &1u64));
         let staged = store.staged.bytes.clone();
-        assert!(!store.put(&vec![7; 1 << 16], &1u64));
+        assert!(!store.put(&[7; 1 << 16], &1u64));
         assert_eq!(store.staged.bytes, staged);
-        store.remove(&vec![7; 1 << 16]);
+        store.remove(&[7; 1 << 16]);
         assert_eq!(store.staged.bytes, staged);
         assert!(store.commit().is_err());
     }
