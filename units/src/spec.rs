@@ -533,7 +533,7 @@ fn root() -> String {
     "/".to_string()
 }
 
-fn is_root(path: &String) -> bool {
+fn is_root(path: &str) -> bool {
     path == "/"
 }
 
