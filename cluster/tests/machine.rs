@@ -130,7 +130,7 @@ fn rollout_stops_when_a_unit_dies_soon_after_it_was_active() {
         node.put("web.service", &file);
         let (fine, told) = node.try_fleetctl(&["rollout", "web.service"]);
         assert!(!fine && told.contains("came up on") && told.contains(how), "{told}");
-        assert!(told.contains("has its old file again"), "{told}");
+        assert!(told.contains("restored the old file"), "{told}");
         assert_eq!(node.fleetctl(&["cat", "web.service"]), old);
     }
     node.put("web.service", "[Service]\nExecStart=/bin/sleep 200000\n");
@@ -271,7 +271,7 @@ fn a_unit_that_can_not_be_enabled_is_not_loaded_and_why_says_so() {
     node.put("bad.service", &unit("Alias=bad.socket"));
     let (fine, said) = node.try_fleetctl(&["load", "bad.service"]);
     let why =
-        "it can not be enabled: in [Install] Alias=bad.socket is no name of a unit of its kind";
+        "it cannot be enabled: in [Install] Alias=bad.socket is not a unit name of the same type";
     assert!(!fine && said.contains(why), "{said}");
     let columns = ["list-units", "--no-legend", "--fields=unit,load,active,sub"];
     let listed = node.fleetctl(&columns);

@@ -139,7 +139,7 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // A file by which it is not global any more would be off all machines.
     let local = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","machines":["m9"]}}"#);
-    let told = "machines can be named for a global unit alone: by its new file it is none";
+    let told = "machines is only valid for a global unit: the new file is not global";
     assert_eq!(stand.put("g.service", &local).fault(), (400, told.to_string()));
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // Gone.

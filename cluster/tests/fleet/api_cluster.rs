@@ -117,7 +117,7 @@ fn why_says_where_or_why_not() {
     stand.put("a.service", &body(Some(options), Some("launched")));
     let why = || stand.get("/fleet/v1/why/a.service").json();
     stand.until("a reason", |_| why()["unplaceable"] == true);
-    assert_eq!(why()["text"], "none of the 2 machines can have it");
+    assert_eq!(why()["text"], "no machine of 2 can have it");
     assert_eq!(why()["machines"]["m1"], "its metadata has no disk=ssd");
     let add = r#"[{"op":"add","path":"/m2/metadata/disk","value":{"value":"ssd"}}]"#;
     assert_eq!(stand.ask("PATCH", "/fleet/v1/machines", Some(add)).status, 204);

@@ -190,7 +190,7 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
     cluster.submit("a.service", text, Desired::Launched);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
     let why = &cluster.snapshot().whys[&name("a.service")].record;
-    assert_eq!(why.text, "none of the 1 machines can have it");
+    assert_eq!(why.text, "no machine of 1 can have it");
     assert_eq!(why.machines[&id("m1")], "its metadata has no region=moon");
     let write =
         registry::set_metadata(&cluster.snapshot(), &id("m1"), "region", Some("mars".into()));

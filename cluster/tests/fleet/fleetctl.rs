@@ -65,7 +65,7 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
     assert_eq!(code(&started), 1);
     assert!(began.elapsed().as_secs() < 20);
     let told = stderr(&started);
-    assert!(told.contains("none of the 2 machines can have it"), "{told}");
+    assert!(told.contains("no machine of 2 can have it"), "{told}");
     assert!(told.contains("m1: its metadata has no disk=ssd"), "{told}");
     let why = stand.fleetctl(&["why", "ssd"]);
     assert_eq!(code(&why), 1);
@@ -181,7 +181,7 @@ fn a_unit_that_runs_is_signed_anew_by_its_own_file_and_runs_on() {
     let first = serial();
     let again = start(&["--replace", "--block-attempts=1"]);
     assert_eq!((code(&again), stderr(&again)), (0, String::new()));
-    assert_eq!(stdout(&again), "Unit a.service is signed anew\n");
+    assert_eq!(stdout(&again), "Unit a.service has a new signature\n");
     assert!(first.is_some() && serial() > first);
 }
 

@@ -137,7 +137,7 @@ fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert_eq!(code(&failed), 1);
     let told = stderr(&failed);
-    assert!(told.contains("failed on m1") && told.contains("has its old file again"), "{told}");
+    assert!(told.contains("failed on m1") && told.contains("restored the old file"), "{told}");
     stand.until("the old file runs everywhere", |stand| active(stand) == "active\n".repeat(3));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), everywhere);
     let unit = stand.get("/fleet/v1/units/all.service").json();

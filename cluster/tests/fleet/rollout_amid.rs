@@ -69,7 +69,7 @@ fn what_was_destroyed_or_unloaded_in_the_middle_of_a_rollout_stays_so() {
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
     let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 2 units"), "{told}");
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@3"])), new);
@@ -91,7 +91,7 @@ fn another_file_that_was_put_in_the_middle_of_a_rollout_is_not_rolled_over() {
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert!(stderr(&rolled).contains("the file of unit web@2.service has changed"));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
 }
 
@@ -111,7 +111,7 @@ fn a_rollout_that_goes_back_wishes_nothing_that_was_unloaded_meanwhile() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "--batch=2", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert_eq!(stderr(&rolled).matches("has its old file again").count(), 2, "{}", stderr(&rolled));
+    assert_eq!(stderr(&rolled).matches("restored the old file").count(), 2, "{}", stderr(&rolled));
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
 }
@@ -135,7 +135,7 @@ fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_roun
     let names = ["web@1", "web@2", "web@3"];
     for (words, said, left) in [
         (["unload", "web@1"].as_slice(), "is not to run any more", "web@1.service\tinactive\n"),
-        (&["destroy", "web@1"], "was destroyed meanwhile", ""),
+        (&["destroy", "web@1"], "was destroyed in the meantime", ""),
     ] {
         let stand = running("web@.service", HELLO, &names, 3);
         let way = meanwhile(&stand, "web@1", words);
@@ -155,7 +155,7 @@ fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_eith
     for (words, said, left) in [
         (&["stop", "all"], "all.service is not to run any more", "all.service\tloaded\n"),
         (&["unload", "all"], "all.service is not to run any more", "all.service\tinactive\n"),
-        (&["destroy", "all"], "all.service was destroyed meanwhile", ""),
+        (&["destroy", "all"], "all.service was destroyed in the meantime", ""),
     ] {
         let stand = running("all.service", &everywhere(), &["all"], 3);
         let way = meanwhile(&stand, r#""machines":["m1","m2"]"#, words);
@@ -203,7 +203,7 @@ fn what_is_destroyed_just_before_it_is_replaced_is_not_made_anew() {
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
     let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 1 units"), "{told}");
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\n");
 }
@@ -247,7 +247,7 @@ fn what_is_unloaded_just_before_it_gets_its_old_file_back_stays_so() {
     let way = just_before(&stand, "/bin/sleep", unloads(&stand, "a"));
     let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("Unit a.service has its old file again"));
+    assert!(stderr(&rolled).contains("Unit a.service: restored the old file"));
     assert_eq!(wishes(&stand), "a.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "a"])), HELLO);
 }
@@ -260,7 +260,7 @@ fn a_file_that_is_put_just_before_a_unit_is_replaced_stays() {
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert!(stderr(&rolled).contains("the file of unit web@2.service has changed"));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
 }
 
@@ -303,7 +303,7 @@ fn what_was_made_anew_of_the_same_file_is_not_taken_back() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    let said = "Unit web@1.service: it was destroyed and made anew meanwhile, and stays";
+    let said = "Unit web@1.service: keeping the unit, which was re-created in the meantime";
     assert!(stderr(&rolled).contains(said), "{}", stderr(&rolled));
     let cat = |name: &str| stdout(&stand.fleetctl(&["cat", name]));
     assert_eq!([cat("web@1"), cat("web@2"), cat("web@3")], [new.as_str(), HELLO, HELLO]);

@@ -90,7 +90,7 @@ fn a_restart_of_what_is_nowhere_says_why_and_its_wish_stands() {
     assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "a.service"])), 0);
     let restarted = stand.fleetctl(&["restart", "a.service"]);
     assert_eq!(code(&restarted), 1);
-    assert!(stderr(&restarted).contains("can not be placed"), "{}", stderr(&restarted));
+    assert!(stderr(&restarted).contains("cannot be placed"), "{}", stderr(&restarted));
     assert_eq!(wishes(&stand), "a.service\tlaunched\n");
 }
 
@@ -165,7 +165,7 @@ fn what_is_made_anew_as_it_is_destroyed_is_not_waited_for() {
         let destroyed = stand.fleetctl(&[&way, "destroy", "--block-attempts=5", "a.service"]);
         assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
         let told = stdout(&destroyed);
-        assert_eq!(told, "Destroyed a.service; another one has its name by now\n");
+        assert_eq!(told, "Destroyed a.service; a new unit has the same name\n");
         assert_eq!(wishes(&stand), "a.service\tloaded\n");
     }
 }

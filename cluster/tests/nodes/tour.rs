@@ -240,7 +240,7 @@ impl Tour {
             told = why["unplaceable"].clone();
             (told == true).then_some(())
         });
-        same(&format!("{unit} can not be placed"), &told, &json!(true))
+        same(&format!("{unit} cannot be placed"), &told, &json!(true))
     }
 }
 

@@ -46,7 +46,7 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
     std::fs::create_dir(node.folder.join("own")).unwrap();
     begin_anew(&node, &mut fleetd, "");
     until("it waits for the end of its old key", || {
-        let told = format!("another machine is there under the id {}", node.id);
+        let told = format!("another machine is registered under the id {}", node.id);
         node.log("fleetd").contains(&told).then_some(())
     });
     when_alone(&node, &node.id, "192.0.2.1");

@@ -103,7 +103,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     });
 
     // A configuration that can not be used, one after the other.
-    let registered = || node.log("fleetd").matches("all else stays as it was").count();
+    let registered = || node.log("fleetd").matches("keeping the other settings").count();
     node.put(
         "broken.key",
         &format!("-----BEGIN PRIVATE KEY-----\n{OF_A_KEY}\n-----END PRIVATE KEY-----\n"),

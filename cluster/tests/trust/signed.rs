@@ -159,7 +159,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     node.fleetctl(&[&stranger[..], &["start", "--no-block", &foreign]].concat());
     let theirs = record(&node, &foreign);
     let outcomes =
-        [(&own, "has its old file again"), (&foreign, "is signed with another key than this one")];
+        [(&own, "restored the old file"), (&foreign, "is signed with another key")];
     for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
         let (fine, said) =

@@ -98,7 +98,7 @@ fn without(cluster: &mut Cluster) {
     let (code, out, err) = ssh.fleetctl(cluster, 2, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     let third = crate::stand::node::id(3);
-    let told = format!("machine {third} publishes no address to read logs from; asking by ssh");
+    let told = format!("machine {third} publishes no address to read logs from; using ssh");
     assert!(err.contains(&told), "{err}");
     let (code, out, err) = ssh.fleetctl(cluster, 3, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");

@@ -38,7 +38,7 @@ fn killed(cluster: &mut Cluster) {
     let lost = names.iter().find(|name| before[*name].contains(&old)).unwrap();
     until("it is said why the other has no place", || {
         let (code, said, _) = cluster.node(other).try_fleetctl(&["why", lost]);
-        (code == 1 && said.contains("none of the 2 machines can have it")).then_some(())
+        (code == 1 && said.contains("no machine of 2 can have it")).then_some(())
     });
     cluster.boot_node(old);
     assert_eq!(cluster.when_on(other, lost), old);
@@ -131,11 +131,11 @@ fn twins(cluster: &mut Cluster) {
     cluster.node(3).start_fleetd();
     until("the second says so", || {
         let log = cluster.node(3).log("fleetd");
-        let told = format!("another machine is there under the id {first}: at \"10.77.0.1\"");
+        let told = format!("another machine is registered under the id {first}: at \"10.77.0.1\"");
         log.contains(&told).then_some(())
     });
     let (code, _, said) = cluster.node(3).try_fleetctl(&["list-machines"]);
-    assert!(code != 0 && said.contains("another machine is there under the id"), "{said}");
+    assert!(code != 0 && said.contains("another machine is registered under the id"), "{said}");
     assert_eq!(cluster.when_on(2, "hello.service"), 1);
     assert_eq!(cluster.node(3).main_pid("hello.service"), None);
     cluster.node(3).stop_fleetd();

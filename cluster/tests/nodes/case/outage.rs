@@ -207,7 +207,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     node.put("fleet.conf", &wrong);
     node.signal("fleetd", "HUP");
     until("what would fail is told", || {
-        node.log("fleetd").contains("all else stays as it was: /nowhere").then_some(())
+        node.log("fleetd").contains("keeping the other settings: /nowhere").then_some(())
     });
     assert_eq!((pids(), ready()), (before, was_ready));
     node.put("fleet.conf", &format!("{conf}token_limit=1\n"));

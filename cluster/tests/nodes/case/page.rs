@@ -54,7 +54,7 @@ fn stopped(cluster: &mut Cluster) {
     ]);
     browser.evaluate("window.sameDocument = true");
     cluster.node_mut(3).shut_down();
-    browser.shows(&["none of the 2 machines can have it", "its metadata has number=1, not 3"]);
+    browser.shows(&["no machine of 2 can have it", "its metadata has number=1, not 3"]);
     browser.shows(&["2 of 2 active"]);
     let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
     assert_eq!(rows, 2);

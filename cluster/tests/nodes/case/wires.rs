@@ -57,7 +57,7 @@ fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
 }
 
 fn says_out(cluster: &Cluster, number: u8) -> usize {
-    cluster.node(number).log("fleetd").matches("is out of the cluster").count()
+    cluster.node(number).log("fleetd").matches("is no longer registered").count()
 }
 
 fn slow(cluster: &mut Cluster) {
