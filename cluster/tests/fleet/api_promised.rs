@@ -62,10 +62,10 @@ fn a_machine_that_is_not_let_in_speaks_for_nobody() {
     for path in all {
         assert_eq!(stand.get(&format!("/fleet/v1/{path}")).status, 200, "{path}");
     }
-    tell.send(Some("another machine is there under its id".to_string())).unwrap();
+    tell.send(Some("another machine is registered under its id".to_string())).unwrap();
     for path in all.into_iter().chain(["events", "logs/a.service", "discovery"]) {
         let reply = stand.get(&format!("/fleet/v1/{path}"));
-        let told = "fleet server unable to communicate with etcd: the cluster refuses this machine: another machine is there under its id";
+        let told = "fleet server unable to communicate with etcd: the cluster refuses this machine: another machine is registered under its id";
         assert_eq!(reply.fault(), (503, told.to_string()), "{path}");
         assert_eq!(reply.headers["retry-after"], "5", "{path}");
     }
@@ -87,8 +87,7 @@ fn machines_that_are_not_named_with_their_reason_are_counted() {
     let why = |unit: &str| stand.get(&format!("/fleet/v1/why/{unit}")).json();
     let told = |why: &Value| why["machines"].as_object().unwrap().len();
     let one = why("ssd.service");
-    let text =
-        format!("no machine of 35 can have it ({named} of them are named, and 3 more)");
+    let text = format!("no machine of 35 can have it ({named} of them are named, and 3 more)");
     assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
     let all = why("all.service");
     let text = format!(

@@ -158,8 +158,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     let stranger = ["--sign-key", "other.key", "--cluster-name", "here"];
     node.fleetctl(&[&stranger[..], &["start", "--no-block", &foreign]].concat());
     let theirs = record(&node, &foreign);
-    let outcomes =
-        [(&own, "restored the old file"), (&foreign, "is signed with another key")];
+    let outcomes = [(&own, "restored the old file"), (&foreign, "is signed with another key")];
     for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
         let (fine, said) =
