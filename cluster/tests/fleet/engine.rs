@@ -1,5 +1,5 @@
-//! The engine on a store in memory: what people write through the registry comes to be,
-//! and nothing an engine writes lands once another leads.
+//! The engine on an in-memory store: it applies users' requests, and its writes fail once another
+//! engine leads.
 
 use crate::led::{Cluster, id, name, record};
 use cluster::desired::Desired;
@@ -239,7 +239,7 @@ fn a_machine_that_came_and_went_again_has_a_grace_of_its_own() {
     cluster.run(&mut engine, epoch);
     cluster.store.revoke(lease);
     cluster.run(&mut engine, epoch);
-    // Both are heard of at once, three seconds later.
+    // Both events arrive together, three seconds later.
     let lease = cluster.machine("m1");
     cluster.store.revoke(lease);
     cluster.now += Duration::from_secs(3);
@@ -302,7 +302,7 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
     assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
-/// A unit on m1 of two machines, of which those keys can not be read any more.
+/// A unit on m1 of two machines, with these keys unreadable.
 fn obscured(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
@@ -332,7 +332,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
         vec![Subject::Machine(id("m1"))],
         vec![Subject::Unit(own.clone())],
         vec![told.clone()],
-        // As another wish writes them.
+        // As a change of desired state writes them.
         vec![wish.clone(), told.clone()],
         vec![place.clone(), told.clone()],
         vec![wish, place, told],

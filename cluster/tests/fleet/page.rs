@@ -1,6 +1,5 @@
-//! The page at `/ui` in a real browser: a machine goes away, and without a reload the
-//! unit's row changes and says why; nothing is written to the console's errors. Needs
-//! `chromium`, which is asked over its debugging protocol.
+//! The page at `/ui` in a real browser: when a machine disappears, the unit's row changes without a
+//! reload and shows the reason. The console has no errors. Needs `chromium`.
 
 use crate::browser::Browser;
 use crate::stand::{Plan, Stand, folder};

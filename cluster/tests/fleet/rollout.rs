@@ -1,5 +1,5 @@
-//! `fleetctl rollout`: a new file for units that run, a few at a time. As in `fleetctl.rs`: the real
-//! binary against the real API, and machines that do what they are told.
+//! `fleetctl rollout`: replaces the file of running units, a few at a time. Setup as in
+//! `fleetctl.rs`.
 
 use crate::rolled::{bad, everywhere, three};
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
@@ -44,7 +44,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
     };
     stand.until("it is on all", |stand| hashes(stand).len() == 3);
     let old = hashes(&stand);
-    // The first machine it does not come up on ends it.
+    // The rollout ends at the first machine where it fails.
     write(&stand, "all.service", &bad(&everywhere));
     let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
     assert_eq!(code(&failed), 1);
@@ -93,7 +93,7 @@ fn a_rollout_that_was_left_in_the_middle_goes_on() {
         let new = everywhere.replace("1000", number);
         write(&stand, "all.service", &new);
         let file = UnitFile::parse(&new).unwrap();
-        // As far as a rollout came whose client went away.
+        // The state of a rollout whose client disappeared.
         let half = serde_json::json!({
             "options": file.options, "desiredState": "launched", "machines": ["m1"],
         });
@@ -128,7 +128,7 @@ fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
         "options": options, "desiredState": "launched", "machines": ["m1"],
     });
     assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
-    // A wish in the middle of it takes nothing away.
+    // A change of desired state in the middle keeps the rollout.
     for wish in ["loaded", "launched"] {
         let wish = serde_json::json!({ "desiredState": wish });
         assert_eq!(stand.put("all.service", &wish.to_string()).status, 204);

@@ -1,5 +1,5 @@
-//! `fleetctl rollout` while others than it go on: what is destroyed, stopped, or leaves in the middle of it.
-//! As in `rollout.rs`.
+//! `fleetctl rollout` with concurrent changes: units are destroyed or stopped, or machines leave.
+//! Setup as in `rollout.rs`.
 
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
@@ -116,7 +116,7 @@ fn a_rollout_that_goes_back_wishes_nothing_that_was_unloaded_meanwhile() {
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
 }
 
-/// Another than the rollout does that as it asks for what it has put to be up.
+/// Runs a command when the rollout asks for the state of what it has put.
 fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -> String {
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
@@ -173,7 +173,7 @@ fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_eith
     }
 }
 
-/// Another than the rollout does that between its last look at the unit and what it puts there.
+/// Runs a command between the rollout's last look at the unit and its PUT.
 fn just_before(
     stand: &Stand,
     put: &'static str,
@@ -264,7 +264,7 @@ fn a_file_that_is_put_just_before_a_unit_is_replaced_stays() {
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
 }
 
-/// Instances of three, and a file with which the third comes up nowhere.
+/// Three instances, and a file with which the third fails everywhere.
 fn bad_third() -> (Stand, String) {
     let fails = ["m1", "m2", "m3"].map(|id| format!("/bin/fails/web@3.service/{id}"));
     let new = HELLO.replace("/bin/sleep 1000", &fails.join(" "));
@@ -273,7 +273,7 @@ fn bad_third() -> (Stand, String) {
     (stand, new)
 }
 
-/// Another client puts that there.
+/// Another client puts this unit.
 fn puts(stand: &Stand, name: &'static str, text: &str) -> impl FnMut() + Send + 'static {
     let options = UnitFile::parse(text).unwrap().options;
     let put = serde_json::json!({ "options": options, "desiredState": "launched" });
@@ -346,7 +346,7 @@ fn instances_that_are_on_all_machines_are_rolled_out_machine_by_machine() {
     let new = hashes(&stand);
     let changed = new.iter().zip(&old).filter(|(new, old)| new != old).count();
     assert_eq!(changed, 1, "{new:#?}");
-    // Goes on where it was left, with a file that is good, and comes to all of the second too.
+    // Continues an interrupted rollout with a good file, including the second unit.
     write(&stand, "web@.service", &everywhere().replace("1000", "2000"));
     let rolled = stand.fleetctl(&["rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));

@@ -1,5 +1,4 @@
-//! fleetctl where an answer gets lost, or nobody answers for a while: what was wished stands, and so does
-//! what was done.
+//! fleetctl with lost answers and unavailable servers: requests and their effects stay.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 use crate::way::{begun, by_way_of, first, hears, put_at};
@@ -71,14 +70,14 @@ fn a_restart_leaves_nothing_down_that_it_can_not_see_go_down() {
     let way = by_way_of(&stand, move |asked| {
         is_down |= asked.starts_with("PUT") && asked.contains("loaded");
         is_up |= asked.starts_with("PUT") && asked.contains("launched");
-        // Nobody sees the first one go down.
+        // No poll sees the first one stop.
         is_down && !is_up && asked.starts_with("GET")
     });
     let words = [&way, "restart", "--block-attempts=1", "a.service", "b.service"];
     let restarted = stand.fleetctl(&words);
     assert_eq!(code(&restarted), 1);
     assert!(stderr(&restarted).contains("timed out waiting for unit a.service"));
-    // The others are restarted nevertheless.
+    // The others are restarted anyway.
     assert!(stdout(&restarted).contains("b.service launched"), "{}", stdout(&restarted));
     assert_eq!(wishes(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
 }
@@ -113,7 +112,7 @@ fn what_is_watched_in_json_comes_in_json() {
     watches.wait().unwrap();
 }
 
-/// Until a server is heard to say that etcd does not answer.
+/// Waits until a server reports that etcd does not answer.
 fn is_without_etcd(socket: &Path) {
     let mut answer = [0; 12];
     while answer != *b"HTTP/1.1 503" {

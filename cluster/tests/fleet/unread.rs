@@ -1,5 +1,5 @@
-//! A machine of which nobody can read what it says: `why` names the key, and a drain counts. A value
-//! that nobody can read, where there is none, makes nothing run that does not.
+//! A machine with an unreadable record: `why` names the key, and a drain works. An unreadable value
+//! under a new key starts nothing.
 
 use crate::led::{Cluster, id, name};
 use cluster::agent::{self, Goal};

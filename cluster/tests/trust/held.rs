@@ -1,10 +1,9 @@
-//! A machine that runs units, and an etcd that shows it something else than its cluster: nothing
-//! is stopped for it, by the fleetd that runs and by the next one, until somebody says that it is
-//! right.
+//! A machine with units whose etcd shows something else than its cluster: no unit stops, also after
+//! a restart of fleetd, until an operator accepts the contents.
 
 use crate::lone::{Manner, Node, Running, until};
 
-/// A fleetd that begins anew; `conf`: more lines for it.
+/// Restarts fleetd; `conf` has extra lines.
 fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
     fleetd.kill();
     node.put("fleet.conf", &format!("{}{conf}", node.conf()));

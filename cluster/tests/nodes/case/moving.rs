@@ -1,4 +1,4 @@
-//! Machines come and go, in good order or not: fleet's cluster, node and shutdown tests.
+//! Machines that join and leave, in good order or not: fleet's cluster, node and shutdown tests.
 
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
@@ -49,7 +49,7 @@ fn killed(cluster: &mut Cluster) {
     assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
 }
 
-/// Before its lease can have ended.
+/// Before its lease can have expired.
 fn has_left(cluster: &Cluster) {
     let machines = || cluster.node(1).list("list-machines");
     let left = within(LEASE / 2, || machines().filter(|machines| machines.len() == 2));
@@ -113,7 +113,7 @@ fn fleetd_stopped(cluster: &mut Cluster) {
     let node = cluster.node(3);
     assert!(node.main_pid("pinned.service").is_some());
     node.stop_fleetd();
-    // The machine lives, and what ran there does not.
+    // The machine is up, and its units are not.
     let status = node.status().expect("init answers");
     assert_eq!(node.main_pid("pinned.service"), None, "{status}");
     assert_eq!(node.result_of_fleetd(), "success\n");
@@ -146,7 +146,7 @@ fn twins(cluster: &mut Cluster) {
     });
 }
 
-/// A socket, a timer and a path, each beside the service it brings in.
+/// A socket, a timer and a path, each with the service it activates.
 fn put_triggers(cluster: &Cluster) {
     let oneshot = |line: &str, of: &str| {
         format!(
@@ -180,7 +180,7 @@ fn triggers(cluster: &mut Cluster) {
         ("tick.timer", "tick.service"),
         ("look.path", "look.service"),
     ] {
-        // Without its service a trigger is failed, so its start is not waited for.
+        // Without its service a trigger fails, so its start is not waited for.
         cluster.node(1).fleetctl(&["start", "--no-block", trigger]);
         cluster.node(1).fleetctl(&["load", service]);
     }
@@ -201,7 +201,7 @@ fn triggers(cluster: &mut Cluster) {
     let all = ["web.socket", "tick.timer", "look.path"];
     let began = all.map(|unit| cluster.when_on(1, unit));
     fires(cluster, began);
-    // Both they may be on, one after the other: the second one has all three when it goes.
+    // Both possible nodes leave, one after the other; the second has all three units then.
     for gone in [began[0], 5 - began[0]] {
         cluster.kill_node(gone);
         let after = all.map(|unit| cluster.when_on_other(1, unit, gone));
