@@ -218,7 +218,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand events" -l socket -d 'Th
 complete -c initctl -n "__fish_initctl_using_subcommand events" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand events" -s f -l follow -d 'Follow the log'
+complete -c initctl -n "__fish_initctl_using_subcommand events" -s f -l follow -d 'Follow the event log'
 complete -c initctl -n "__fish_initctl_using_subcommand events" -l json -d 'Print JSON: one object, or one object per line for streams'
 complete -c initctl -n "__fish_initctl_using_subcommand events" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
