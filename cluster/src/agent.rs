@@ -133,7 +133,7 @@ pub type Goal = BTreeMap<UnitName, Wanted>;
 pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
     let mut seat = Seat { machine: snapshot.machine(me).unwrap_or_default(), ..Seat::default() };
-    let obscured = snapshot.is_obscured(me);
+    let unreadable = snapshot.is_unreadable(me);
     for (name, told) in snapshot.schedules.get(me).into_iter().flatten() {
         let told = &told.record;
         if told.desired == Desired::Inactive {
@@ -163,13 +163,13 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
         .collect();
     let asks = |(name, _): (&UnitName, _)| {
         let one = globals.get(name)?;
-        Some((name.clone(), asks_of_us(one, obscured && before.contains_key(name))))
+        Some((name.clone(), asks_of_us(one, unreadable && before.contains_key(name))))
     };
     let asked: Vec<(UnitName, Arc<Requirement>)> =
         snapshot.globals_by_age().into_iter().filter_map(asks).collect();
     seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(orphans(snapshot, me, seat, obscured, before));
+    goal.extend(orphans(snapshot, me, seat, unreadable, before));
     for name in &snapshot.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
@@ -206,7 +206,7 @@ fn orphans(
     snapshot: &Snapshot,
     me: &MachineId,
     mut seat: Seat,
-    obscured: bool,
+    unreadable: bool,
     before: &Goal,
 ) -> Goal {
     if planted(Mutant::NowhereIsStopped) {
@@ -223,7 +223,8 @@ fn orphans(
     seat.scheduled.extend(kept.iter().map(asks));
     let refused = |seat: &Seat, kept: &Goal| {
         let mut all = kept.iter();
-        let fits = |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, obscured)).is_ok();
+        let fits =
+            |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, unreadable)).is_ok();
         let one = all.find(|(name, one)| !fits(name, one));
         one.map(|(name, _)| name.clone())
     };

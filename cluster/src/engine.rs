@@ -277,7 +277,7 @@ impl Engine {
 
     /// Keeps a machine that stops answering on the scheduler until its grace has expired.
     fn look_at(&mut self, id: &MachineId, now: Duration) {
-        let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_obscured(id));
+        let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_unreadable(id));
         if let Some(machine) = known {
             self.away.remove(id);
             self.scheduler.set_machine(id, Some(machine));
@@ -289,7 +289,7 @@ impl Engine {
         let patience = self.grace.saturating_add(restless).max(silence);
         let seat = self.scheduler.seats().get(id);
         let draining = self.snapshot.drains.contains_key(id);
-        if let Some(key) = self.snapshot.obscured_by(id) {
+        if let Some(key) = self.snapshot.unreadable_key(id) {
             // The machine is registered but unreadable: it keeps its units unless it is drained,
             // and gets no new ones.
             let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();

@@ -109,11 +109,11 @@ pub enum Mutant {
     /// A machine that does not answer is judged by metadata that was never received.
     AwayIsUnknown,
     /// A reason missing from an older snapshot survives its unit.
-    ReasonByPicture,
+    ReasonBySnapshot,
     /// An exclusive unit that was given up is not started again.
     GivenUpForGood,
     /// A lagging snapshot decides that there is nothing to do.
-    OldPictureAnswers,
+    StaleSnapshotAnswers,
     /// A waiting engine spins on a deadline that has passed.
     SpinsOnDeadline,
     /// An engine keeps a watch that has fallen silent and learns only from its full readings.
@@ -215,9 +215,9 @@ pub const ALL: &[Mutant] = &[
     Mutant::StrayLeft,
     Mutant::ReasonsGrowOld,
     Mutant::AwayIsUnknown,
-    Mutant::ReasonByPicture,
+    Mutant::ReasonBySnapshot,
     Mutant::GivenUpForGood,
-    Mutant::OldPictureAnswers,
+    Mutant::StaleSnapshotAnswers,
     Mutant::SpinsOnDeadline,
     Mutant::DeafForEver,
     Mutant::GoneIsDone,
@@ -284,7 +284,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),
     (Mutant::StateNotCompared, 5_000),
-    (Mutant::ReasonByPicture, 3_000),
+    (Mutant::ReasonBySnapshot, 3_000),
 ];
 
 /// Number of schedules within which the simulation must find the mutant.

@@ -356,7 +356,7 @@ fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
         }
     }
     // An engine writes the reason on its own, so an older snapshot may lack it.
-    if planted(Mutant::ReasonByPicture) && !snapshot.whys.contains_key(name) {
+    if planted(Mutant::ReasonBySnapshot) && !snapshot.whys.contains_key(name) {
         return transaction;
     }
     transaction.delete(of(Subject::Why(name.clone())))

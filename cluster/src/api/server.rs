@@ -185,7 +185,7 @@ impl ApiState {
         // changes.
         let mut next = Some(latest);
         let mut lost: Option<UncertainWrite> = None;
-        let mut proved = request.method == "GET" || planted(Mutant::OldPictureAnswers);
+        let mut proved = request.method == "GET" || planted(Mutant::StaleSnapshotAnswers);
         let clock = self.inner.cache.clock();
         let began = clock.now();
         for _ in 0..TRIES {

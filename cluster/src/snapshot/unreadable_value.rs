@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 impl Snapshot {
     /// Keeps from `before` the values that are unreadable now.
     pub(super) fn carry_over(&mut self, before: &Snapshot) {
-        for subject in self.obscured_subjects() {
+        for subject in self.unreadable_subjects() {
             match &subject {
                 Subject::Cluster => self.cluster.clone_from(&before.cluster),
                 Subject::Leader => self.leader.clone_from(&before.leader),
@@ -39,23 +39,23 @@ impl Snapshot {
 
     /// Derives places and desired states from other keys where no previous value is known.
     pub(super) fn stand_in(&mut self) {
-        let obscured = self.obscured_subjects();
-        for subject in &obscured {
+        let unreadable = self.unreadable_subjects();
+        for subject in &unreadable {
             if let Subject::Place(name) = subject {
-                self.stand_in_place(name, &obscured);
+                self.stand_in_place(name, &unreadable);
             }
         }
-        for subject in &obscured {
+        for subject in &unreadable {
             if let Subject::Desired(name) = subject {
                 let told = self.globals.get(name).or_else(|| self.told_of(name));
                 let desired = told.map(|told| told.record.desired);
-                let desired = desired.or_else(|| self.wished_as_placed(name, &obscured));
+                let desired = desired.or_else(|| self.wished_as_placed(name, &unreadable));
                 let stands =
                     desired.map(|desired| self.in_place_of(subject, DesiredRecord { desired }));
                 self.desired.extend(stands.map(|stands| (name.clone(), stands)));
             }
         }
-        for subject in &obscured {
+        for subject in &unreadable {
             if let Subject::Schedule(machine, name) = subject
                 && self.place_of(name) == Some(machine)
             {
@@ -72,12 +72,12 @@ impl Snapshot {
     }
 
     /// Returns true if the machine is registered and its record or its overrides cannot be read.
-    pub fn is_obscured(&self, id: &MachineId) -> bool {
-        self.obscured_by(id).is_some()
+    pub fn is_unreadable(&self, id: &MachineId) -> bool {
+        self.unreadable_key(id).is_some()
     }
 
     /// The first such key.
-    pub fn obscured_by(&self, id: &MachineId) -> Option<&str> {
+    pub fn unreadable_key(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
             return None;
         }
@@ -95,7 +95,7 @@ impl Snapshot {
     }
 
     /// Subjects with an unreadable value and no known one.
-    fn obscured_subjects(&self) -> Vec<Subject> {
+    fn unreadable_subjects(&self) -> Vec<Subject> {
         self.set_aside
             .keys()
             .filter_map(|key| self.keys.subject(key))
@@ -126,9 +126,9 @@ impl Snapshot {
         }
     }
 
-    fn stand_in_place(&mut self, name: &UnitName, obscured: &[Subject]) {
+    fn stand_in_place(&mut self, name: &UnitName, unreadable: &[Subject]) {
         let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
-        let mut keys = obscured.iter();
+        let mut keys = unreadable.iter();
         let by_key = || {
             keys.find_map(|subject| {
                 let Subject::Schedule(machine, of) = subject else { return None };
@@ -149,9 +149,9 @@ impl Snapshot {
 
     /// A unit with a place, or with a global key, is wanted, because both are deleted when it is
     /// not. The desired state is the one that its machine has reached, or launched.
-    fn wished_as_placed(&self, name: &UnitName, obscured: &[Subject]) -> Option<Desired> {
+    fn wished_as_placed(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
-        let is_told = obscured.contains(&Subject::Global(name.clone()))
+        let is_told = unreadable.contains(&Subject::Global(name.clone()))
             && self.asks_to_be_global(name) != Some(false);
         if place.is_none() && !is_told {
             return None;

@@ -303,7 +303,7 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
 }
 
 /// A unit on m1 of two machines, with these keys unreadable.
-fn obscured(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
+fn unreadable(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -338,7 +338,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
         vec![wish, place, told],
     ];
     for subject in together {
-        let (mut cluster, mut engine, epoch) = obscured(&subject);
+        let (mut cluster, mut engine, epoch) = unreadable(&subject);
         let before = cluster.store.revision();
         let reading = cluster.store.read(cluster.keys.root());
         engine.prove(&reading, cluster.now);
@@ -358,7 +358,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
 fn what_a_machine_was_told_is_put_right_when_somebody_has_changed_it() {
     let own = name("a.service");
     let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
-    let (mut cluster, mut engine, epoch) = obscured(&[Subject::Why(name("other.service"))]);
+    let (mut cluster, mut engine, epoch) = unreadable(&[Subject::Why(name("other.service"))]);
     let key = |cluster: &Cluster, subject| cluster.keys.of(&subject);
     let record = cluster.store.get(&key(&cluster, told("m1"))).unwrap().value.clone();
     let write = Transaction::default()
