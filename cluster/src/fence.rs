@@ -301,7 +301,7 @@ mod tests {
         }
         for other in ["\"true\"", "%i", "no true"] {
             let told = said_so(short, other).unwrap_err();
-            assert!(told.contains("written just so"), "{other}: {told}");
+            assert!(told.contains("written exactly so"), "{other}: {told}");
         }
         let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
         assert!(told.contains("only a service can be"), "{told}");

@@ -332,8 +332,8 @@ mod tests {
             ("[X-Fleet]\nConflict=a*\n", "did you mean Conflicts?"),
             ("[X-fleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
             ("[XFleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
-            ("[X-Fleet]\nMachineMetadata=a=1 b=2\n", "asks for nothing"),
-            ("[X-Fleet]\nMachineMetadata=\"a=1\" \"b\"\n", "MachineMetadata=b asks for nothing"),
+            ("[X-Fleet]\nMachineMetadata=a=1 b=2\n", "has no effect"),
+            ("[X-Fleet]\nMachineMetadata=\"a=1\" \"b\"\n", "MachineMetadata=b has no effect"),
             ("[X-Fleet]\nGlobal=ture\n", "neither true nor false"),
             ("[X-Fleet]\nExclusive=si\n", "neither true nor false"),
         ] {

@@ -180,8 +180,8 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
 
 const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now]";
 const SHUTDOWN_HELP: &str = "\
--h, -P, --poweroff  stop everything, then the power goes off (so without any of these)
--r, --reboot        … then the machine starts anew
+-h, -P, --poweroff  stop everything, then power off (so without any of these)
+-r, --reboot        … then reboot
 -H, --halt          … then the machine halts
 now, +0             do not ask at a terminal; no later time is known
 what follows `now`, a message to users, is passed over; -c: nothing is ever planned

@@ -173,17 +173,17 @@ mod tests {
         };
         assert_eq!(document(1, &good), Ok(1));
         for (form, units, words) in [
-            (2, good.clone(), "form 2"),
+            (2, good.clone(), "format 2"),
             (1, unit("a", "launched"), "a: unit name must contain"),
             (1, unit("a.service", "running"), "a.service: "),
             (1, unit("a@.service", "launched"), "template"),
-            (1, format!("{good},{good}"), "twice"),
-            (1, "3".to_string(), "no backup"),
+            (1, format!("{good},{good}"), "duplicate"),
+            (1, "3".to_string(), "not a backup"),
         ] {
             let why = document(form, &units).unwrap_err();
             assert!(why.contains(words), "{words}: {why}");
         }
-        assert!(refused("half").unwrap_err().contains("no backup"));
+        assert!(refused("half").unwrap_err().contains("not a backup"));
         std::fs::remove_file(&path).unwrap();
     }
 }

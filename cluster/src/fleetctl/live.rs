@@ -225,7 +225,7 @@ mod tests {
             stream.next().await
         });
         let trouble = heard.unwrap_err();
-        assert!(trouble.passing && trouble.message.contains("nothing comes"), "{trouble:?}");
+        assert!(trouble.passing && trouble.message.contains("has stopped sending"), "{trouble:?}");
         drop(runtime);
         server.join().unwrap();
         std::fs::remove_file(&path).unwrap();

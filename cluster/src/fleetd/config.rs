@@ -411,7 +411,7 @@ mod tests {
         let (config, remarks) = Config::read(Some(file), &BTreeMap::from(variables)).unwrap();
         assert_eq!(config.public_ip, "1.2.3.4");
         assert_eq!(remarks.len(), 3, "{remarks:?}");
-        assert!(remarks.iter().any(|remark| remark == "f.conf:3: bar is not known"));
+        assert!(remarks.iter().any(|remark| remark == "f.conf:3: unknown key bar"));
     }
 
     #[test]

@@ -126,7 +126,7 @@ mod tests {
             assert!(fault(old).contains("3.4.0 is the oldest"), "{old}");
         }
         for none in ["", "3.4", "3.4.x", "new", "3.4.1.1"] {
-            assert!(fault(none).contains("no version that is known"), "{none}");
+            assert!(fault(none).contains("the unknown version"), "{none}");
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let open = Standing { may_everything: true, ..Standing::default() };
         assert!(open.insecure()[0].contains("authentication is off"));
         let root = Standing { knows_us: true, ..open };
-        assert!(root.insecure()[0].contains("is its root"));
+        assert!(root.insecure()[0].contains("etcd user is root"));
         let clear =
             Standing { in_clear: vec!["http://10.0.0.1:2379".into()], ..Standing::default() };
         assert!(clear.insecure()[0].contains("http://10.0.0.1:2379 is without TLS"));

@@ -276,7 +276,9 @@ fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
 
 #[test]
 fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
-    for (asks, told) in [("", "runs under its name by a claim"), ("Exclusive=true", "claimed it")] {
+    for (asks, told) in
+        [("", "runs under its name by a claim"), ("Exclusive=true", "holds its claim")]
+    {
         let mut cluster = Cluster::new();
         cluster.launch("a.service", asks);
         cluster.put_on("a.service", Some("m1"));

@@ -126,7 +126,10 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
             health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(what))
         };
         let mut health = cache.health();
-        health.wait_for(|health| told(health, "all of the cluster was deleted")).await.unwrap();
+        health
+            .wait_for(|health| told(health, "all keys of the cluster were deleted"))
+            .await
+            .unwrap();
         health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
         assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched, "what was known stays");
         // A new cache that knows its cluster accepts nothing either.
@@ -215,7 +218,7 @@ fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_t
         assert_eq!(agent::goal(&cache.snapshot(), &me, &before), before, "they go on");
         let asked = Request { method: "GET".to_string(), ..Request::default() };
         let why = |name: &str| why::item(&asked, name, &cache.snapshot());
-        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("it goes on"));
+        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("kept running"));
         assert_eq!(why("u9.service").status, 404);
 
         // Another reading without them adds no information.

@@ -105,7 +105,11 @@ fn variables_of_former_names_count() {
         assert!(stderr(&refused).contains(words), "{name}: {}", stderr(&refused));
     }
     let refused = call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "false")]);
-    assert!(stderr(&refused).contains("the driver etcd is gone"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("the driver etcd is no longer supported"),
+        "{}",
+        stderr(&refused)
+    );
     for yes in ["true", "1", "t"] {
         let variables =
             [("FLEETCTL_EXPERIMENTAL_API", yes), ("FLEETCTL_STRICT_HOST_KEY_CHECKING", "0")];

@@ -57,7 +57,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
     assert_eq!(machines(), serde_json::json!(["m1"]));
     write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false # 2"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     assert_eq!(code(&stand.fleetctl(&["destroy", "all"])), 0);
     write(&stand, "all.service", &everywhere);
     assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);

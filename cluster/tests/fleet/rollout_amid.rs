@@ -25,7 +25,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
     });
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "web@.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
@@ -44,7 +44,7 @@ fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() 
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
@@ -134,7 +134,11 @@ fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -
 fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_round() {
     let names = ["web@1", "web@2", "web@3"];
     for (words, said, left) in [
-        (["unload", "web@1"].as_slice(), "is not to run any more", "web@1.service\tinactive\n"),
+        (
+            ["unload", "web@1"].as_slice(),
+            "was stopped in the meantime",
+            "web@1.service\tinactive\n",
+        ),
         (&["destroy", "web@1"], "was destroyed in the meantime", ""),
     ] {
         let stand = running("web@.service", HELLO, &names, 3);
@@ -153,8 +157,8 @@ fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_roun
 #[test]
 fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_either() {
     for (words, said, left) in [
-        (&["stop", "all"], "all.service is not to run any more", "all.service\tloaded\n"),
-        (&["unload", "all"], "all.service is not to run any more", "all.service\tinactive\n"),
+        (&["stop", "all"], "all.service was stopped in the meantime", "all.service\tloaded\n"),
+        (&["unload", "all"], "all.service was stopped in the meantime", "all.service\tinactive\n"),
         (&["destroy", "all"], "all.service was destroyed in the meantime", ""),
     ] {
         let stand = running("all.service", &everywhere(), &["all"], 3);

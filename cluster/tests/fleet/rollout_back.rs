@@ -38,7 +38,7 @@ fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() 
     let (middle, cat) = (hashes(&stand), stdout(&stand.fleetctl(&["cat", "all"])));
     write(&stand, "all.service", &bad(&everywhere()).replace("/bin/false", "/bin/false # 2"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     stand.until("the first has what it had", |stand| hashes(stand) == middle);
     assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), cat);
     // The previous file of all machines is still stored.
@@ -55,7 +55,7 @@ fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() 
     write(&stand, "all.service", &bad_for(&everywhere(), "all.service", "m3"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert!(stderr(&failed).contains("failed on m3"), "{}", stderr(&failed));
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     stand.until("all have what they had", |stand| hashes(stand) == middle);
     let unit = stand.get("/fleet/v1/units/all.service").json();
     assert_eq!(unit["machines"], serde_json::json!(["m1"]));
@@ -116,7 +116,7 @@ fn what_somebody_else_put_in_the_middle_of_a_rollout_stays() {
     let rolled = stand.fleetctl(&[&way, "rollout", "all.service"]);
     assert_eq!(code(&rolled), 1);
     assert!(stderr(&rolled).contains("another file"), "{}", stderr(&rolled));
-    assert!(!stderr(&rolled).contains("old file again"), "{}", stderr(&rolled));
+    assert!(!stderr(&rolled).contains("restored the old file"), "{}", stderr(&rolled));
     stand.until("all have the other", |stand| {
         let all = hashes(stand);
         all.len() == 3 && all.iter().all(|one| one.ends_with(&other.hash()))
@@ -147,7 +147,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
         assert_eq!(hashes(&stand), middle);
     }
     let back = stand.fleetctl(&[&signs("bob.key")[..], &["rollout", "all.service"]].concat());
-    assert!(stderr(&back).contains("its old file again"), "{}", stderr(&back));
+    assert!(stderr(&back).contains("restored the old file"), "{}", stderr(&back));
     stand.until("all have what they had", |stand| hashes(stand) == old);
 }
 
@@ -164,7 +164,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_round() {
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));

@@ -79,7 +79,11 @@ fn a_server_that_shows_the_wrong_certificate_is_refused() {
     show(&made, "127.0.0.1", "server");
     let (listed, read) = (lists(&made, &address), reads());
     assert!(listed.status.success(), "{}", stderr(&listed));
-    assert!(read.status == 409 && read.body.contains("reads no logs"), "{}", read.body);
+    assert!(
+        read.status == 409 && read.body.contains("reading logs is not enabled"),
+        "{}",
+        read.body
+    );
     std::fs::remove_dir_all(&made).unwrap();
 }
 

@@ -27,7 +27,7 @@ fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
             == "launched\n"
     });
     stand.store.set_reachable(false);
-    hears(&mut BufReader::new(starts.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(starts.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     stand.until("it can be started", |stand| code(&stand.fleetctl(&["start", "b.service"])) == 0);
     let started = starts.wait_with_output().unwrap();
@@ -49,7 +49,7 @@ fn a_restart_does_not_end_between_down_and_up() {
         false
     });
     let mut restarts = begun(&stand, &[&way, "restart", "a.service"]);
-    hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let restarted = restarts.wait_with_output().unwrap();
     assert_eq!(code(&restarted), 0);
@@ -137,7 +137,7 @@ fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
             false
         });
         let mut watches = begun(&stand, &[&way, "--json", "list-units", "--watch"]);
-        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "waiting on");
+        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "still waiting");
         stand.store.set_reachable(true);
         hears(&mut BufReader::new(watches.stdout.as_mut().unwrap()), "\"active\"");
         watches.kill().unwrap();

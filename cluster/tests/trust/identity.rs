@@ -81,6 +81,6 @@ fn an_id_that_is_none_keeps_fleetd_from_beginning() {
     std::fs::remove_file(node.folder.join("machine-id")).unwrap();
     assert_eq!(node.fleetd().child.wait().unwrap().code(), Some(1));
     let log = node.log("fleetd");
-    assert_eq!(log.matches("is no machine id").count(), cases.len(), "{log}");
+    assert_eq!(log.matches("is not a machine id").count(), cases.len(), "{log}");
     assert_eq!(log.matches("machine-id: ").count(), cases.len() + 1, "the file is named: {log}");
 }

@@ -150,7 +150,7 @@ fn a_machine_that_may_not_lead_says_so_once() {
     let _fleetd = node.fleetd();
     node.when_there();
     until("it is told", || {
-        node.log("fleetd").contains("etcd does not let this machine lead").then_some(())
+        node.log("fleetd").contains("etcd does not allow this machine to lead").then_some(())
     });
     // The requested lease is revoked: only the machine's is left.
     let login = format!("--user=root:{PASSWORD}");

@@ -73,7 +73,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     let unsigned = file(&node, "unsigned", "\n[X-Fleet]\nGlobal=true\n");
     node.fleetctl(&["start", "--no-block", &unsigned]);
     refused(&node, &unsigned, "it is not signed");
-    let not_theirs = "by no key that is trusted here, or of another file, name, serial or cluster";
+    let not_theirs = "not by a key trusted here, or is for another file, name, serial or cluster";
     for (name, key, cluster) in
         [("stranger", "other.key", "here"), ("elsewhere", "good.key", "there")]
     {
@@ -97,7 +97,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     fleetd.kill();
     let _fleetd = node.fleetd();
     node.when_there();
-    refused(&node, "again.service", "is an old one");
+    refused(&node, "again.service", "its signature is outdated");
     signed(&["start", "--replace", "again.service"]);
     until("signed anew it runs", || node.pid("again"));
     assert_eq!((node.pid("good"), node.begins("good")), (pid, 1), "it was never touched");
@@ -118,7 +118,7 @@ fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     until("the new one runs", || node.pid("again").filter(|now| *now != old));
     write(node, &format!("{UNITS}/{again}"), &then);
     write(node, &key, told.trim());
-    refused(node, &again, "is an old one");
+    refused(node, &again, "its signature is outdated");
     file(node, "again", "");
 }
 
@@ -168,7 +168,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     node.when_running(&own);
     assert_eq!(kept(&node, &own).signature.unwrap().serial, far + 2, "later than all it said");
     assert_eq!(record(&node, &foreign), theirs);
-    refused(&node, &foreign, "by no key that is trusted here");
+    refused(&node, &foreign, "not by a key trusted here");
 }
 
 fn kept(node: &Node, name: &str) -> UnitRecord {
